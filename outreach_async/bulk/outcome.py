@@ -1,0 +1,87 @@
+"""What became of one row, and what the evidence allows to say of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from outreach_async.contacts import CreatedContact
+from outreach_async.errors import InvalidRequest, OutreachError, StatusError
+from outreach_async.retry import Evidence, Repeat, weigh
+from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
+
+_ABOUT_EVERY_ROW: Final = frozenset({401, 403, 404, 405, 501, 505})
+_REDIRECTS: Final = range(300, 400)
+
+
+@attrs.frozen(kw_only=True)
+class ContactOutcome:
+    """The outcome of one row of a bulk run.
+
+    Attributes:
+        index: The row's place in the input, from 0.
+        contact: The row as it was given.
+        status: The service's last word, or `rejected`, `not_applied` or `unknown`.
+        id: The contact's id, where the service gave one.
+        possible: Every outcome that agrees with the evidence.
+        attempts: How often the row was sent or tried to be sent.
+        error: Why it failed; `None` for an answer of the service.
+    """
+
+    index: int
+    contact: object
+    status: Outcome
+    id: str | None
+    possible: frozenset[Outcome]
+    attempts: int
+    error: OutreachError | None = None
+
+    @property
+    def certain(self) -> bool:
+        """Whether `status` is known to be what happened."""
+        return len(self.possible) == 1
+
+
+def answered(index: int, row: object, created: CreatedContact) -> ContactOutcome:
+    """Return the outcome of a row that the service answered."""
+    return ContactOutcome(
+        index=index, contact=row, status=created.status, id=created.id, possible=created.possible, attempts=created.attempts
+    )
+
+
+def failed(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
+    """Return the outcome of a row that failed."""
+    status = _status(error)
+    possible: set[Outcome] = {Outcome.NOT_APPLIED if status is Outcome.UNKNOWN else status}
+    if error.maybe_applied:
+        possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
+    return ContactOutcome(
+        index=index, contact=row, status=status, id=None, possible=frozenset(possible), attempts=error.attempts, error=error
+    )
+
+
+def _status(error: OutreachError) -> Outcome:
+    if isinstance(error, InvalidRequest):
+        return Outcome.REJECTED
+    if isinstance(error, StatusError) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL:
+        return Outcome.REJECTED
+    return Outcome.UNKNOWN if error.maybe_applied else Outcome.NOT_APPLIED
+
+
+def unsent(index: int, row: object, cause: OutreachError) -> ContactOutcome:
+    """Return the outcome of a row that was read, but not sent because the run stopped."""
+    return ContactOutcome(
+        index=index,
+        contact=row,
+        status=Outcome.NOT_APPLIED,
+        id=None,
+        possible=frozenset({Outcome.NOT_APPLIED}),
+        attempts=0,
+        error=cause,
+    )
+
+
+def concerns_every_row(error: OutreachError | None) -> bool:
+    """Whether the refusal is not about this row: a key, workspace, campaign or address that no further row will change."""
+    return isinstance(error, StatusError) and (error.status_code in _ABOUT_EVERY_ROW or error.status_code in _REDIRECTS)

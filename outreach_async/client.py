@@ -1,0 +1,168 @@
+"""`OutreachClient`: one engine, its settings, and the resources over both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from outreach_async import operations
+from outreach_async.checks import require_headers, require_number, require_seconds
+from outreach_async.engine import Engine
+from outreach_async.errors import InvalidRequest
+from outreach_async.logs import log_as_asked
+from outreach_async.operations import Dialect
+from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, either
+from outreach_async.retry import RetryPolicy
+from outreach_async.transport.wire import Response, Transport
+from outreach_async.vocabulary import UNSET
+
+_DEFAULT_RETRY: Final = RetryPolicy()
+
+
+class OutreachClient:
+    """An async client of the outreach service, on asyncio and trio.
+
+    Use it as an async context manager, or call `aclose()`.
+
+    Args:
+        base_url: Where the service is, such as `https://api.example`; the environment's `OUTREACH_BASE_URL` if not given.
+        owner_key: API key for creating contacts, or `OUTREACH_OWNER_KEY`; reads need none.
+        workspace: Id of the workspace to work in, or `OUTREACH_WORKSPACE`.
+        transport: What carries the requests, instead of `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
+            `FakeTransport(...)` or your own. The client closes it.
+        headers: Header fields to send with every request.
+        timeout: Seconds of one attempt; `None` for no bound.
+        deadline: Seconds of one call over all attempts and waits; `None` for no bound.
+        max_in_flight: Requests at a time at most.
+        retry: How to repeat.
+
+    Attributes:
+        campaigns: `list()` and `steps(campaign)`.
+        mailboxes: `list()`.
+        contacts: `create(contact)` and `create_many(rows)`.
+        workspaces: `fields()`.
+
+    Raises:
+        InvalidRequest: An argument can never be right.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        *,
+        owner_key: str | None = None,
+        workspace: str | None = None,
+        transport: Transport | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = 30.0,
+        deadline: float | None = 120.0,
+        max_in_flight: int = 64,
+        retry: RetryPolicy = _DEFAULT_RETRY,
+    ) -> None:
+        log_as_asked()
+        fields = require_headers(headers or {})
+        settings = Settings(
+            either(owner_key, os.environ.get("OUTREACH_OWNER_KEY")),
+            either(workspace, os.environ.get("OUTREACH_WORKSPACE")),
+            fields,
+            require_seconds("timeout", timeout),
+            require_seconds("deadline", deadline),
+            Dialect.of(fields),
+        )
+        limit = require_number("max_in_flight", max_in_flight, least=1)
+        carrier = _transport(base_url, transport, limit)
+        self._become(Engine(carrier, max_in_flight=limit, policy=retry), settings, owns=True)
+
+    def _become(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._owns = owns
+        self.campaigns = Campaigns(engine, settings)
+        self.mailboxes = Mailboxes(engine, settings)
+        self.contacts = Contacts(engine, settings)
+        self.workspaces = Workspaces(engine, settings)
+
+    def with_options(
+        self,
+        *,
+        owner_key: str | None = None,
+        workspace: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> Self:
+        """Return a copy with other options that shares connections, limiter and retry budget.
+
+        The copy needs no closing: closing the client that it came from closes the connections, closing the copy does nothing.
+        `headers` are added to the client's.
+        """
+        terms = self._settings.terms(timeout, deadline)
+        fields = {**self._settings.headers, **require_headers(headers or {})}
+        key, space = either(owner_key, self._settings.owner_key), either(workspace, self._settings.workspace)
+        copy = object.__new__(type(self))
+        copy._become(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, Dialect.of(fields)), owns=False)
+        return copy
+
+    async def request(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> Response:
+        """Send any request and return its answer, whatever the status: the way to what the interface does not show.
+
+        It is repeated only after failures in which no byte has left.
+
+        Args:
+            method: Such as `GET`.
+            target: Percent-encoded path and query in one, starting with `/`.
+            body: Whole body; sent as JSON unless `headers` say otherwise.
+            headers: Header fields to add.
+            timeout: Seconds of one attempt.
+            deadline: Seconds of the call.
+
+        Raises:
+            InvalidRequest: An argument can never be right.
+            TransportError: No answer arrived.
+            DeadlineExceeded: The time ran out.
+        """
+        operation = operations.raw(method, target, body, require_headers(headers or {}), self._settings.dialect)
+        return await self._engine.run(operation, self._settings.terms(timeout, deadline))
+
+    async def aclose(self) -> None:
+        """Close the connections. Closing twice is allowed; a copy made by `with_options` closes nothing."""
+        if self._owns:
+            await self._engine.transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        """Show where it works, never the key."""
+        return f"<{type(self).__name__} {self._engine.transport!r} workspace={self._settings.workspace!r}>"
+
+
+def _transport(base_url: str | None, transport: Transport | None, limit: int) -> Transport:
+    if transport is not None:
+        if base_url is not None:
+            raise InvalidRequest("base_url: given beside transport; a transport knows its own address, so leave base_url out")
+        if not isinstance(transport, Transport):
+            raise InvalidRequest(
+                f"transport: expected send() and aclose(), got {type(transport).__name__}; wrap it in a transport"
+            )
+        return transport
+    url = base_url if base_url is not None else os.environ.get("OUTREACH_BASE_URL")
+    if not url:
+        raise InvalidRequest("base_url: missing; pass base_url=, transport= or set OUTREACH_BASE_URL")
+    from outreach_async.transport.httpx import HttpxTransport
+
+    return HttpxTransport(url, max_in_flight=limit)

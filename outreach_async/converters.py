@@ -1,0 +1,160 @@
+"""The one door between bytes and models.
+
+Reading goes through msgspec first, which decodes attrs classes natively and strictly. What it refuses, and what holds fields that
+the models do not know, is read again through the cattrs converter of `structuring`: it names every fault by path and keeps every
+field. That module, and cattrs with it, is imported when first needed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar
+
+import attrs
+import msgspec
+
+from outreach_async.models import NOT_ON_THE_WIRE, CampaignSteps, Page, Step, Template, Undecodable, WorkspaceFields
+
+T = TypeVar("T")
+
+
+class DecodeError(ValueError):
+    """Bytes that are not what the interface says.
+
+    Attributes:
+        faults: Every fault found, each `path: expected kind, got kind`.
+        value: The JSON object that was read; `None` if the bytes were no JSON object.
+    """
+
+    def __init__(self, faults: list[str], value: dict[str, Any] | None = None) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+        self.value = value
+
+
+def loads(kind: type[T], body: bytes) -> T:
+    """Decode a whole body into a model.
+
+    Raises:
+        DecodeError: It is no JSON, or not of that shape; nothing is ever coerced.
+    """
+    try:
+        model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
+    except (msgspec.MsgspecError, RecursionError):
+        return structure(kind, _object(body))
+    return model if _knows_all(model, body) else structure(kind, _object(body))
+
+
+def loads_each(kind: type[Page[T]], body: bytes) -> Page[T]:
+    """Decode a page as `loads` does, but keep an item that cannot be read in `undecodable` instead of raising.
+
+    Raises:
+        DecodeError: The page itself is no JSON, or not of the interface's shape.
+    """
+    try:
+        return loads(kind, body)
+    except DecodeError as error:
+        if error.value is None or not isinstance(items := error.value.get("data"), list):
+            raise
+        page = structure(kind, {**error.value, "data": []})
+    (item_kind,) = kind.__args__  # type: ignore[attr-defined]  # a parametrised generic: Page[Mailbox]
+    found = [_each(item_kind, index, item) for index, item in enumerate(items)]
+    return attrs.evolve(
+        page,
+        data=[item for item in found if not isinstance(item, Undecodable)],
+        undecodable=[item for item in found if isinstance(item, Undecodable)],
+    )
+
+
+def structure(kind: type[T], value: object) -> T:
+    """Build a model from JSON values, strictly, keeping unknown fields.
+
+    Raises:
+        DecodeError: With every fault, and the value.
+    """
+    from outreach_async.structuring import NotStructured, converter, faults_of
+
+    try:
+        return converter().structure(value, kind)
+    except NotStructured as error:
+        raise DecodeError(faults_of(error), value if isinstance(value, dict) else None) from None
+
+
+def to_wire(model: object) -> Any:
+    """Turn a model back into the JSON values it came from, unknown fields included."""
+    from outreach_async.structuring import converter
+
+    return converter().unstructure(model)
+
+
+def dumps(model: object) -> bytes:
+    """Turn a model back into wire JSON."""
+    return msgspec.json.encode(to_wire(model))
+
+
+def encode(value: dict[str, Any]) -> bytes:
+    """Encode JSON values as UTF-8 JSON."""
+    return msgspec.json.encode(value)
+
+
+def read_json(body: bytes) -> Any:
+    """Read any JSON.
+
+    Raises:
+        DecodeError: It is none.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise DecodeError([_no_json(body, error)]) from None
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    value = read_json(body)
+    if not isinstance(value, dict):
+        raise DecodeError([f"$: expected object, got {type(value).__name__}"])
+    return value
+
+
+def _no_json(body: bytes, error: Exception) -> str:
+    if not body.strip():
+        return "$: expected JSON, got an empty body"
+    if body.lstrip()[:1] == b"<":
+        return "$: expected JSON, got a page of HTML or XML"
+    return f"$: expected JSON: {error}"
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def _knows_all(model: object, body: bytes) -> bool:
+    """Whether the body has no member that the model lacks, told by counting.
+
+    msgspec drops unknown members without a word. A text that holds `":` or a blank before a colon makes the count differ, which
+    only costs the slower reading.
+    """
+    return body.count(b'":') == _members_of(model)
+
+
+def _members_of(model: Any) -> int:
+    items: list[Any] = model.data if isinstance(model, Page | CampaignSteps | WorkspaceFields) else []
+    own: int = _members(model.__class__) + sum(_members(item.__class__) for item in items)
+    templates: int = sum(len(item.templates) for item in items if type(item) is Step)
+    return own + templates * _members(Template)
+
+
+@cache
+def _members(kind: Any) -> int:
+    return sum(field.name not in NOT_ON_THE_WIRE for field in attrs.fields(kind))
+
+
+def _each(kind: type[T], index: int, item: object) -> T | Undecodable:
+    try:
+        return structure(kind, item)
+    except DecodeError as error:
+        fields = error.value or {}
+        name = fields.get("id")
+        faults = "; ".join(fault.replace("$", f"$.data[{index}]", 1) for fault in error.faults)
+        return Undecodable(index=index, id=name if isinstance(name, str) else None, error=faults, fields=fields)

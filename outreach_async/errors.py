@@ -1,0 +1,116 @@
+"""Every error the library raises.
+
+    OutreachError
+     +-- InvalidRequest (also ValueError)        the caller's fault; nothing was sent
+     +-- TransportError                          no whole answer arrived
+     +-- DeadlineExceeded (also TimeoutError)    the call's time ran out
+     +-- UnexpectedResponse                      an answer that the interface does not allow
+     +-- StatusError                             an answer with a status of 300 or more
+     |    +-- RateLimited                        429
+     +-- BulkStopped                             a bulk run that could not go on
+
+No error holds a secret: `owner_key` and the values of authorization headers are masked in messages, headers and bodies before an
+error is made. Every error survives `pickle` and `copy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+BODY_LIMIT = 4096
+"""Bytes of an answer's body that an error keeps."""
+
+
+class OutreachError(Exception):
+    """The root of the tree.
+
+    Attributes:
+        operation: The operation's name, such as `create_contact`; `None` outside one.
+        status_code: The HTTP status of the answer; `None` when there was none.
+        headers: The answer's header fields by lower-case name.
+        body: The first bytes of the answer's body, at most `BODY_LIMIT`.
+        request_id: The answer's `x-request-id`.
+        attempts: How often the request was tried.
+        maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
+        maybe_applied: `False` only if it is certain that the service carried out no attempt: none was sent, or each was refused.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str | None = None,
+        status_code: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        attempts: int = 0,
+        maybe_sent: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.operation = operation
+        self.status_code = status_code
+        self.headers: dict[str, str] = dict(headers or {})
+        self.body = bytes(body[:BODY_LIMIT])
+        self.request_id = self.headers.get("x-request-id")
+        self.attempts = attempts
+        self.maybe_sent = maybe_sent
+        self.maybe_applied = maybe_sent
+
+    def __reduce__(self) -> tuple[Callable[..., OutreachError], tuple[Any, ...]]:
+        """Rebuild from the message and the attributes: the default would call `__init__` with the message alone."""
+        return _rebuild, (type(self), str(self), vars(self).copy())
+
+
+def _rebuild(kind: type[OutreachError], message: str, attributes: dict[str, Any]) -> OutreachError:
+    error = kind(message)
+    vars(error).update(attributes)
+    return error
+
+
+class InvalidRequest(OutreachError, ValueError):
+    """The call can never be right. Nothing was sent; the message names the field, the value's kind and the remedy."""
+
+
+class TransportError(OutreachError):
+    """No whole answer arrived: no connection, a lost one, a timeout of one attempt, or an answer that is not HTTP."""
+
+
+class DeadlineExceeded(OutreachError, TimeoutError):
+    """The call's `deadline` ran out over its attempts and waits; `__cause__` is the last attempt's error, if there was one."""
+
+
+class UnexpectedResponse(OutreachError):
+    """The service answered what its interface does not allow: no JSON, a missing field, a value of another kind, or no `ok`.
+
+    Attributes:
+        well_formed: The body was a JSON object, so this is the service's own word rather than a damaged answer.
+    """
+
+    well_formed: bool = False
+
+
+class StatusError(OutreachError):
+    """The service refused: an answer with a status of 300 or more. Redirects are refusals, as none is ever followed."""
+
+
+class RateLimited(StatusError):
+    """The service answered 429.
+
+    Attributes:
+        retry_after: Seconds that the service asked to wait; `None` when it did not say.
+    """
+
+    retry_after: float | None = None
+
+
+class BulkStopped(OutreachError):
+    """A bulk run met a refusal that concerns every row (an unknown key, workspace or campaign) and stopped.
+
+    `__cause__` is the refusal. Every row that was read has its outcome; no further row was read.
+
+    Attributes:
+        report: The figures of the run so far, as JSON values.
+    """
+
+    report: Mapping[str, Any] | None = None

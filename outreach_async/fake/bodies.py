@@ -1,0 +1,73 @@
+"""JSON in and out.
+
+In (rules W7 and W8): only what every JSON reader understands alike. Duplicate members, NaN and lone surrogates are read differently
+from library to library; a fake that took them would hide that a client sends them. Out: compact UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from outreach_async.fake.refusals import refuse
+
+MAX_BODY: Final = 1024 * 1024
+"""Bytes of a request's body at most."""
+
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+"""Turn a document into compact JSON."""
+
+
+class _NotStrictError(ValueError):
+    """JSON that Python's reader takes and this one does not."""
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _NotStrictError("a member is named twice in one object")
+    return members
+
+
+def _constant(name: str) -> Any:  # noqa: ANN401 - the reader's own signature
+    raise _NotStrictError(f"{name} is not JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant)
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Read a request's body, strictly.
+
+    Raises:
+        Refused: 413 for a body that is too large; 400 for one that is not a JSON object, holds a member twice, NaN, infinity or a
+            lone surrogate.
+    """
+    if len(body) > MAX_BODY:
+        refuse(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
+    document = _parse(body)
+    if not isinstance(document, dict):
+        refuse(400, "body_not_object", "the body must be a JSON object")
+    return document
+
+
+def _parse(body: bytes) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        text = body.decode()
+        document = _decoder.decode(text)
+        if "\\u" in text:
+            encode(document).encode()  # the one way for a lone surrogate to come in is an escape, and UTF-8 has no place for it
+    except _NotStrictError as error:
+        refuse(400, "invalid_json", f"the body is not strict JSON: {error}")
+    except (ValueError, RecursionError) as error:
+        # Not the reader's message: it may quote the body.
+        refuse(400, "invalid_json", f"the body is not JSON in UTF-8 ({_kind(error)})")
+    return document
+
+
+def _kind(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg}, at character {error.pos}"
+    if isinstance(error, UnicodeEncodeError):
+        return "a lone surrogate"
+    return {UnicodeDecodeError: "not UTF-8", RecursionError: "nested too deeply"}.get(type(error), "a number too long")

@@ -1,0 +1,183 @@
+"""HTTP/1.1 over one connection to the fake's server, with the faults of the wire byte by byte.
+
+The socket is handled bare, with anyio only to wait for it: a stream's orderly end would stand in the way of a reset.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import re
+import socket
+import struct
+import traceback
+from collections.abc import Iterable
+
+import anyio
+import h11
+
+from outreach_async.fake.asgi import BODY_BOUND, BodyTooLarge, joined
+from outreach_async.fake.damage import Act, End, acts
+from outreach_async.fake.exchange import Service, WireFault
+from outreach_async.fake.faults import error_response
+from outreach_async.transport.wire import Request, Response
+
+HEAD_BOUND = 64 * 1024
+"""Bytes of a request's first line and header fields; more is refused with 431."""
+
+LINGER = 1.0
+"""Seconds that a closed connection waits for the client to close too: what it still sends would turn the FIN into an RST."""
+
+_CHUNK = 64 * 1024
+_BODILESS = (204, 304)
+_FRAMING = ("content-length", "transfer-encoding")
+
+_log = logging.getLogger(__name__)
+
+
+class Line:
+    """One connection, as bytes."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+
+    async def read(self) -> bytes:
+        """Read what has arrived, or arrives next; empty at the end."""
+        while True:
+            await anyio.wait_readable(self._socket)
+            try:
+                return self._socket.recv(_CHUNK)
+            except BlockingIOError:  # woken for nothing
+                continue
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+
+    async def wait_for_end(self) -> None:
+        """Read whatever comes until the client has closed."""
+        while await self.read():
+            pass
+
+    async def finish(self) -> None:
+        """Close in order (FIN)."""
+        self._socket.shutdown(socket.SHUT_WR)
+        with anyio.move_on_after(LINGER):
+            await self.wait_for_end()
+
+    async def reset(self) -> None:
+        """Tear down (RST) when the socket is closed, which must be next."""
+        # To linger for no time at all makes the kernel send RST in place of FIN.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+async def converse(connection: socket.socket, service: Service) -> None:
+    """Answer a connection's requests, one after the other, until either side ends it; then close it."""
+    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BOUND)
+    with connection:
+        try:
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while await _exchange(Line(connection), conversation, service):
+                conversation.start_next_cycle()
+        except OSError:
+            pass  # the client tore the connection down: there is nobody to tell
+
+
+async def _exchange(line: Line, conversation: h11.Connection, service: Service) -> bool:
+    """Carry out one request. Says whether another may follow."""
+    try:
+        request = await _request(line, conversation)
+    except h11.RemoteProtocolError as error:
+        return await _refuse(line, conversation, error.error_status_hint)
+    except BodyTooLarge:
+        return await _refuse(line, conversation, 413)
+    if request is None:
+        return False
+    fault, head, body = _reply(conversation, service, request)
+    return await _perform(line, conversation, acts(fault, head, body))
+
+
+async def _request(line: Line, conversation: h11.Connection) -> Request | None:
+    """Read one whole request; `None` if the client has closed."""
+    head = await _event(line, conversation)
+    if not isinstance(head, h11.Request):
+        return None
+    headers = joined(head.headers)
+    if int(headers.get("content-length", 0)) > BODY_BOUND:
+        raise BodyTooLarge
+    body = bytearray()
+    while isinstance(event := await _event(line, conversation), h11.Data):
+        body += event.data
+        if len(body) > BODY_BOUND:
+            raise BodyTooLarge
+    return Request(head.method.decode("ascii"), _origin_form(head.target.decode("ascii")), headers, bytes(body))
+
+
+async def _event(line: Line, conversation: h11.Connection) -> object:
+    """Read until something has come: one of h11's events."""
+    while (event := conversation.next_event()) is h11.NEED_DATA:
+        if conversation.they_are_waiting_for_100_continue:
+            await line.write(conversation.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+        conversation.receive_data(await line.read())
+    return event
+
+
+def _origin_form(target: str) -> str:
+    # RFC 9112, 3.2.2: a server must accept the absolute form too.
+    path = re.sub(r"^https?://[^/?]*", "", target, flags=re.IGNORECASE)
+    return path if path == target or path.startswith("/") else f"/{path}"
+
+
+def _reply(conversation: h11.Connection, service: Service, request: Request) -> tuple[WireFault | None, bytes, bytes]:
+    """Ask the service. Returns what happens on the wire, and the answer's head and body, empty if there is no answer."""
+    try:
+        exchange = service.exchange(request)
+        if exchange.response is None:
+            return exchange.fault, b"", b""
+        return exchange.fault, *_serialized(conversation, exchange.response, request.method)
+    except Exception as error:  # noqa: BLE001 - one request's failure, reported here, must not end the others' connections
+        # The frames without the message, which may hold what was sent.
+        _log.error("the service raised %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+        return None, *_serialized(conversation, error_response(500), request.method)
+
+
+def _serialized(conversation: h11.Connection, response: Response, method: str) -> tuple[bytes, bytes]:
+    headers = [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items() if name not in _FRAMING
+    ]
+    bodiless = response.status in _BODILESS
+    if not bodiless:
+        headers.append((b"content-length", b"%d" % len(response.body)))
+    reason = http.client.responses.get(response.status, "")
+    head = conversation.send(h11.Response(status_code=response.status, headers=headers, reason=reason))
+    content = b"" if bodiless or method == "HEAD" else response.body
+    body = conversation.send(h11.Data(data=content))
+    conversation.send(h11.EndOfMessage())
+    return head or b"", body or b""
+
+
+async def _perform(line: Line, conversation: h11.Connection, sequence: Iterable[Act]) -> bool:
+    for act in sequence:
+        if isinstance(act, End):
+            await {End.CLOSE: line.finish, End.RESET: line.reset, End.HANG: line.wait_for_end}[act]()
+            return False
+        await (line.write(act) if isinstance(act, bytes) else anyio.sleep(act))
+    if conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
+        return True
+    await line.finish()
+    return False
+
+
+async def _refuse(line: Line, conversation: h11.Connection, status: int) -> bool:
+    """Answer what cannot be read as a request, and close: where the next one would start is not known."""
+    refusal = error_response(status)
+    closing = Response(refusal.status, {**refusal.headers, "connection": "close"}, refusal.body)
+    await line.write(b"".join(_serialized(conversation, closing, "")))
+    await line.finish()
+    return False

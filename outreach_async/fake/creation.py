@@ -1,0 +1,182 @@
+"""Reading a creation (rules C6 to C9, C14, C19 to C21 and A4): presence, then types, then ids; the fields by the workspace's codes.
+
+Nothing here looks at what is stored but for the codes, and nothing changes it. The first failure answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import attrs
+
+from outreach_async.fake.behaviour import Behaviour
+from outreach_async.fake.fields import CUSTOM, RESERVED, custom_number
+from outreach_async.fake.ids import check_id, suggestion
+from outreach_async.fake.records import Workspace
+from outreach_async.fake.refusals import refuse, shown
+
+Duplicates = Literal["skip", "overwrite", "update_missing_fields"]
+
+DUPLICATES: Final[tuple[Duplicates, ...]] = ("skip", "overwrite", "update_missing_fields")
+
+_REQUIRED: Final = ("owner_key", "workspace", "email", "upload_options")
+_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
+
+Fields = dict[str, str | None]
+"""Sent values by code."""
+
+
+@attrs.frozen
+class Creation:
+    """What a creation asks for, but for the fields.
+
+    Attributes:
+        owner_key: The key; what stands there, as text, where keys may be anything.
+        workspace: Workspace id.
+        email: The e-mail, trimmed.
+        duplicates: What to do with a duplicate.
+        strict: Whether to validate strictly.
+        campaign: Campaign id; `None` for no campaign.
+    """
+
+    owner_key: str = attrs.field(repr=False)
+    workspace: str
+    email: str
+    duplicates: Duplicates
+    strict: bool
+    campaign: str | None
+
+
+def read_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
+    """Read a creation's required members.
+
+    Raises:
+        Refused: 400, for the first of them that is missing, of the wrong type or malformed.
+    """
+    _require(body, _REQUIRED, "")
+    options = _typed(body, "upload_options", dict, "an object")
+    campaign = options.get("campaign")
+    if behaviour.missing_campaign == "null":
+        campaign = campaign or None
+        _require(options, _OPTIONS[:2], "upload_options.")
+    else:
+        _require(options, _OPTIONS, "upload_options.")
+    creation = Creation(
+        _owner_key(body["owner_key"], behaviour),
+        _typed(body, "workspace", str, "a text"),
+        _email(body),
+        _duplicates(options),
+        _typed(options, "strict_validation", bool, "true or false", "upload_options."),
+        campaign if campaign is None else _typed(options, "campaign", str, "a text or null", "upload_options."),
+    )
+    _check_ids(creation, behaviour)
+    return creation
+
+
+def _require(members: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> None:
+    for name in names:
+        if name not in members or (name == "campaign" and members[name] == ""):
+            refuse(400, "missing_field", f"{prefix}{name} is required", prefix + name)
+
+
+def _typed(members: Mapping[str, Any], name: str, kind: type, wanted: str, prefix: str = "") -> Any:  # noqa: ANN401 - of that kind
+    value = members[name]
+    if type(value) is not kind:
+        refuse(400, "invalid_type", f"{prefix}{name} must be {wanted}", prefix + name)
+    return value
+
+
+def _owner_key(value: object, behaviour: Behaviour) -> str:
+    if isinstance(value, str):
+        return value
+    if behaviour.owner_key == "off":
+        return ""
+    refuse(400, "invalid_type", "owner_key must be a text", "owner_key")
+
+
+def _email(body: Mapping[str, Any]) -> str:
+    email: str = _typed(body, "email", str, "a text").strip()
+    if not email:
+        refuse(400, "blank_email", "email must not be blank", "email")
+    return email
+
+
+def _duplicates(options: Mapping[str, Any]) -> Duplicates:
+    value = options["duplicates"]
+    for policy in DUPLICATES:
+        if value == policy:
+            return policy
+    field = "upload_options.duplicates"
+    hint = suggestion(value.lower(), list(DUPLICATES)) if isinstance(value, str) else ""
+    refuse(400, "invalid_duplicates", f"{field} must be one of {', '.join(DUPLICATES)}", field, hints=(hint,) if hint else ())
+
+
+def _check_ids(creation: Creation, behaviour: Behaviour) -> None:
+    if behaviour.owner_key != "off" and not creation.owner_key.startswith("key_"):
+        # Said without a hint at what it looks like: whatever it is, it may be a secret.
+        refuse(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
+    check_id(creation.workspace, "space_", "workspace")
+    if creation.campaign is not None:
+        check_id(creation.campaign, "camp_", "upload_options.campaign")
+
+
+def read_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> Fields:
+    """Read a creation's optional fields.
+
+    Args:
+        body: The creation.
+        workspace: Whose codes count.
+        behaviour: The readings in force.
+        hints: Takes a hint for each field that is dropped.
+
+    Returns:
+        Values by code as sent, null among them.
+
+    Raises:
+        Refused: 400 for the first field that is unknown, where that is refused, malformed or of the wrong type.
+    """
+    fields: Fields = {}
+    codes = workspace.codes
+    for name, value in body.items():
+        if name in RESERVED:
+            continue
+        code = codes.get(name) or _unknown(name, workspace, behaviour, hints)
+        if code is None:
+            continue
+        if value is not None and type(value) is not str:
+            refuse(400, "invalid_type", f"{shown(name)} must be a text", shown(name))
+        fields[code] = value
+    for name in body["upload_options"]:
+        if name not in _OPTIONS:
+            _dropped("upload_options." + name, [f"upload_options.{option}" for option in _OPTIONS], behaviour, hints)
+    return fields
+
+
+def _unknown(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
+    """Decide about a code that the workspace has not: the code if the value is stored, `None` if it is dropped."""
+    if name.startswith("custom_"):
+        return _unknown_custom(name, workspace, behaviour, hints)
+    if behaviour.unknown_body == "store":
+        return name
+    _dropped(name, [*workspace.codes, *RESERVED], behaviour, hints)
+    return None
+
+
+def _unknown_custom(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
+    if not CUSTOM.fullmatch(name):
+        refuse(400, "invalid_custom_field", f"{shown(name)} is not of the form custom_<n>", shown(name))
+    if behaviour.unknown_custom == "store":
+        return name
+    if behaviour.unknown_custom == "reject":
+        known = ", ".join(sorted(workspace.custom_fields, key=custom_number)) or "none"
+        refuse(400, "unknown_custom_field", f"the workspace has no {name}; its custom fields: {known}", name)
+    hints.append(f"unknown field {name} ignored")
+    return None
+
+
+def _dropped(name: str, known: list[str], behaviour: Behaviour, hints: list[str]) -> None:
+    guess = suggestion(name, known)
+    if behaviour.unknown_body == "reject":
+        refuse(400, "unknown_field", f"there is no field {shown(name)}", shown(name), hints=(guess,) if guess else ())
+    hints.append(f"unknown field {shown(name)} ignored" + (f", {guess}" if guess else ""))

@@ -1,0 +1,91 @@
+"""Pages of a list (rules P1 to P9): reading what is asked, and cutting it out. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import attrs
+
+from outreach_async.fake.behaviour import Behaviour
+from outreach_async.fake.ids import check_id
+from outreach_async.fake.refusals import refuse
+from outreach_async.fake.targets import Query, parameter
+
+MAX_MAILBOXES: Final = 2000
+"""The maximum `display` for mailboxes, which the interface states."""
+
+DEFAULT_DISPLAY: Final = 10
+"""`display` where a bad one is read as if it were not there."""
+
+_NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # never int() alone: it takes " ٣_0 "
+
+
+@attrs.frozen
+class PageQuery:
+    """A page as it is asked for; `display` is at most the maximum, unless more is served."""
+
+    workspace: str
+    display: int
+    page: int
+
+
+@attrs.frozen
+class Window:
+    """A page as it is served: where its items begin and end, its number, and the number of pages."""
+
+    start: int
+    stop: int
+    current_page: int
+    total_pages: int
+
+
+def read_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> PageQuery:
+    """Read the parameters of a list.
+
+    Args:
+        query: The request's query.
+        maximum: The greatest `display`; `None` for none.
+        behaviour: The readings in force.
+
+    Raises:
+        Refused: 400 for a parameter that is missing, repeated or malformed.
+    """
+    workspace, display, page = (parameter(query, name) for name in ("workspace", "display", "page"))
+    wanted = _number("display", display, 1, DEFAULT_DISPLAY, behaviour)
+    number = _number("page", page, behaviour.first_page, behaviour.first_page, behaviour)
+    check_id(workspace, "space_", "workspace")
+    return PageQuery(workspace, _within(wanted, maximum, behaviour), number)
+
+
+def _number(name: str, text: str, least: int, default: int, behaviour: Behaviour) -> int:
+    if _NUMBER.fullmatch(text) and int(text) >= least:
+        return int(text)
+    if behaviour.bad_number == "default":
+        return default
+    refuse(400, "invalid_number", f"{name} must be a whole number from {least} on, of at most 9 digits", name)
+
+
+def _within(display: int, maximum: int | None, behaviour: Behaviour) -> int:
+    if maximum is None or display <= maximum or behaviour.over_max == "serve":
+        return display
+    if behaviour.over_max == "clamp":
+        return maximum
+    refuse(400, "display_too_large", f"display must be at most {maximum}", "display")
+
+
+def window(total: int, query: PageQuery, behaviour: Behaviour) -> Window:
+    """Cut a page out of a list of `total` items.
+
+    Raises:
+        Refused: 404 for a page past the end, where that is an error.
+    """
+    pages = -(-total // query.display)
+    last = max(pages - 1, 0)  # an empty list has a first page
+    index = query.page - behaviour.first_page
+    if index > last and behaviour.past_end == "error":
+        refuse(404, "page_not_found", f"there are {pages} pages", "page")
+    if index > last and behaviour.past_end == "clamp":
+        index = last
+    start = min(index * query.display, total)
+    return Window(start, min(start + query.display, total), index + behaviour.first_page, pages)

@@ -1,0 +1,122 @@
+"""How the fake says no (rules E2 and E3): a refusal is a value, and a renderer makes an answer of it.
+
+The interface shows neither error codes nor bodies, so a client may depend on none: take another renderer and it must still do.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, NoReturn
+
+import attrs
+
+_SHOWN = 60
+
+
+@attrs.frozen
+class Refusal:
+    """What the service will not do.
+
+    Attributes:
+        status: HTTP status code.
+        code: The kind of refusal, such as `unknown_owner_key`.
+        message: What is wrong. It never repeats an owner key.
+        field: The body field or query parameter at fault, with dots for members; `None` if there is none.
+        hints: For people: what may have been meant. They travel in the header `x-fake-hint` and in the journal, never in the body.
+        headers: Header fields that belong to the refusal, such as `allow`.
+    """
+
+    status: int
+    code: str
+    message: str
+    field: str | None = None
+    hints: tuple[str, ...] = ()
+    headers: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer under way, not a fault of the program
+    """Carries a refusal from where it is decided to where it is answered."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def refuse(
+    status: int,
+    code: str,
+    message: str,
+    field: str | None = None,
+    *,
+    hints: tuple[str, ...] = (),
+    headers: Mapping[str, str] | None = None,
+) -> NoReturn:
+    """Refuse; the arguments are those of `Refusal`.
+
+    Raises:
+        Refused: Always.
+    """
+    raise Refused(Refusal(status, code, message, field, hints, headers or {}))
+
+
+def shown(name: str) -> str:
+    """Make a name that a client sent fit to be shown: short, plain, and no owner key.
+
+    A key lands where a name belongs when somebody mixes up arguments; it must not come back from there.
+    """
+    return re.sub(r"key_[0-9A-Za-z_-]*", "key_***", name)[:_SHOWN].encode("unicode_escape").decode("ascii")
+
+
+Rendered = tuple[int, Mapping[str, str], bytes]
+"""Status, header fields by lower-case name, body."""
+
+ErrorRenderer = Callable[[Refusal], Rendered]
+
+
+def _json(status: int, document: Any) -> Rendered:  # noqa: ANN401 - any JSON value
+    return status, {"content-type": "application/json"}, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _document(refusal: Refusal) -> dict[str, Any]:
+    return {"status": "error", "error": {"code": refusal.code, "message": refusal.message, "field": refusal.field}}
+
+
+def nested(refusal: Refusal) -> Rendered:
+    """Render as `{"status": "error", "error": {"code", "message", "field"}}`."""
+    return _json(refusal.status, _document(refusal))
+
+
+def flat(refusal: Refusal) -> Rendered:
+    """Render as `{"message"}`."""
+    return _json(refusal.status, {"message": refusal.message})
+
+
+def text(refusal: Refusal) -> Rendered:
+    """Render as plain text."""
+    return refusal.status, {"content-type": "text/plain; charset=utf-8"}, refusal.message.encode()
+
+
+def html_page(refusal: Refusal) -> Rendered:
+    """Render as a web page."""
+    page = f"<html><head><title>{refusal.status}</title></head><body><p>{html.escape(refusal.message)}</p></body></html>"
+    return refusal.status, {"content-type": "text/html; charset=utf-8"}, page.encode()
+
+
+def ok_with_error(refusal: Refusal) -> Rendered:
+    """Render like `nested` under status 200."""
+    return _json(200, _document(refusal))
+
+
+RendererName = Literal["nested", "flat", "text", "html", "200_with_error"]
+
+RENDERERS: Final[dict[RendererName, ErrorRenderer]] = {
+    "nested": nested,
+    "flat": flat,
+    "text": text,
+    "html": html_page,
+    "200_with_error": ok_with_error,
+}
+"""The renderers that a `Behaviour` may name."""

@@ -1,0 +1,67 @@
+"""The transport that ends in the fake itself: no socket, no server, no HTTP library."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+
+from outreach_async.errors import TransportError
+from outreach_async.fake.damage import Reading, reading
+from outreach_async.fake.exchange import Service
+from outreach_async.transport.wire import Progress, Request, Response
+
+
+class FakeTransport:
+    """Carries requests to a fake service in this very process.
+
+    A fault on the wire shows as it does through a real backend over a socket: the same error, the same `maybe_sent`, or the same
+    damaged answer. Waiting, where a fault makes it wait, is on the event loop's clock.
+
+    Args:
+        service: A `FakeService`, or whatever else answers `exchange`.
+
+    Attributes:
+        service: The same.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<FakeTransport to {type(self.service).__name__}{', closed' if self._closed else ''}>"
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Let the service carry the request out, and bring its answer or what a fault makes of it.
+
+        Raises:
+            TransportError: A fault lost the answer, or the transport is closed.
+        """
+        progress.sent = False
+        # The one checkpoint stands before the act. After it nothing awaits unless a fault says so: who is cancelled knows
+        # that nothing was done.
+        await anyio.lowlevel.checkpoint()
+        if self._closed:
+            raise TransportError("the FakeTransport is closed")
+        progress.sent = True
+        exchange = self.service.exchange(request)
+        read = reading(exchange.fault, exchange.response)
+        progress.sent = read.sent
+        return await arrive(read)
+
+    async def aclose(self) -> None:
+        """Refuse every later request. The service stays as it is."""
+        self._closed = True
+
+
+async def arrive(read: Reading) -> Response:
+    """Wait for an answer as long as it takes, and give it.
+
+    Raises:
+        TransportError: None arrives.
+    """
+    if read.wait:
+        await anyio.sleep(read.wait)
+    if read.response is None:
+        raise TransportError(read.reason, maybe_sent=read.sent)
+    return read.response

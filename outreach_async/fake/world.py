@@ -1,0 +1,166 @@
+"""The fake's state: records in tables, found by what they are asked for. Mutable, with no lock and no clock of its own."""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any, Literal
+
+import attrs
+
+from outreach_async.fake.ids import made_up_id
+from outreach_async.fake.records import Campaign, Contact, Mailbox, Workspace
+
+ListKind = Literal["campaign", "mailbox"]
+
+Created = tuple[float, str]
+"""When something was created, and its id: what lists are ordered by (rule P10)."""
+
+
+@attrs.define
+class World:
+    """Everything stored.
+
+    Attributes:
+        workspaces: By id.
+        keys: Workspaces of each owner key's user.
+        mailboxes: By id.
+        campaigns: By id; ids are global, as the path of list-steps names no workspace.
+        contacts: By workspace id, then by e-mail key.
+        enrolled: Number of stored contacts in each campaign.
+        orders: The ids of each list, oldest first.
+        ids: Every id ever given.
+        counters: How many ids of each prefix were made up.
+    """
+
+    workspaces: dict[str, Workspace] = attrs.Factory(dict)
+    keys: dict[str, frozenset[str]] = attrs.field(factory=dict, repr=False)
+    mailboxes: dict[str, Mailbox] = attrs.Factory(dict)
+    campaigns: dict[str, Campaign] = attrs.Factory(dict)
+    contacts: dict[str, dict[str, Contact]] = attrs.Factory(dict)
+    enrolled: dict[str, int] = attrs.Factory(dict)
+    orders: dict[tuple[str, ListKind], list[Created]] = attrs.Factory(dict)
+    ids: set[str] = attrs.field(factory=set, repr=False)
+    counters: dict[str, int] = attrs.Factory(dict)
+    _usage: Usage | None = attrs.field(default=None, init=False, eq=False, repr=False)
+
+    def copy(self) -> World:
+        """Copy the tables; the records are shared."""
+        return World(
+            dict(self.workspaces),
+            dict(self.keys),
+            dict(self.mailboxes),
+            dict(self.campaigns),
+            {space: dict(contacts) for space, contacts in self.contacts.items()},
+            dict(self.enrolled),
+            {kind: list(order) for kind, order in self.orders.items()},
+            set(self.ids),
+            dict(self.counters),
+        )
+
+    def new_id(self, seed: int, prefix: str) -> str:
+        """Make up an id that nothing has."""
+        while True:
+            number = self.counters.get(prefix, 0)
+            self.counters[prefix] = number + 1
+            made = made_up_id(seed, prefix, number)
+            if made not in self.ids:
+                self.ids.add(made)
+                return made
+
+    def take_id(self, given: str, prefix: str) -> str:
+        """Reserve an id that was given.
+
+        Raises:
+            ValueError: It has not the prefix, or something has it.
+        """
+        if not given.startswith(prefix) or given == prefix:
+            raise ValueError(f"{given!r} is no id: it must start with {prefix}")
+        if given in self.ids:
+            raise ValueError(f"the id {given!r} is taken")
+        self.ids.add(given)
+        return given
+
+    def add_workspace(self, workspace: Workspace) -> None:
+        """Store a workspace, empty."""
+        self.workspaces[workspace.id] = workspace
+        self.contacts[workspace.id] = {}
+        self.orders[workspace.id, "campaign"] = []
+        self.orders[workspace.id, "mailbox"] = []
+
+    def add_mailbox(self, mailbox: Mailbox) -> None:
+        """Store a mailbox."""
+        self.mailboxes[mailbox.id] = mailbox
+        bisect.insort(self.orders[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
+
+    def add_campaign(self, campaign: Campaign) -> None:
+        """Store a campaign."""
+        self.campaigns[campaign.id] = campaign
+        self.enrolled[campaign.id] = 0
+        bisect.insort(self.orders[campaign.workspace, "campaign"], (campaign.created, campaign.id))
+        self._usage = None
+
+    def latest(self, workspace: str, kind: ListKind) -> float:
+        """When the youngest of a list was created, Unix seconds; 0 for an empty list."""
+        order = self.orders[workspace, kind]
+        return order[-1][0] if order else 0
+
+    def put_contact(self, workspace: str, key: str, contact: Contact) -> None:
+        """Store a contact, new or in an older one's place, and count its campaigns: both or neither (rule C23)."""
+        contacts = self.contacts[workspace]
+        before = contacts.get(key)
+        contacts[key] = contact
+        # A contact never leaves a campaign: the later places are the new ones.
+        for enrolment in contact.enrolments[len(before.enrolments) if before else 0 :]:
+            self.enrolled[enrolment.campaign] += 1
+
+    @property
+    def usage(self) -> Usage:
+        """How the campaigns use the mailboxes."""
+        if self._usage is None:
+            self._usage = Usage.of(self.campaigns)
+        return self._usage
+
+
+@attrs.frozen
+class Usage:
+    """How campaigns use mailboxes (rules B4 and B5).
+
+    Attributes:
+        campaigns: Campaigns by mailbox, whatever their status.
+        live: Live campaigns by mailbox.
+    """
+
+    campaigns: Mapping[str, int]
+    live: Mapping[str, int]
+
+    @classmethod
+    def of(cls, campaigns: Mapping[str, Campaign]) -> Usage:
+        """Count."""
+        return cls(
+            Counter(_uses(campaigns, live_only=False)),
+            Counter(_uses(campaigns, live_only=True)),
+        )
+
+    def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
+        """Say how many e-mails a day a campaign's mailboxes spare for it: live ones share a daily limit.
+
+        A campaign that is not live counts as if it were (rule T17).
+        """
+        own = 0 if campaign.status == "live" else 1
+        return sum(
+            (Fraction(_limit(mailboxes[id_].values["daily_limit"]), self.live.get(id_, 0) + own) for id_ in campaign.mailboxes),
+            Fraction(0),
+        )
+
+
+def _uses(campaigns: Mapping[str, Campaign], *, live_only: bool) -> Iterator[str]:
+    for campaign in campaigns.values():
+        if campaign.status == "live" or not live_only:
+            yield from campaign.mailboxes
+
+
+def _limit(value: Any) -> Fraction:  # noqa: ANN401 - a mailbox may be seeded with a damaged limit
+    return Fraction(max(0, value)) if isinstance(value, int | float) else Fraction(0)

@@ -1,0 +1,16 @@
+"""Files to contacts: nothing is guessed silently, and nothing is lost.
+
+    file = CsvFile.open("people.csv")                       # its header and delimiter; nothing else is read
+    columns = await columns_for(client, file.headers, {"Company": "company_name", "Notes": "ignore"})
+    async with client.contacts.create_many(file.rows(columns)) as outcomes: ...
+
+A row of a file is a mapping, as `create_many` takes it, that knows its line. A line that cannot be read as the header promises is
+a row too: the run reports it as `rejected`.
+"""
+
+from outreach_async.importer.columns import IGNORE, Columns, map_columns, parse_overrides
+from outreach_async.importer.csv_file import CsvFile
+from outreach_async.importer.lookup import columns_for
+from outreach_async.importer.rows import Row
+
+__all__ = ["IGNORE", "Columns", "CsvFile", "Row", "columns_for", "map_columns", "parse_overrides"]

@@ -1,0 +1,26 @@
+"""Asking the workspace which fields it has, only if a file needs that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from outreach_async.importer.columns import Columns, knows_all, map_columns
+
+if TYPE_CHECKING:
+    from outreach_async.client import OutreachClient  # a client is given, so whoever calls has loaded it
+
+
+async def columns_for(client: OutreachClient, headers: Sequence[str], overrides: Mapping[str, str] | None = None) -> Columns:
+    """Decide where each column goes, as `map_columns` does.
+
+    The client's workspace is asked for its fields only if a column, or the code of an override, is not known without.
+
+    Raises:
+        InvalidRequest: A column that no field is known for, two columns for one field, or no column for the e-mail.
+        OutreachError: The fields could not be read.
+    """
+    overrides = overrides or {}
+    if knows_all(headers, overrides):
+        return map_columns(headers, overrides)
+    return map_columns(headers, overrides, await client.workspaces.fields())

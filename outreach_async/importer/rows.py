@@ -1,0 +1,44 @@
+"""One row of a file: a mapping that knows its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+
+
+@attrs.frozen
+class Row(Mapping[str, Any]):
+    """A row as `create_many` takes it: its members are those of a new contact.
+
+    Reading the members of a row with a fault raises `InvalidRequest`, so a bulk run reports it as `rejected` for that reason, at
+    its place, instead of the source failing under it.
+
+    Attributes:
+        line: The line of the file on which the row begins, from 1; the header usually is line 1.
+        cells: The texts as they stand in the file.
+        members: What the cells mean, by code; an empty cell means nothing.
+        fault: Why the row cannot be read; `None` if it can.
+    """
+
+    line: int
+    cells: tuple[str, ...]
+    members: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
+    fault: str | None = None
+
+    def __getitem__(self, code: str) -> Any:
+        return self._readable()[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readable())
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def _readable(self) -> Mapping[str, Any]:
+        if self.fault is not None:
+            raise InvalidRequest(self.fault)
+        return self.members

@@ -1,0 +1,206 @@
+"""The five operations as values: what to send, how to read the answer, and when a repeat is safe. Nothing here does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import attrs
+
+from outreach_async.checks import check_contact, require_display, require_id, require_number, require_options, require_target
+from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
+from outreach_async.converters import DecodeError, encode, loads, loads_each
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
+from outreach_async.refusals import secret_parts, unexpected
+from outreach_async.retry import Repeat
+from outreach_async.transport.wire import Request, Response
+from outreach_async.vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
+
+T = TypeVar("T")
+
+_WORKSPACE_REMEDY: Final = "pass workspace= or set OUTREACH_WORKSPACE"
+_KEY_REMEDY: Final = "pass owner_key= or set OUTREACH_OWNER_KEY"
+
+
+@attrs.frozen
+class Trail:
+    """What the engine knows of one call when its answer arrives.
+
+    Attributes:
+        attempts: Tries so far, the answered one included.
+        tainted: Whether an earlier try may have been carried out.
+    """
+
+    attempts: int
+    tainted: bool
+
+
+@attrs.frozen
+class Operation(Generic[T]):
+    """One call of the service.
+
+    Attributes:
+        name: As errors and logs name it.
+        request: What to send.
+        parse: Reads an answer of 2xx; raises UnexpectedResponse.
+        repeat: When it may be sent again.
+        secrets: What must not appear in an error.
+        any_status: Whether an answer of any status is handed to `parse`.
+    """
+
+    name: str
+    request: Request
+    parse: Callable[[Response, Trail], T] = attrs.field(repr=False)
+    repeat: Repeat = Repeat.FREELY
+    secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+    any_status: bool = False
+
+
+@attrs.frozen(repr=False)
+class Dialect:
+    """How a client words its requests: header fields, and the secrets in them.
+
+    Attributes:
+        read: Header fields of a request without a body, by lower-case name.
+        write: Header fields of a request with a JSON body.
+        secrets: What must not appear in an error.
+    """
+
+    read: Mapping[str, str]
+    write: Mapping[str, str]
+    secrets: tuple[str, ...]
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> Dialect:
+        """Return the dialect with these extra header fields, by lower-case name."""
+        read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
+        return cls(read, {"content-type": "application/json", **read}, secret_parts(headers))
+
+
+def list_campaigns(
+    workspace: object, page: object, display: object, dialect: Dialect, *, keep: bool
+) -> Operation[Page[Campaign]]:
+    """List campaigns (section "List campaigns")."""
+    display = require_display("display", display, mailboxes=False)
+    target = f"/campaigns?{_paging(workspace, page, display)}"
+    return _listing("list_campaigns", target, Page[Campaign], dialect, keep=keep)
+
+
+def list_mailboxes(workspace: object, page: object, display: object, dialect: Dialect, *, keep: bool) -> Operation[Page[Mailbox]]:
+    """List mailboxes (section "List mailboxes"); `display` is at most 2,000."""
+    display = require_display("display", display, mailboxes=True)
+    target = f"/mailboxes?{_paging(workspace, page, display)}"
+    return _listing("list_mailboxes", target, Page[Mailbox], dialect, keep=keep)
+
+
+def list_steps(campaign: object, dialect: Dialect) -> Operation[CampaignSteps]:
+    """List the steps of a campaign (section "List steps of a campaign")."""
+    campaign = require_id("campaign", campaign, "campaign", "pass the id of a campaign, as client.campaigns.list() shows it")
+    return _read("list_steps", f"/campaigns/{quote(campaign, safe='')}/steps", CampaignSteps, loads, dialect)
+
+
+def list_fields(workspace: object, dialect: Dialect) -> Operation[WorkspaceFields]:
+    """List the fields of a workspace (section "List fields of a workspace")."""
+    workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+    return _read("list_fields", f"/workspaces/{quote(workspace, safe='')}/all-fields", WorkspaceFields, loads, dialect)
+
+
+def _paging(workspace: object, page: object, display: int) -> str:
+    workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+    number = require_number("page", page, least=0)  # whether the first page is 0 or 1 is not shown
+    return urlencode({"workspace": workspace, "page": number, "display": display}, quote_via=quote, safe="")
+
+
+def _listing(name: str, target: str, kind: type[Page[T]], dialect: Dialect, *, keep: bool) -> Operation[Page[T]]:
+    return _read(name, target, kind, loads_each if keep else loads, dialect)
+
+
+def _read(name: str, target: str, kind: type[T], load: Callable[[type[T], bytes], T], dialect: Dialect) -> Operation[T]:
+    def parse(response: Response, _trail: Trail) -> T:
+        try:
+            model: Any = load(kind, response.body)
+        except DecodeError as error:
+            raise unexpected(name, response, dialect.secrets, error) from None
+        if model.status != "ok":
+            raise unexpected(name, response, dialect.secrets, f"status {model.status!r} instead of 'ok'")
+        return model  # type: ignore[no-any-return]  # T has a status: the four lists all do
+
+    return Operation(name, Request("GET", target, dialect.read), parse, secrets=dialect.secrets)
+
+
+@attrs.frozen(repr=False)
+class Creation:
+    """Creates contacts under one set of options, which are checked and encoded once (section "Create contact").
+
+    Attributes:
+        duplicates: The duplicates option.
+    """
+
+    duplicates: str
+    _prefix: bytes
+    _dialect: Dialect
+    _secrets: tuple[str, ...]
+
+    @classmethod
+    def under(
+        cls,
+        owner_key: object,
+        workspace: object,
+        dialect: Dialect,
+        *,
+        duplicates: object,
+        strict_validation: object,
+        campaign: object,
+    ) -> Creation:
+        """Check the options.
+
+        Raises:
+            InvalidRequest: One of them is not of the interface's kind.
+        """
+        key = require_id("owner_key", owner_key, "owner_key", _KEY_REMEDY)
+        workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+        require_options(duplicates, strict_validation, campaign)
+        options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
+        prefix = encode({"owner_key": key, "workspace": workspace, "upload_options": options})
+        return cls(str(duplicates), prefix[:-1], dialect, (key, *dialect.secrets))
+
+    def of(self, contact: NewContact) -> Operation[CreatedContact]:
+        """Return the operation that creates this contact.
+
+        Raises:
+            InvalidRequest: The contact can never be right.
+        """
+        members = encode(check_contact(contact).members())
+        request = Request("POST", "/contacts", self._dialect.write, b"%b,%b" % (self._prefix, members[1:]))
+        return Operation("create_contact", request, self._parse, Repeat.KNOWINGLY, self._secrets)
+
+    def _parse(self, response: Response, trail: Trail) -> CreatedContact:
+        try:
+            answer = loads(CreateAnswer, response.body)
+        except DecodeError as error:
+            raise unexpected("create_contact", response, self._secrets, error) from None
+        if not _is_outcome(answer):
+            raise unexpected("create_contact", response, self._secrets, f"status {answer.status.value!r}, which is no outcome")
+        return CreatedContact(
+            status=answer.status,
+            id=answer.id,
+            details=answer.details,
+            possible=possible_outcomes(answer.status, tainted=trail.tainted),
+            request_id=response.headers.get("x-request-id"),
+            attempts=trail.attempts,
+            extra=answer.extra,
+        )
+
+
+def _is_outcome(answer: CreateAnswer) -> bool:
+    """Whether the status is one of the interface's, or a new one that is proved by a contact's id."""
+    return answer.status in SERVICE_OUTCOMES or (answer.id or "").startswith(ID_PREFIXES["contact"])
+
+
+def raw(method: str, target: object, body: bytes, headers: Mapping[str, str], dialect: Dialect) -> Operation[Response]:
+    """Send anything: any status is an answer, and nothing is repeated once a byte may have left."""
+    fields = {**(dialect.write if body else dialect.read), **headers}
+    request = Request(method, require_target(target), fields, body)
+    secrets = (*dialect.secrets, *secret_parts(headers))
+    return Operation("request", request, lambda response, _trail: response, Repeat.UNSENT, secrets, any_status=True)

@@ -1,0 +1,262 @@
+"""What a client offers, by resource: each method checks, builds an operation and hands it to the engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from outreach_async import operations
+from outreach_async.checks import contact_of, require_number, require_seconds
+from outreach_async.contacts import CreatedContact, NewContact
+from outreach_async.engine import Engine, Terms
+from outreach_async.errors import InvalidRequest
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
+from outreach_async.operations import Creation, Dialect, Operation
+from outreach_async.pages import Pager
+from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
+
+if TYPE_CHECKING:
+    from outreach_async.bulk import BulkRun, Order
+
+Keep = Literal["raise", "keep"]
+Seconds = float | Unset | None
+
+
+@attrs.frozen(repr=False)
+class Settings:
+    """What a client was told, apart from its engine."""
+
+    owner_key: object
+    workspace: object
+    headers: Mapping[str, str]
+    timeout: float | None
+    deadline: float | None
+    dialect: Dialect
+
+    def terms(self, timeout: Seconds, deadline: Seconds, *, patient: bool = False) -> Terms:
+        """Return the time a call may take: the call's own bounds before the client's."""
+        return Terms(
+            self.timeout if isinstance(timeout, Unset) else require_seconds("timeout", timeout),
+            self.deadline if isinstance(deadline, Unset) else require_seconds("deadline", deadline),
+            patient=patient,
+        )
+
+
+@attrs.frozen
+class _Resource:
+    _engine: Engine = attrs.field(repr=False)
+    _settings: Settings = attrs.field(repr=False)
+
+
+class Campaigns(_Resource):
+    """The campaigns of a workspace."""
+
+    def list(
+        self,
+        *,
+        workspace: str | None = None,
+        page: int = 1,
+        display: int = 100,
+        max_items: int | None = None,
+        undecodable: Keep = "raise",
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> Pager[Campaign]:
+        """List campaigns (section "List campaigns"): await it for one page, iterate it for every campaign of every page.
+
+        Args:
+            workspace: Id of the workspace; the client's if not given.
+            page: Page to start at.
+            display: Campaigns per page.
+            max_items: Campaigns at most, over all pages.
+            undecodable: Whether an item that is not what the interface says is an error, or kept in the page's `undecodable`.
+            timeout: Seconds of one attempt of one page.
+            deadline: Seconds for one page.
+
+        Raises:
+            InvalidRequest: At once; the other errors of the tree come when it is awaited or iterated.
+        """
+        make = _lister(operations.list_campaigns, self._settings, workspace, display, undecodable)
+        return _pager(self._engine, self._settings.terms(timeout, deadline), make, page, max_items)
+
+    async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
+        """Return the steps of a campaign, with statistics per template (section "List steps of a campaign").
+
+        Args:
+            campaign: Id of the campaign.
+            timeout: Seconds of one attempt.
+            deadline: Seconds of the call.
+
+        Raises:
+            OutreachError: Any of the tree.
+        """
+        operation = operations.list_steps(campaign, self._settings.dialect)
+        return await self._engine.run(operation, self._settings.terms(timeout, deadline))
+
+
+class Mailboxes(_Resource):
+    """The mailboxes of a workspace."""
+
+    def list(
+        self,
+        *,
+        workspace: str | None = None,
+        page: int = 1,
+        display: int = 500,
+        max_items: int | None = None,
+        undecodable: Keep = "raise",
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> Pager[Mailbox]:
+        """List mailboxes (section "List mailboxes"): await it for one page, iterate it for every mailbox of every page.
+
+        Args:
+            workspace: Id of the workspace; the client's if not given.
+            page: Page to start at.
+            display: Mailboxes per page, at most 2,000.
+            max_items: Mailboxes at most, over all pages.
+            undecodable: Whether an item that is not what the interface says is an error, or kept in the page's `undecodable`.
+            timeout: Seconds of one attempt of one page.
+            deadline: Seconds for one page.
+
+        Raises:
+            InvalidRequest: At once; the other errors of the tree come when it is awaited or iterated.
+        """
+        make = _lister(operations.list_mailboxes, self._settings, workspace, display, undecodable)
+        return _pager(self._engine, self._settings.terms(timeout, deadline), make, page, max_items)
+
+
+class Workspaces(_Resource):
+    """What a workspace offers."""
+
+    async def fields(
+        self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
+    ) -> list[WorkspaceField]:
+        """Return every field that contacts of the workspace can have (section "List fields of a workspace").
+
+        Args:
+            workspace: Id of the workspace; the client's if not given.
+            timeout: Seconds of one attempt.
+            deadline: Seconds of the call.
+
+        Raises:
+            OutreachError: Any of the tree.
+        """
+        operation = operations.list_fields(either(workspace, self._settings.workspace), self._settings.dialect)
+        return (await self._engine.run(operation, self._settings.terms(timeout, deadline))).data
+
+
+class Contacts(_Resource):
+    """Creating contacts."""
+
+    async def create(
+        self,
+        contact: NewContact | Mapping[str, Any],
+        *,
+        duplicates: DuplicatePolicy = "skip",
+        strict_validation: bool = True,
+        campaign: str | None = None,
+        owner_key: str | None = None,
+        workspace: str | None = None,
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> CreatedContact:
+        """Create one contact (section "Create contact").
+
+        A lost answer is repeated: that cannot make a second contact, as the service detects duplicates by e-mail and workspace.
+        It may hide who made the first, and then the result's `certain` is false and `possible` holds every candidate.
+
+        Args:
+            contact: The contact, or a mapping with the same members.
+            duplicates: What to do if the workspace has this e-mail.
+            strict_validation: Whether the service validates the standard fields.
+            campaign: Id of the campaign to add the contact to; none if not given.
+            owner_key: API key of the owner; the client's if not given.
+            workspace: Id of the workspace; the client's if not given.
+            timeout: Seconds of one attempt.
+            deadline: Seconds of the call.
+
+        Raises:
+            OutreachError: Any of the tree; `maybe_sent` tells whether the contact may have been created all the same.
+        """
+        creation = self._creation(owner_key, workspace, duplicates, strict_validation, campaign)
+        return await self._engine.run(creation.of(contact_of(contact)), self._settings.terms(timeout, deadline))
+
+    def create_many(
+        self,
+        rows: Iterable[NewContact | Mapping[str, Any]] | AsyncIterable[NewContact | Mapping[str, Any]],
+        *,
+        duplicates: DuplicatePolicy = "skip",
+        strict_validation: bool = True,
+        campaign: str | None = None,
+        concurrency: int = 64,
+        order: Order = "completion",
+        owner_key: str | None = None,
+        workspace: str | None = None,
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> BulkRun:
+        """Create any number of contacts, many at a time (section "Create contact").
+
+        Use it as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await it for
+        a `BulkReport`. Rows are pulled on demand; a row that fails is an outcome, never an exception.
+
+        Args:
+            rows: `NewContact` values or mappings, from any iterable or async iterable.
+            duplicates: What to do if the workspace has an e-mail.
+            strict_validation: Whether the service validates the standard fields.
+            campaign: Id of the campaign to add the contacts to; none if not given.
+            concurrency: Requests at a time at most; the client's `max_in_flight` bounds it further.
+            order: Outcomes as they complete, or in the order of the rows (`"input"`).
+            owner_key: API key of the owner; the client's if not given.
+            workspace: Id of the workspace; the client's if not given.
+            timeout: Seconds of one attempt.
+            deadline: Seconds of one row's own attempts, waits not counted.
+
+        Raises:
+            InvalidRequest: At once, for a wrong option.
+            BulkStopped: When iterating, after the last outcome, if the service refused in a way that concerns every row.
+        """
+        from outreach_async.bulk import BulkRun
+
+        creation = self._creation(owner_key, workspace, duplicates, strict_validation, campaign)
+        terms = self._settings.terms(timeout, deadline, patient=True)
+        return BulkRun(self._engine, creation, terms, rows, concurrency=concurrency, order=order)
+
+    def _creation(
+        self, owner_key: str | None, workspace: str | None, duplicates: object, strict_validation: object, campaign: object
+    ) -> Creation:
+        return Creation.under(
+            either(owner_key, self._settings.owner_key),
+            either(workspace, self._settings.workspace),
+            self._settings.dialect,
+            duplicates=duplicates,
+            strict_validation=strict_validation,
+            campaign=campaign,
+        )
+
+
+def either(given: object, default: object) -> object:
+    """Return what a call was given, or else the client's default."""
+    return default if given is None else given
+
+
+def _lister(make: Any, settings: Settings, workspace: str | None, display: int, undecodable: Keep) -> Any:
+    if undecodable not in ("raise", "keep"):
+        raise InvalidRequest(f"undecodable: expected 'raise' or 'keep', got {undecodable!r}; pass one of them")
+    space = either(workspace, settings.workspace)
+    return lambda page: make(space, page, display, settings.dialect, keep=undecodable == "keep")
+
+
+def _pager(engine: Engine, terms: Terms, make: Any, page: int, max_items: int | None) -> Pager[Any]:
+    make(page)  # refuses wrong arguments at once
+    if max_items is not None:
+        require_number("max_items", max_items, least=1)
+
+    async def fetch(number: int) -> Page[Any]:
+        operation: Operation[Page[Any]] = make(number)
+        return await engine.run(operation, terms)
+
+    return Pager(fetch, page, max_items)

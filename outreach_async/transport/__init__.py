@@ -1,0 +1,1 @@
+"""Where bytes leave the process: the seam (`wire`) and one small adapter a library."""

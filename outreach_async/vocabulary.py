@@ -1,0 +1,165 @@
+"""The words of the service, each with its wire spelling beside it (sections "Resources" and "Endpoints" of the interface)."""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+from typing import Final, Literal, Self
+
+DuplicatePolicy = Literal["skip", "overwrite", "update_missing_fields"]
+"""`upload_options.duplicates`: what the service does with a contact whose e-mail the workspace already has."""
+
+DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
+
+MAX_MAILBOX_DISPLAY: Final = 2000
+"""Mailboxes per page at most; the only limit that the interface states."""
+
+
+class Unset(Enum):
+    """The type of `UNSET`, which is not `None`: `None` is sent as null, `UNSET` is not sent."""
+
+    UNSET = "UNSET"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
+UNSET: Final = Unset.UNSET
+
+
+class OpenEnum(StrEnum):
+    """An enumeration that the service may extend: an unknown text becomes a member of its own, equal to that text.
+
+    Compare with `==`: unknown members are made anew for each value.
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        member = str.__new__(cls, value)
+        member._name_ = member._value_ = value
+        return member
+
+
+class CampaignStatus(OpenEnum):
+    """`status` of a campaign."""
+
+    DRAFT = "draft"
+    LIVE = "live"
+    PAUSED = "paused"
+
+
+class MailboxStatus(OpenEnum):
+    """`status` of a mailbox; the interface shows one."""
+
+    ACTIVE = "active"
+
+
+class MailboxType(OpenEnum):
+    """`type` of a mailbox: the values observed."""
+
+    GOOGLE = "Google"
+    SMTP_IMAP = "SMTP & IMAP"
+
+
+class StepStatus(OpenEnum):
+    """`status` of a step."""
+
+    LIVE = "live"
+
+
+class StepType(OpenEnum):
+    """`type` of a step."""
+
+    AUTO_EMAIL = "auto_email"
+
+
+class TemplateStatus(OpenEnum):
+    """`status` of a template."""
+
+    LIVE = "live"
+
+
+class Outcome(OpenEnum):
+    """What became of a contact: the four answers of the service, then the three findings of a bulk run."""
+
+    ADDED = "added"
+    SKIPPED = "skipped"
+    OVERWRITTEN = "overwriten"  # spelled so on the wire
+    UPDATED_MISSING_FIELDS = "updated_missing_fields"
+
+    REJECTED = "rejected"
+    """Refused for the row's own sake, by the client before sending or by the service."""
+    NOT_APPLIED = "not_applied"
+    """Attempts ran out and no byte of any of them left: the service cannot hold the row."""
+    UNKNOWN = "unknown"
+    """Attempts ran out and at least one may have reached the service."""
+
+
+SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({"added", "skipped", "overwriten", "updated_missing_fields"})
+"""What `status` of a creation can be, on the wire."""
+
+DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
+    "skip": Outcome.SKIPPED,
+    "overwrite": Outcome.OVERWRITTEN,
+    "update_missing_fields": Outcome.UPDATED_MISSING_FIELDS,
+}
+"""What the service answers when it finds a duplicate, by duplicates option."""
+
+ID_PREFIXES: Final[dict[str, str]] = {
+    "workspace": "space_",
+    "campaign": "camp_",
+    "mailbox": "mailbox_",
+    "step": "step_",
+    "template": "temp_",
+    "personalized template": "personalized_step_",
+    "contact": "contact_",
+    "owner_key": "key_",
+}
+
+CUSTOM_PREFIX: Final = "custom_"
+
+STANDARD_FIELDS: Final[tuple[str, ...]] = (
+    "first_name",
+    "middle_name",
+    "last_name",
+    "full_name",
+    "nickname",
+    "title",
+    "mobile_phone",
+    "work_phone",
+    "home_phone",
+    "voip_phone",
+    "other_phone",
+    "company_name",
+    "company_formal_name",
+    "company_industry",
+    "address_1",
+    "address_2",
+    "city",
+    "zip",
+    "region",
+    "state",
+    "country",
+    "timezone",
+    "gender",
+    "occupation",
+    "stack_overflow",
+    "website",
+    "website_2",
+    "website_3",
+    "personal_note",
+    "personal_note_2",
+    "personal_note_3",
+    "job_start_date",
+    "graduation_date",
+    "school",
+    "degree",
+)
+"""The 35 optional fields of a new contact, in the interface's order."""
+
+RESERVED_FIELDS: Final[frozenset[str]] = frozenset({"owner_key", "workspace", "email", "upload_options", *STANDARD_FIELDS})
+"""Members of the create-contact body that `extra` may not carry."""

@@ -1,0 +1,45 @@
+"""A service of a few lines for whatever carries requests: it answers with what it was asked."""
+
+from __future__ import annotations
+
+import json
+
+from outreach_async.fake.faults import Exchange, Faults
+from outreach_async.transport.wire import Request, Response
+
+CREATE = Request("POST", "/contacts", {"content-type": "application/json"}, b'{"owner_key": "key_secret"}')
+LIST = Request("GET", "/campaigns?workspace=space_1&page=1&display=5")
+
+
+class TinyService:
+    """Keeps what it was asked in `asked`; `POST /contacts` is create_contact, all else list_campaigns."""
+
+    def __init__(self) -> None:
+        self.faults = Faults(seed=0)
+        self.asked: list[Request] = []
+
+    def exchange(self, request: Request, /) -> Exchange:
+        operation = "create_contact" if request.target == "/contacts" else "list_campaigns"
+        return self.faults.around(operation, request, lambda: self._serve(request))
+
+    def _serve(self, request: Request) -> Response:
+        self.asked.append(request)
+        return Response(201, {"content-type": "application/json", "x-request-id": "req_1"}, answer_to(request))
+
+
+def answer_to(request: Request) -> bytes:
+    """What the service answers, which shows every part of the request."""
+    seen = {
+        "method": request.method,
+        "target": request.target,
+        "size": len(request.body),
+        "x-test": request.headers.get("x-test"),
+    }
+    return json.dumps({"status": "ok", "seen": seen, "data": [{"status": "live"}, {"status": "draft"}]}).encode()
+
+
+class BrokenService:
+    """Raises at every request, with a secret in its message."""
+
+    def exchange(self, request: Request, /) -> Exchange:
+        raise KeyError(request.body.decode())

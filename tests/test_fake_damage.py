@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import gzip
+import math
+from typing import get_args
+
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async.fake import faults as f
+from outreach_async.fake.damage import BYTES, READ, Act, End, acts, reading
+from outreach_async.fake.exchange import Kind, WireFault
+from outreach_async.transport.wire import Response
+
+Broken = str
+SIZES = st.integers(0, 40)
+BODIES = st.binary(max_size=30)
+
+
+def read(sequence: list[Act]) -> bytes | Broken:
+    """What a strict client reads of a server's acts, bytes and end alike: the body, or why there is none."""
+    client = h11.Connection(h11.CLIENT, max_incomplete_event_size=100 * 1024)
+    client.send(h11.Request(method="GET", target="/", headers=[("host", "a")]))
+    client.send(h11.EndOfMessage())
+    client.receive_data(b"".join(act for act in sequence if isinstance(act, bytes)))
+    if End.HANG in sequence:
+        return "hangs"
+    if End.RESET in sequence:
+        return "reset"
+    client.receive_data(b"")
+    return events(client)
+
+
+def events(client: h11.Connection) -> bytes | Broken:
+    body, encoding = b"", b""
+    try:
+        while not isinstance(event := client.next_event(), h11.EndOfMessage):
+            if isinstance(event, h11.Response):
+                encoding = dict(event.headers).get(b"content-encoding", b"")
+            elif isinstance(event, h11.Data):
+                body += event.data
+            else:
+                return "closed"
+        return gzip.decompress(body) if encoding else body
+    except (h11.RemoteProtocolError, gzip.BadGzipFile, EOFError) as error:
+        return str(error) or type(error).__name__
+
+
+def head_of(body: bytes) -> bytes:
+    return b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+
+
+def wire(fault: f.Fault) -> WireFault:
+    assert isinstance(fault, WireFault)
+    return fault
+
+
+FAULTS = st.one_of(
+    st.builds(f.latency, st.floats(0, 9)),
+    st.builds(f.truncate, SIZES),
+    st.builds(f.reset_mid_body, SIZES),
+    st.builds(f.wrong_length, st.integers(1, 40)),
+    st.builds(f.slow_drip, st.integers(1, 40), st.floats(0, 9)),
+    st.sampled_from([f.hang(), f.reset(), f.close(), f.bad_chunk(), f.no_final_chunk(), f.garbage(), f.long_header()]),
+    st.just(f.wrong_encoding()),
+)
+
+
+@given(FAULTS, BODIES)
+def test_the_bytes_of_a_fault_read_as_the_fault_says_they_do(fault: f.Fault, body: bytes) -> None:
+    said = reading(wire(fault), Response(201, {}, body))
+    sequence = list(acts(wire(fault), head_of(body), body))
+    found = read(sequence)
+    if body or fault != f.wrong_encoding():  # nothing, compressed or not, is nothing
+        assert found == said.response.body if said.response else isinstance(found, Broken)
+    assert said.sent
+    assert said.wait == (
+        math.inf if End.HANG in sequence else pytest.approx(sum(act for act in sequence if isinstance(act, float)))
+    )
+
+
+@given(BODIES)
+def test_without_a_fault_the_answer_is_sent_as_it_is(body: bytes) -> None:
+    assert read(list(acts(None, head_of(body), body))) == body
+    assert reading(None, Response(201, {}, body)).response == Response(201, {}, body)
+
+
+@given(SIZES.filter(bool), st.floats(0, 9), st.binary(min_size=1, max_size=30))
+def test_a_drip_comes_in_pieces_each_after_its_pause(size: int, every: float, body: bytes) -> None:
+    _, *rest = acts(wire(f.slow_drip(size, every)), head_of(body), body)
+    assert rest[::2] == [every] * math.ceil(len(body) / size)
+    assert all(isinstance(piece, bytes) and len(piece) == size for piece in rest[1:-1:2])
+
+
+def test_both_tables_know_every_kind_of_fault() -> None:
+    assert set(BYTES) == set(READ) == set(get_args(Kind))
+
+
+@pytest.mark.parametrize("fault", [f.reset(), f.close(), f.hang(), f.garbage(), f.long_header()], ids=lambda fault: fault.label)
+def test_a_fault_in_the_place_of_an_answer_needs_none(fault: f.Fault) -> None:
+    assert isinstance(read(list(acts(wire(fault), b"", b""))), Broken)
+    assert reading(wire(fault), None).response is None
+
+
+def test_a_refused_connection_is_reset_on_a_socket_and_proves_that_nothing_was_sent_in_memory() -> None:
+    assert list(acts(wire(f.refuse()), b"", b"")) == [End.RESET]
+    assert not reading(wire(f.refuse()), None).sent
+
+
+def test_garbage_is_the_same_in_every_run_and_no_line_of_http() -> None:
+    (garbage, _) = acts(wire(f.garbage()), b"", b"")
+    assert isinstance(garbage, bytes)
+    assert (garbage.count(b"\n"), garbage[:4] == b"HTTP") == (2, False)
+    assert list(acts(wire(f.garbage()), b"", b"")) == [garbage, End.CLOSE]

@@ -1,0 +1,148 @@
+"""Which column becomes which field."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async.checks import contact_of
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import Row, map_columns, parse_overrides
+from outreach_async.models import WorkspaceField
+from outreach_async.vocabulary import STANDARD_FIELDS
+
+CODES = ("email", *STANDARD_FIELDS)
+PLAN = WorkspaceField(label="Plan", code="custom_1", searchable=["tier"])
+LINKEDIN = WorkspaceField(label="LinkedIn", code="linkedin", searchable=["linkedin"])
+FIELDS = (PLAN, LINKEDIN)
+
+
+def respelled(code: str) -> st.SearchStrategy[str]:
+    """Draw the ways people write a code in a header."""
+    words = code.split("_")
+    joins = st.sampled_from([" ", "-", "_", "", ". "])
+    cases = st.sampled_from([str.upper, str.title, str.lower, str.capitalize])
+    return st.builds(lambda join, case, pad: pad + case(join.join(words)) + pad, joins, cases, st.sampled_from(["", " "]))
+
+
+@given(st.sampled_from(STANDARD_FIELDS).flatmap(lambda code: st.tuples(st.just(code), respelled(code))))
+def test_a_header_that_differs_from_a_code_in_case_and_punctuation_only_is_that_code(drawn: tuple[str, str]) -> None:
+    code, header = drawn
+    assert map_columns(["E-mail", header]).codes == ("email", code)
+
+
+@given(st.permutations(CODES))
+def test_every_code_maps_to_itself_in_any_order(headers: list[str]) -> None:
+    assert map_columns(headers).codes == tuple(headers)
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        ("custom_7", "custom_7"),
+        ("Custom 7", "custom_7"),
+        ("plan", "custom_1"),
+        ("Tier", "custom_1"),
+        ("linked-in", "linkedin"),
+        ("linkedin", "linkedin"),
+    ],
+)
+def test_a_column_of_the_workspace_is_found_by_code_label_and_searchable_name(header: str, code: str) -> None:
+    assert map_columns(["email", header], fields=FIELDS).codes == ("email", code)
+
+
+def test_an_override_wins_over_the_columns_own_name() -> None:
+    columns = map_columns(
+        ["email", "title", "Nickname", "Notes", ""], {"title": "nickname", "Nickname": "ignore", "Notes": "", "": "ignore"}
+    )
+    assert columns.codes == ("email", "nickname", None, None, None)
+
+
+def test_an_override_may_name_a_further_code_of_the_workspace() -> None:
+    assert map_columns(["email", "Profile"], {"Profile": "linkedin"}, FIELDS).codes == ("email", "linkedin")
+
+
+@pytest.mark.parametrize(
+    ("headers", "overrides", "message"),
+    [
+        (["email", "Compny Name"], {}, "unknown column 'Compny Name' (near: 'company_name', "),
+        (["Email Address"], {}, "unknown column 'Email Address' (near: 'address_2', 'address_1', 'email')"),
+        (["email", "qqqq"], {}, "unknown column 'qqqq'; map each to a code"),
+        (["email", " "], {}, "column 2 has no name"),
+        (["email", "custom_x"], {}, "unknown column 'custom_x'"),
+        (["email", "owner_key"], {}, "unknown column 'owner_key'"),
+        (["first_name"], {}, "no column goes to 'email'"),
+        (["email", "E-Mail"], {}, "columns 'email' and 'E-Mail' both go to 'email'; leave one out with 'E-Mail=ignore'"),
+        (["email", "a"], {"a": "email"}, "columns 'email' and 'a' both go to 'email'"),
+        (["email", "Company"], {"Compny": "title"}, "the file has no column 'Compny' (near: 'Company')"),
+        (["email", "Company"], {"Company": "company"}, "'company', which is no field of a contact (near: 'company_name'"),
+        (["email", "Key"], {"Key": "owner_key"}, "'owner_key', which is no field of a contact"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused_with_the_way_out(headers: list[str], overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        map_columns(headers, overrides)
+    assert message in str(caught.value)
+
+
+def test_a_name_shared_by_two_fields_is_refused_rather_than_guessed() -> None:
+    twin = WorkspaceField(label="plan", code="custom_2", searchable=[])
+    with pytest.raises(InvalidRequest, match="column 'PLAN' names 'custom_1' and 'custom_2'"):
+        map_columns(["email", "PLAN"], fields=[PLAN, twin])
+    assert map_columns(["email", "plan"], fields=[PLAN, twin]).codes == ("email", "custom_2")
+
+
+def test_a_field_whose_code_a_contact_cannot_carry_is_no_target() -> None:
+    odd = WorkspaceField(label="Workspace", code="workspace", searchable=["space"])
+    with pytest.raises(InvalidRequest, match="unknown column 'Space'"):
+        map_columns(["email", "Space"], fields=[odd])
+
+
+def test_a_field_without_letters_in_its_names_matches_no_column_of_that_kind() -> None:
+    odd = WorkspaceField(label="---", code="custom_3", searchable=["--"])
+    with pytest.raises(InvalidRequest, match="unknown column"):
+        map_columns(["email", "##"], fields=[odd])
+
+
+def test_empty_cells_are_not_set_and_further_codes_go_to_extra() -> None:
+    columns = map_columns(["email", "title", "plan", "linkedin", "x"], {"x": "ignore"}, FIELDS)
+    assert columns.members(["a@b.example", " ", "Gold", "ann", "z"]) == {
+        "email": "a@b.example",
+        "custom_1": "Gold",
+        "extra": {"linkedin": "ann"},
+    }
+    assert columns.members(["", "CEO", "", "", ""]) == {"email": "", "title": "CEO"}
+
+
+def test_a_row_is_a_mapping_that_makes_a_contact() -> None:
+    row = Row(2, ("a@b.example", "Ann"), {"email": "a@b.example", "first_name": "Ann"})
+    assert dict(row) == {"email": "a@b.example", "first_name": "Ann"}
+    assert len(row) == 2
+    assert contact_of(row).first_name == "Ann"
+
+
+def test_a_row_with_a_fault_refuses_to_be_read() -> None:
+    row = Row(2, ("a",), {}, "the row has 1 cells")
+    with pytest.raises(InvalidRequest, match="the row has 1 cells"):
+        contact_of(row)
+    with pytest.raises(InvalidRequest, match="the row has 1 cells"):
+        dict(row)
+
+
+def test_overrides_are_read_up_to_their_last_equals_sign() -> None:
+    assert parse_overrides(["Company = company_name", "a=b=title", "=ignore", "Notes="]) == {
+        "Company": "company_name",
+        "a=b": "title",
+        "": "ignore",
+        "Notes": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"), [(["Company"], "expected Column=code, got 'Company'"), (["A=title", " A=email"], "'A' is mapped twice")]
+)
+def test_overrides_that_say_nothing_or_contradict_are_refused(texts: list[str], message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_overrides(texts)
+    assert message in str(caught.value)
