@@ -120,24 +120,23 @@ def require_options(duplicates: object, strict_validation: object, campaign: obj
         require_id("campaign", campaign, "campaign", "pass a campaign's id, or None to add to no campaign")
 
 
-def check_contact(contact: object) -> NewContact:
-    """Return the contact, or refuse what the service could never accept.
+def checked_members(contact: NewContact) -> dict[str, str | None]:
+    """Return the members of the create-contact body that describe the contact, or refuse what the service could never accept.
 
     Raises:
-        InvalidRequest: Not a `NewContact`, a blank e-mail, a value that is no text, or a malformed code.
+        InvalidRequest: A blank e-mail, a value that is no text, or a malformed code.
     """
-    if not isinstance(contact, NewContact):
-        raise InvalidRequest(f"contact: expected NewContact or a mapping, got {kind(contact)}; build NewContact(email, ...)")
     if not isinstance(contact.email, str):
         raise InvalidRequest(f"email: expected text, got {kind(contact.email)}; give the contact an e-mail address")
     if not contact.email.strip():
         raise InvalidRequest("email: expected an address, got a blank text; give the contact an e-mail address")
     require_encodable("email", contact.email)
-    for field, value in contact.standard().items():
+    standard = contact.standard()
+    for field, value in standard.items():
         _check_text(field, value)
     _check_codes("custom", contact.custom)
     _check_codes("extra", contact.extra)
-    return contact
+    return {"email": contact.email, **standard, **contact.custom, **contact.extra}
 
 
 def _check_text(field: str, value: object) -> None:
@@ -170,7 +169,7 @@ def _check_code(field: str, code: object) -> None:
 
 
 def contact_of(row: object) -> NewContact:
-    """Return the contact that a row of a bulk run stands for.
+    """Return the contact that a row of a bulk run stands for; its values are checked when it is sent.
 
     Args:
         row: A `NewContact`, or a mapping with `email`, standard fields, `custom_<n>` codes, and `custom` and `extra` mappings.
@@ -178,14 +177,14 @@ def contact_of(row: object) -> NewContact:
     Raises:
         InvalidRequest: It is neither, lacks an e-mail, or has a member nobody knows.
     """
+    if isinstance(row, NewContact):
+        return row
     if isinstance(row, Mapping):
-        return check_contact(_contact_from(row))
-    return check_contact(row)
+        return _contact_from(row)
+    raise InvalidRequest(f"contact: expected NewContact or a mapping, got {kind(row)}; build NewContact(email, ...)")
 
 
 def _contact_from(row: Mapping[Any, Any]) -> NewContact:
-    if "email" not in row:
-        raise InvalidRequest("email: missing; every contact needs an e-mail address")
     known: dict[str, Any] = {}
     custom: dict[str, Any] = {}
     for member, value in row.items():
@@ -195,6 +194,8 @@ def _contact_from(row: Mapping[Any, Any]) -> NewContact:
             custom[member] = value
         else:
             raise InvalidRequest(_unknown_member(member))
+    if "email" not in known:
+        raise InvalidRequest("email: missing; every contact needs an e-mail address")
     if custom:
         _check_codes("custom", known.get("custom", {}))
         known["custom"] = {**known.get("custom", {}), **custom}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -68,6 +69,9 @@ def possible_outcomes(status: Outcome, *, tainted: bool) -> frozenset[Outcome]:
             this answer calls a duplicate. `added` itself stays exact, for nothing can have been there before.
     """
     return frozenset({status, Outcome.ADDED} if tainted else {status})
+
+
+_standard_values: Final = attrgetter(*STANDARD_FIELDS)
 
 
 def _own(value: Any) -> Any:
@@ -139,8 +143,7 @@ class NewContact:
 
     def standard(self) -> dict[str, str | None]:
         """Return the standard fields that were set, by wire name."""
-        pairs = ((name, getattr(self, name)) for name in STANDARD_FIELDS)
-        return {name: value for name, value in pairs if value is not UNSET}
+        return {name: value for name, value in zip(STANDARD_FIELDS, _standard_values(self), strict=True) if value is not UNSET}
 
     def members(self) -> dict[str, str | None]:
         """Return the members of the create-contact body that describe the contact: its e-mail and what was set."""

@@ -148,13 +148,13 @@ class Engine:
             call.left -= anyio.current_time() - started
         if scope.cancelled_caught:
             self._expire(call, progress)
-        LOGGER.debug(
-            "%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1, extra={"request": repr(response)}
-        )
+        LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1)
         return response
 
     async def _admit(self, call: _Call) -> None:
         """Wait for the gate and a slot; the gate may close again while a slot is waited for."""
+        if self._gate.opens_at <= (now := anyio.current_time()) < call.call_ends(now) and self._slots.take():
+            return  # the usual case costs no cancel scope
         with anyio.CancelScope(deadline=call.ends):
             while True:
                 self._refuse_long_wait(call)
@@ -166,7 +166,7 @@ class Engine:
                 self._slots.give()
                 if now >= call.call_ends(now):
                     break
-        text = f"{call.operation.name}: no slot within the deadline of {call.terms.deadline:g} s"
+        text = f"{call.operation.name}: no attempt could start within the deadline of {call.terms.deadline:g} s"
         call.fail(DeadlineExceeded(text), call.last)
 
     def _refuse_long_wait(self, call: _Call) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import attrs
 
-from outreach_async.checks import check_contact, require_display, require_id, require_number, require_options, require_target
+from outreach_async.checks import checked_members, require_display, require_id, require_number, require_options, require_target
 from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
 from outreach_async.converters import DecodeError, encode, loads, loads_each
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
@@ -171,7 +171,7 @@ class Creation:
         Raises:
             InvalidRequest: The contact can never be right.
         """
-        members = encode(check_contact(contact).members())
+        members = encode(checked_members(contact))
         request = Request("POST", "/contacts", self._dialect.write, b"%b,%b" % (self._prefix, members[1:]))
         return Operation("create_contact", request, self._parse, Repeat.KNOWINGLY, self._secrets)
 

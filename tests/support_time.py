@@ -10,7 +10,7 @@ import pytest
 import trio.testing
 
 
-class _Jump(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # DefaultSelector is chosen at run time
+class _Jump(selectors.DefaultSelector):
     """A selector that moves the loop's clock instead of blocking."""
 
     now = 0.0
@@ -33,12 +33,16 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._jump.now
 
 
-def _asyncio() -> Any:
-    return ("asyncio", {"loop_factory": VirtualTimeLoop})
+def trio_options() -> dict[str, Any]:
+    """Return options for one run of trio: a clock serves one run only."""
+    return {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 
-def _trio() -> Any:
-    return ("trio", {"clock": trio.testing.MockClock(autojump_threshold=0)})
-
-
-virtual_time = pytest.mark.parametrize("anyio_backend", [pytest.param(_asyncio(), id="asyncio"), pytest.param(_trio(), id="trio")])
+virtual_time = pytest.mark.parametrize(
+    "anyio_backend",
+    [
+        pytest.param(("asyncio", {"loop_factory": VirtualTimeLoop}), id="asyncio"),
+        pytest.param(("trio", trio_options()), id="trio"),
+    ],
+)
+"""Marks a test, or a module's tests, to run on both event loops in virtual time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from outreach_async.fake.faults import Exchange, Faults
 from outreach_async.transport.wire import Request, Response
@@ -12,13 +13,18 @@ LIST = Request("GET", "/campaigns?workspace=space_1&page=1&display=5")
 
 
 class TinyService:
-    """Keeps what it was asked in `asked`; `POST /contacts` is create_contact, all else list_campaigns."""
+    """Keeps what it was asked in `asked`; `POST /contacts` is create_contact, all else list_campaigns.
 
-    def __init__(self) -> None:
+    `heard` is called at every request, before any fault.
+    """
+
+    def __init__(self, heard: Callable[[], object] = lambda: None) -> None:
+        self.heard = heard
         self.faults = Faults(seed=0)
         self.asked: list[Request] = []
 
     def exchange(self, request: Request, /) -> Exchange:
+        self.heard()
         operation = "create_contact" if request.target == "/contacts" else "list_campaigns"
         return self.faults.around(operation, request, lambda: self._serve(request))
 
@@ -36,6 +42,19 @@ def answer_to(request: Request) -> bytes:
         "x-test": request.headers.get("x-test"),
     }
     return json.dumps({"status": "ok", "seen": seen, "data": [{"status": "live"}, {"status": "draft"}]}).encode()
+
+
+def answer_on_the_wire(request: Request, *fields: str) -> bytes:
+    """The same as a server sends it, byte for byte."""
+    body = answer_to(request)
+    lines = [
+        "HTTP/1.1 201 Created",
+        "content-type: application/json",
+        "x-request-id: req_1",
+        f"content-length: {len(body)}",
+        *fields,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 class BrokenService:

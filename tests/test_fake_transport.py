@@ -67,6 +67,21 @@ async def test_a_refused_connection_is_an_error_that_says_not_sent() -> None:
     assert (service.asked, progress.sent) == ([], False)
 
 
+async def test_what_was_sent_once_before_counts_as_sent_whatever_comes_then() -> None:
+    service, progress = TinyService(), Progress()
+    service.faults.script("create_contact", f.refuse())
+    progress.sent = True
+    transport = FakeTransport(service)
+    with pytest.raises(TransportError) as refused:
+        await transport.send(CREATE, progress)
+    await transport.aclose()
+    with pytest.raises(TransportError) as closed:
+        await transport.send(CREATE, progress)
+    assert refused.value.maybe_sent
+    assert closed.value.maybe_sent
+    assert progress.sent is True
+
+
 async def test_a_length_too_small_cuts_the_body() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.wrong_length(5))

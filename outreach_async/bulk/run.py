@@ -52,7 +52,8 @@ class BulkRun:
         if order not in get_args(Order):
             raise InvalidRequest(f"order: expected 'completion' or 'input', got {order!r}; pass one of them")
         self._outcomes = Outcomes(engine, creation, terms, Source(rows), workers=workers, order=order)
-        self._group: TaskGroup | None = None
+        self._group: TaskGroup
+        self._begun = False
 
     def __await__(self) -> Generator[Any, Any, BulkReport]:
         """Run to the end and return the figures."""
@@ -66,17 +67,17 @@ class BulkRun:
 
     async def __aenter__(self) -> Outcomes:
         """Start the workers."""
-        if self._group is not None:
+        if self._begun:
             raise InvalidRequest("create_many: this run was started before; call create_many again for another")
+        self._begun = True
         self._group = await anyio.create_task_group().__aenter__()
         self._outcomes.start(self._group)
         return self._outcomes
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel what is still in flight; the block's own error passes through as it is."""
-        if self._group is not None:
-            self._group.cancel_scope.cancel()
-            await self._group.__aexit__(None, None, None)
+        self._group.cancel_scope.cancel()
+        await self._group.__aexit__(None, None, None)
 
     def __aiter__(self) -> NoReturn:
         """Say how to iterate: workers need a block that ends them."""
@@ -178,10 +179,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         index, self._pulled = self._pulled, self._pulled + 1
         try:
             contact = contact_of(given)
-            return _Row(index, given, order_key(contact.email), self._creation.of(contact))
+            operation = self._creation.of(contact)
         except InvalidRequest as error:
             self._settle(failed(index, given, error, self._creation.duplicates))
             return None
+        return _Row(index, given, order_key(contact.email), operation)
 
     async def _carry(self, row: _Row) -> None:
         """Send a row, then those that waited for it."""

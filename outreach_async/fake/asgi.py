@@ -77,7 +77,7 @@ async def _answer(service: Service, scope: Scope, receive: Receive, send: Send) 
         return
     exchange = service.exchange(Request(scope["method"], target(scope), joined(scope["headers"]), body))
     try:
-        response = await arrive(reading(exchange.fault, exchange.response))
+        response = await arrive(reading(exchange.fault, exchange.response), maybe_sent=True)
     except TransportError as error:
         raise ConnectionError(f"a fault on the wire: {error}") from None
     await _send(send, response)

@@ -99,7 +99,7 @@ def _enrolled(contact: Contact, campaign: str | None, behaviour: Behaviour, now:
     if campaign not in contact.campaigns:
         return attrs.evolve(contact, enrolments=(*contact.enrolments, Enrolment(campaign, now)))
     if behaviour.reenrol == "error":
-        refuse(409, "already_enrolled", "the contact is in this campaign already", "upload_options.campaign")
+        refuse(409, "already_enrolled", "the contact is in this campaign already", "upload_options.campaign", knob="reenrol")
     if behaviour.reenrol == "noop":
         return contact
     again = tuple(Enrolment(campaign, now) if place.campaign == campaign else place for place in contact.enrolments)

@@ -77,7 +77,8 @@ def read_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
 def _require(members: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> None:
     for name in names:
         if name not in members or (name == "campaign" and members[name] == ""):
-            refuse(400, "missing_field", f"{prefix}{name} is required", prefix + name)
+            knob = "missing_campaign" if name == "campaign" else ""
+            refuse(400, "missing_field", f"{prefix}{name} is required", prefix + name, knob=knob)
 
 
 def _typed(members: Mapping[str, Any], name: str, kind: type, wanted: str, prefix: str = "") -> Any:  # noqa: ANN401 - of that kind
@@ -170,7 +171,8 @@ def _unknown_custom(name: str, workspace: Workspace, behaviour: Behaviour, hints
         return name
     if behaviour.unknown_custom == "reject":
         known = ", ".join(sorted(workspace.custom_fields, key=custom_number)) or "none"
-        refuse(400, "unknown_custom_field", f"the workspace has no {name}; its custom fields: {known}", name)
+        message = f"the workspace has no {name}; its custom fields: {known}"
+        refuse(400, "unknown_custom_field", message, name, knob="unknown_custom")
     hints.append(f"unknown field {name} ignored")
     return None
 
@@ -178,5 +180,6 @@ def _unknown_custom(name: str, workspace: Workspace, behaviour: Behaviour, hints
 def _dropped(name: str, known: list[str], behaviour: Behaviour, hints: list[str]) -> None:
     guess = suggestion(name, known)
     if behaviour.unknown_body == "reject":
-        refuse(400, "unknown_field", f"there is no field {shown(name)}", shown(name), hints=(guess,) if guess else ())
+        hints_ = (guess,) if guess else ()
+        refuse(400, "unknown_field", f"there is no field {shown(name)}", shown(name), hints=hints_, knob="unknown_body")
     hints.append(f"unknown field {shown(name)} ignored" + (f", {guess}" if guess else ""))

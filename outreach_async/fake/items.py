@@ -12,7 +12,7 @@ from outreach_async.fake.estimates import COMPLETE, Estimate, estimate
 from outreach_async.fake.figures import Figures
 from outreach_async.fake.records import Campaign, Mailbox, Share, Step, Template
 from outreach_async.fake.relative import ago
-from outreach_async.fake.world import World
+from outreach_async.fake.world import ListKind, World
 
 
 @attrs.frozen
@@ -35,6 +35,10 @@ class Items:
     def of(cls, world: World, now: float, behaviour: Behaviour) -> Items:
         """Make items by a behaviour's readings."""
         return cls(world, now, Figures(behaviour.numbers, behaviour.percent_digits), behaviour.list_date)
+
+    def listed(self, kind: ListKind, id_: str) -> dict[str, Any]:
+        """Make an item of either list."""
+        return self.campaign(self.world.campaigns[id_]) if kind == "campaign" else self.mailbox(self.world.mailboxes[id_])
 
     def campaign(self, campaign: Campaign) -> dict[str, Any]:
         """Make an item of the campaign list."""

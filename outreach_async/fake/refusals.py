@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, NoReturn
 
 import attrs
 
-_SHOWN = 60
+_SHOWN: Final = 60
+_KEY: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*")
 
 
 @attrs.frozen
@@ -53,13 +54,15 @@ def refuse(
     *,
     hints: tuple[str, ...] = (),
     headers: Mapping[str, str] | None = None,
+    knob: str = "",
 ) -> NoReturn:
-    """Refuse; the arguments are those of `Refusal`.
+    """Refuse; the arguments are those of `Refusal`, and the knob of `Behaviour` that decided, for one hint more.
 
     Raises:
         Refused: Always.
     """
-    raise Refused(Refusal(status, code, message, field, hints, headers or {}))
+    decided = (f"decided by Behaviour.{knob}",) if knob else ()
+    raise Refused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
 
 def shown(name: str) -> str:
@@ -67,7 +70,7 @@ def shown(name: str) -> str:
 
     A key lands where a name belongs when somebody mixes up arguments; it must not come back from there.
     """
-    return re.sub(r"key_[0-9A-Za-z_-]*", "key_***", name)[:_SHOWN].encode("unicode_escape").decode("ascii")
+    return _KEY.sub("***", name)[:_SHOWN].encode("unicode_escape").decode("ascii")
 
 
 Rendered = tuple[int, Mapping[str, str], bytes]

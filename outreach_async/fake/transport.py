@@ -37,31 +37,32 @@ class FakeTransport:
         Raises:
             TransportError: A fault lost the answer, or the transport is closed.
         """
-        progress.sent = False
-        # The one checkpoint stands before the act. After it nothing awaits unless a fault says so: who is cancelled knows
+        sent_before = progress.sent is True  # a wrapper may have sent it once already
+        progress.sent = sent_before
+        # The one checkpoint stands before the act. After it nothing awaits unless a fault says so: who is cancelled here knows
         # that nothing was done.
         await anyio.lowlevel.checkpoint()
         if self._closed:
-            raise TransportError("the FakeTransport is closed")
+            raise TransportError("the FakeTransport is closed; make a new one", maybe_sent=sent_before)
         progress.sent = True
         exchange = self.service.exchange(request)
         read = reading(exchange.fault, exchange.response)
-        progress.sent = read.sent
-        return await arrive(read)
+        progress.sent = sent_before or read.sent
+        return await arrive(read, maybe_sent=progress.sent)
 
     async def aclose(self) -> None:
         """Refuse every later request. The service stays as it is."""
         self._closed = True
 
 
-async def arrive(read: Reading) -> Response:
+async def arrive(read: Reading, *, maybe_sent: bool) -> Response:
     """Wait for an answer as long as it takes, and give it.
 
     Raises:
-        TransportError: None arrives.
+        TransportError: None arrives; it says `maybe_sent` as given.
     """
     if read.wait:
         await anyio.sleep(read.wait)
     if read.response is None:
-        raise TransportError(read.reason, maybe_sent=read.sent)
+        raise TransportError(read.reason, maybe_sent=maybe_sent)
     return read.response

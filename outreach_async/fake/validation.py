@@ -26,9 +26,10 @@ _LABEL: Final = 63
 _EMAIL: Final = 254
 
 _PHONE: Final = re.compile(r"[0-9]{7,15}")
-_EXTENSION: Final = re.compile(r"\s*(?:#|,|;?\s*(?:x|ext\.?|extension))\s*[0-9]{1,7}\s*", re.IGNORECASE | re.ASCII)
+_EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\Z", re.IGNORECASE)
 _OFFSET: Final = re.compile(r"UTC[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 _ZIP: Final = re.compile(r"[A-Za-z0-9 -]{1,12}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DATES: Final = (
     re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?"),
     re.compile(r"(?P<month>[0-9]{2})/(?P<day>[0-9]{2})/(?P<year>[0-9]{4})"),
@@ -42,7 +43,8 @@ def is_email(text: str) -> bool:
         0 < len(local) <= _LOCAL
         and len(text) <= _EMAIL
         and "@" not in domain
-        and not any(c.isspace() or unicodedata.category(c) == "Cc" for c in local)
+        and not any(c.isspace() for c in local)
+        and not _CONTROL.search(local)
         and _is_host(domain)
     )
 
@@ -60,8 +62,7 @@ def _is_label(label: str) -> bool:
 
 def is_phone(text: str) -> bool:
     """7 to 15 digits, but for `+ ( ) - .`, spaces and an extension."""
-    extension = _EXTENSION.search(text)
-    number = text[: extension.start()] if extension and extension.end() == len(text) else text
+    number = _EXTENSION.sub("", text.rstrip())
     return _PHONE.fullmatch(re.sub(r"[+(). -]", "", number)) is not None
 
 
@@ -74,7 +75,7 @@ def is_state(text: str, country: str | None) -> bool:
     """In the United States, or in no country, one of its states; elsewhere 2 or 3 letters or a name without digits."""
     if not country or not country.strip() or country_code(country) == "US":
         return is_us_state(text)
-    return not any(c.isdigit() for c in text)
+    return any(c.isalpha() for c in text) and not any(c.isdigit() for c in text) and is_text(text)
 
 
 def is_timezone(text: str) -> bool:
@@ -101,7 +102,7 @@ def _exists(year: int, month: int, day: int) -> bool:
 
 def is_website(text: str) -> bool:
     """An http or https URL, or a bare host with a dot."""
-    return _is_host(_host(text) if "://" in text else text.partition("/")[0])
+    return bool(_host(text)) if "://" in text else _is_host(text)
 
 
 def _host(url: str) -> str:
@@ -127,7 +128,7 @@ def is_zip(text: str) -> bool:
 
 def is_text(text: str) -> bool:
     """At most 1,000 characters, none of them a control character."""
-    return len(text) <= MAX_TEXT and not any(unicodedata.category(c) == "Cc" for c in text)
+    return len(text) <= MAX_TEXT and not _CONTROL.search(text)
 
 
 Check = tuple[Callable[[str], bool], str]
@@ -183,9 +184,9 @@ def failures(email: str, fields: Mapping[str, str | None], strict_fields: Litera
 
 def _failure(code: str, value: str, fields: Mapping[str, str | None]) -> str:
     if code == "state":
-        return "" if is_text(value) and is_state(value, fields.get("country")) else _STATE
+        return "" if is_state(value, fields.get("country")) else _STATE
     check = CHECKS.get(code)
-    return "" if check is None or check[0](value.strip()) else check[1]
+    return "" if check is None or check[0](value) else check[1]
 
 
 def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:

@@ -107,6 +107,11 @@ class World:
         order = self.orders[workspace, kind]
         return order[-1][0] if order else 0
 
+    def last_activity(self, kind: ListKind, id_: str) -> float:
+        """When a list's item was last active, Unix seconds; 0 for never."""
+        item = self.campaigns[id_] if kind == "campaign" else self.mailboxes[id_]
+        return item.last_activity or 0
+
     def put_contact(self, workspace: str, key: str, contact: Contact) -> None:
         """Store a contact, new or in an older one's place, and count its campaigns: both or neither (rule C23)."""
         contacts = self.contacts[workspace]

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 async def columns_for(client: OutreachClient, headers: Sequence[str], overrides: Mapping[str, str] | None = None) -> Columns:
     """Decide where each column goes, as `map_columns` does.
 
-    The client's workspace is asked for its fields only if a column, or the code of an override, is not known without.
+    The client's workspace is asked for its fields only if a column, or the code of an override, is not known without; nobody is
+    asked if there is no client.
 
     Raises:
         InvalidRequest: A column that no field is known for, two columns for one field, or no column for the e-mail.
         OutreachError: The fields could not be read.
     """
     overrides = overrides or {}
-    if knows_all(headers, overrides):
+    if client is None or knows_all(headers, overrides):
         return map_columns(headers, overrides)
     return map_columns(headers, overrides, await client.workspaces.fields())

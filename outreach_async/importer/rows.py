@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from outreach_async.checks import contact_of
 from outreach_async.errors import InvalidRequest
 
 
@@ -28,6 +29,14 @@ class Row(Mapping[str, Any]):
     cells: tuple[str, ...]
     members: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
     fault: str | None = None
+
+    def refusal(self) -> InvalidRequest | None:
+        """Return why a run would refuse the row before sending it; `None` if it would send it."""
+        try:
+            contact_of(self)
+        except InvalidRequest as error:
+            return error
+        return None
 
     def __getitem__(self, code: str) -> Any:
         return self._readable()[code]

@@ -1,0 +1,31 @@
+"""The command `outreach-async`, also as `python -m outreach_async`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+_NEEDED: Final = frozenset({"click", "h11", "rich"})
+_USAGE: Final = 2
+_INTERRUPTED: Final = 130
+
+
+def main() -> int:
+    """Run the command with the process's arguments and return its exit code."""
+    try:
+        from outreach_async.cli.app import run
+
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # before the command itself, while its libraries load
+        return _INTERRUPTED
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        sys.stderr.write(
+            f"outreach-async: {error.name} is missing; install the command with: pip install 'outreach_async[cli]'\n"
+        )
+        return _USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

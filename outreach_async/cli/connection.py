@@ -1,0 +1,65 @@
+"""From options to a client."""
+
+from __future__ import annotations
+
+import click
+
+from outreach_async.cli.options import FAKE, Options
+from outreach_async.cli.world import OWNER_KEY, WORKSPACES, demo_world
+from outreach_async.client import OutreachClient
+from outreach_async.fake import FakeTransport
+from outreach_async.transport.wire import Transport
+
+_MAX_IN_FLIGHT = 64
+
+
+def open_client(options: Options, *, workspace: str | None = None, max_in_flight: int = _MAX_IN_FLIGHT) -> OutreachClient:
+    """Make a client; nothing is sent.
+
+    Args:
+        options: What the command line says.
+        workspace: Workspace to work in, instead of the one of the options.
+        max_in_flight: Requests at a time at most.
+
+    Raises:
+        click.UsageError: No base URL.
+        InvalidRequest: A value that can never be right, or a backend that is not installed.
+    """
+    fake = options.base_url == FAKE
+    return OutreachClient(
+        transport=FakeTransport(demo_world()) if fake else _transport(options, max_in_flight),
+        owner_key=options.owner_key or (OWNER_KEY if fake else None),
+        workspace=workspace or workspace_of(options),
+        headers=options.headers,
+        timeout=options.timeout,
+        max_in_flight=max_in_flight,
+    )
+
+
+def workspace_of(options: Options) -> str | None:
+    """Return the one workspace to work in; the embedded service's first if none is given."""
+    return options.workspace or (WORKSPACES[0] if options.base_url == FAKE else None)
+
+
+def workspaces_of(options: Options) -> list[str]:
+    """Return the workspaces to work in; all of the embedded service's if none is given.
+
+    Raises:
+        click.UsageError: There is none.
+    """
+    found = options.workspaces or (WORKSPACES if options.base_url == FAKE else ())
+    if not found:
+        raise click.UsageError("No workspace: give --workspace ID, or set OUTREACH_WORKSPACE.")
+    return list(found)
+
+
+def _transport(options: Options, max_in_flight: int) -> Transport:
+    if options.base_url is None:
+        raise click.UsageError(f"No base URL: give --base-url URL (or --base-url {FAKE} to try it), or set OUTREACH_BASE_URL.")
+    if options.backend == "aiohttp":
+        from outreach_async.transport.aiohttp import AiohttpTransport
+
+        return AiohttpTransport(options.base_url)
+    from outreach_async.transport.httpx import HttpxTransport
+
+    return HttpxTransport(options.base_url, family=options.backend, max_in_flight=max_in_flight)

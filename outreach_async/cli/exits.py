@@ -1,0 +1,70 @@
+"""What an ending means to whoever called the command: its exit code, and one line for a person."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from outreach_async.cli.text import printable, without_keys
+from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError
+from outreach_async.vocabulary import Outcome
+
+OK: Final = 0
+REFUSED: Final = 1
+"""Findings at or above `--fail-on`, or an operation that the service refused."""
+USAGE: Final = 2
+INCOMPLETE: Final = 3
+"""Rows rejected, unknown or not applied; pages unread."""
+NOT_ALLOWED: Final = 77
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+"""Whoever read the output has gone, as `head` does."""
+
+_FORBIDDEN: Final = frozenset({401, 403})
+_TOO_MANY_REQUESTS: Final = 429
+_SERVER_FAULTS: Final = 500
+UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
+"""Outcomes of rows that made no contact."""
+
+EXPECTED: Final = (OutreachError, click.ClickException, OSError)
+"""Errors that are an ending like any other; all else is a fault of the command and shows its trace."""
+
+
+def code_of(error: BaseException) -> int:
+    """Return the exit code for an expected error."""
+    match error:
+        case click.ClickException() | InvalidRequest():
+            return USAGE
+        case OutreachError(status_code=status) if status in _FORBIDDEN:
+            return NOT_ALLOWED
+        case BulkStopped():
+            return INCOMPLETE
+        case StatusError(status_code=int(status)) if status < _SERVER_FAULTS and status != _TOO_MANY_REQUESTS:
+            return REFUSED
+        case OutreachError():  # asking again may succeed, so nothing is known to be refused: it is undone
+            return INCOMPLETE
+        case _:  # an address that cannot be listened at, a file that cannot be written
+            return USAGE
+
+
+def code_of_rows(outcomes: dict[Outcome, int]) -> int:
+    """Return the exit code for a run that came to its end."""
+    return INCOMPLETE if any(outcomes[outcome] for outcome in UNDONE) else OK
+
+
+def line_of(error: BaseException) -> str:
+    """Return the one line that tells a person what happened, without any key."""
+    return f"outreach-async: {printable(without_keys(_message(error)))}"
+
+
+def _message(error: BaseException) -> str:
+    match error:
+        case click.UsageError(ctx=click.Context() as context):
+            return f"{error.format_message()} Try '{context.command_path} --help'."
+        case click.ClickException():
+            return error.format_message()
+        case OSError(strerror=str(reason)):
+            return f"{error.filename}: {reason}" if error.filename else reason
+        case _:
+            return str(error)

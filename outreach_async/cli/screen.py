@@ -1,0 +1,83 @@
+"""Where results go: tables on a terminal, tab-separated lines in a pipe, one JSON object if asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import attrs
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from outreach_async.cli.text import printable
+
+
+@attrs.frozen
+class Screen:
+    """One way of printing.
+
+    Attributes:
+        as_json: Whether stdout is for one JSON object.
+        console: The terminal; `None` if stdout is none.
+    """
+
+    as_json: bool
+    console: Console | None
+
+    @classmethod
+    def of(cls, *, as_json: bool) -> Self:
+        """Find out what stdout is."""
+        terminal = sys.stdout.isatty() and not as_json
+        return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None)
+
+    def say(self, text: str = "", style: str = "") -> None:
+        """Print a line for a person; there is none if JSON was asked for."""
+        if self.console:
+            self.console.print(Text(printable(text), style=style), soft_wrap=True)
+        elif not self.as_json:
+            print(printable(text))  # noqa: T201 - printing is what it is for
+
+    def warn(self, text: str) -> None:
+        """Print a line to stderr, as errors are."""
+        print(f"outreach-async: {printable(text)}", file=sys.stderr)  # noqa: T201 - printing is what it is for
+
+    def say_lines(self, text: str) -> None:
+        """Print lines for a person."""
+        for line in text.splitlines():
+            self.say(line)
+
+    def footer(self, text: str) -> None:
+        """Print a remark that only a terminal needs."""
+        if self.console:
+            self.say(text, "dim")
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Print a table."""
+        if self.console:
+            self.console.print(_table(columns, list(rows)))
+        elif not self.as_json:
+            for row in (columns, *rows):
+                print(*map(printable, row), sep="\t")  # noqa: T201 - printing is what it is for
+
+    def result(self, value: dict[str, Any]) -> None:
+        """Print the JSON object, if that was asked for; it is the last line of stdout."""
+        if self.as_json:
+            print(json.dumps(value), flush=True)  # noqa: T201 - printing is what it is for
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for at, column in enumerate(columns):
+        figures = bool(rows) and all(_is_figure(row[at]) for row in rows)
+        table.add_column(Text(column), justify="right" if figures else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,250 @@
+"""Campaigns made of what a test says of them, with the rest made up; counts that do not agree are refused, not corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from random import Random
+from typing import Any, Final, Literal
+
+import attrs
+
+from outreach_async.fake.given import check_known, text, whole
+from outreach_async.fake.records import Campaign, Step, Template
+from outreach_async.fake.relative import DAY
+
+PERSONALIZED: Final = "PER"
+"""`test_letter` of a step's personalized entry."""
+
+_STEP: Final = ("id", "status", "wait_time", "left_to_send", "sent", "templates")
+_COUNTS: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
+_TEMPLATE: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text", *_COUNTS)
+_WAIT: Final = 3 * DAY * 1000
+
+StepSeed = str | Mapping[str, Any]
+TemplateSeed = str | Mapping[str, Any]
+NewId = Callable[[str, str | None], str]
+"""Makes up an id of a prefix, or takes the one given."""
+
+
+def template_prefix(letter: str) -> str:
+    """Say what a template's id starts with."""
+    return "personalized_step_" if letter == PERSONALIZED else "temp_"
+
+
+@attrs.frozen
+class Steps:
+    """Makes a campaign's steps.
+
+    Attributes:
+        chance: Draws the counts that are not given.
+        new_id: Makes ids.
+    """
+
+    chance: Random
+    new_id: NewId
+
+    def make(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int) -> tuple[Step, ...]:
+        """Make steps, in order.
+
+        Args:
+            seeds: What is said of each: letters joined by `|`, or a mapping.
+            contacts: Contacts that the campaign was seeded with; those of step 1 if not given.
+            bounces: E-mails bounced.
+
+        Raises:
+            TypeError: Something is said that a step or template has not.
+            ValueError: The counts do not agree.
+        """
+        said = [{"templates": seed} if isinstance(seed, str) else seed for seed in seeds]
+        templates = [self._templates(seed, order) for order, seed in enumerate(said, 1)]
+        lefts = _lefts(said, templates, contacts, bounces)
+        made = zip(said, templates, lefts, strict=True)
+        steps = tuple(self._step(seed, first=not order, parts=parts, left=left) for order, (seed, parts, left) in enumerate(made))
+        _check_flow(steps, contacts)
+        return steps
+
+    def _step(self, seed: Mapping[str, Any], *, first: bool, parts: tuple[Template, ...], left: int) -> Step:
+        for name in seed:
+            check_known(name, _STEP, "a step")
+        wait = whole("wait_time", seed.get("wait_time", 0 if first else _WAIT))
+        return Step(self.new_id("step_", seed.get("id")), text("status", seed.get("status", "live")), wait, left, parts)
+
+    def _templates(self, step: Mapping[str, Any], order: int) -> tuple[Template, ...]:
+        said = step.get("templates", "A")
+        seeds: Sequence[TemplateSeed] = said.split("|") if isinstance(said, str) else said
+        given = [{"test_letter": seed} if isinstance(seed, str) else seed for seed in seeds]
+        if "sent" in step and any(count in seed for seed in given for count in _COUNTS):
+            raise ValueError("give `sent` with the step, to have the counts of its templates drawn, or counts with each template")
+        shares = _shared(whole("sent", step.get("sent", 0)), len(given))
+        return tuple(
+            self._template(seed, order, letter, self._counts(seed, share))
+            for seed, letter, share in zip(given, _letters(given), shares, strict=True)
+        )
+
+    def _template(self, seed: Mapping[str, Any], order: int, letter: str, counts: Mapping[str, int]) -> Template:
+        for name in seed:
+            check_known(name, _TEMPLATE, "a template")
+        new_thread, subject = _thread(seed, order, letter)
+        return Template(
+            self.new_id(template_prefix(letter), seed.get("id")),
+            letter,
+            text("name", seed.get("name", f"Step {order} {letter}")),
+            text("status", seed.get("status", "live")),
+            new_thread,
+            subject,
+            seed.get("body_text", "Hi {{first_name}}, a word about {{company_name}}?"),
+            **counts,
+        )
+
+    def _counts(self, seed: Mapping[str, Any], share: int) -> dict[str, int]:
+        counts = {name: whole(name, seed.get(name, 0)) for name in _COUNTS} if not share else self._drawn(share)
+        sent, opened, clicked, replied, unsubscribed = counts.values()
+        if not max(clicked, replied, unsubscribed) <= opened <= sent:
+            raise ValueError(f"{counts}: of those sent some are opened; of those opened some are clicked, replied to, unsubscribed")
+        return counts
+
+    def _drawn(self, sent: int) -> dict[str, int]:
+        opened = int(sent * self.chance.uniform(0.4, 0.6))
+        rates = {"clicked_num": (0.03, 0.12), "replied_num": (0.04, 0.14), "unsubscribed_num": (0.0, 0.03)}
+        return {"sent": sent, "opened_num": opened} | {n: int(opened * self.chance.uniform(*rate)) for n, rate in rates.items()}
+
+
+def _letters(seeds: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [text("test_letter", seed.get("test_letter", chr(ord("A") + place))) for place, seed in enumerate(seeds)]
+
+
+def _shared(sent: int, parts: int) -> list[int]:
+    """Share e-mails out by turns (rule T7)."""
+    return [sent // parts + (place < sent % parts) for place in range(parts)]
+
+
+def _thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | None, str | None]:
+    """Settle whether a template starts a thread, and under which subject (rule T6)."""
+    if letter == PERSONALIZED:
+        new_thread, subject = seed.get("new_thread"), seed.get("subject")
+        if new_thread is not None or subject is not None:
+            raise ValueError("the personalized entry has neither new_thread nor subject")
+        return None, None
+    new_thread = seed.get("new_thread", order == 1)
+    follows = order > 1 and not new_thread
+    subject = seed.get("subject", None if follows else "A question, {{first_name}}")
+    if follows and subject is not None:
+        raise ValueError("a follow-up in the same thread has no subject: say new_thread=True, or leave the subject out")
+    return new_thread, subject
+
+
+def _lefts(said: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int) -> list[int]:
+    """Say how many contacts each step has left: those given, or all who can still come to it.
+
+    Whoever got the step before, and neither got this one nor left by a reply, by unsubscribing or by a bounce, is still to get it.
+    """
+    lefts: list[int] = []
+    for place, (seed, templates) in enumerate(zip(said, steps, strict=True)):
+        sent = _sum(templates, "sent")
+        if place:
+            before = steps[place - 1]
+            exits = _sum(before, "replied_num") + _sum(before, "unsubscribed_num") + (bounces if place == 1 else 0)
+            coming = lefts[-1] + max(0, _sum(before, "sent") - sent - exits)
+        else:
+            coming = 0 if contacts is None else contacts - sent
+        if coming < 0:
+            raise ValueError(f"contacts={contacts}: step 1 was sent to more")
+        lefts.append(whole("left_to_send", seed.get("left_to_send", coming)))
+    return lefts
+
+
+def _sum(templates: Iterable[Template], count: str) -> int:
+    return sum(getattr(template, count) for template in templates)
+
+
+def _check_flow(steps: Sequence[Step], contacts: int | None) -> None:
+    """Check that no step has more contacts than the one before (rules T3 and T4)."""
+    whole = [step.left_to_send + step.already_sent for step in steps]
+    if contacts is not None:
+        whole.insert(0, contacts)
+    sent = [step.already_sent for step in steps]
+    if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
+        raise ValueError(f"more contacts go through a later step than through an earlier one: {whole} in all, {sent} sent")
+
+
+@attrs.frozen(kw_only=True)
+class CampaignSeed:
+    """What is said of a campaign before it is made.
+
+    Attributes:
+        id: Its id.
+        workspace: Its workspace's id.
+        name: Its name.
+        status: Its status.
+        mailboxes: Ids of its mailboxes.
+        steps: What is said of its steps.
+        contacts: Contacts that are not stored one by one; `None` for as many as step 1 shows.
+        bounces_num: E-mails bounced; `None` for a figure drawn along with those of the steps.
+        interested_num: Replies that show interest; `None` likewise.
+        created: Unix seconds.
+        last_activity: Unix seconds; `None` for never; `auto` for lately, if anything was sent.
+    """
+
+    id: str
+    workspace: str
+    name: str
+    status: str
+    mailboxes: tuple[str, ...]
+    steps: Sequence[StepSeed]
+    contacts: int | None
+    bounces_num: int | None
+    interested_num: int | None
+    created: int
+    last_activity: float | Literal["auto"] | None
+
+
+def made_up_campaign(seed: CampaignSeed, chance: Random, new_id: NewId, now: float) -> Campaign:
+    """Make a campaign.
+
+    Raises:
+        TypeError: Something is said that a campaign, step or template has not, or that is of the wrong kind.
+        ValueError: The counts do not agree.
+    """
+    contacts = seed.contacts if seed.contacts is None else whole("contacts", seed.contacts)
+    drawn = [step["sent"] for step in seed.steps if not isinstance(step, str) and "sent" in step]
+    bounces = drawn[0] // 100 if drawn and seed.bounces_num is None else whole("bounces_num", seed.bounces_num or 0)
+    steps = Steps(chance, new_id).make(seed.steps, contacts, bounces)
+    campaign = Campaign(
+        id=seed.id,
+        workspace=seed.workspace,
+        name=text("name", seed.name),
+        status=text("status", seed.status),
+        mailboxes=seed.mailboxes,
+        steps=steps,
+        contacts=_seeded_contacts(steps, contacts),
+        bounces_num=bounces,
+        interested_num=0,
+        created=whole("created", seed.created),
+        last_activity=None,
+    )
+    replies = campaign.total("replied_num")
+    interested = replies // 3 if drawn and seed.interested_num is None else whole("interested_num", seed.interested_num or 0)
+    _check_outcome(campaign, replies, interested)
+    return attrs.evolve(campaign, interested_num=interested, last_activity=_last_activity(seed, campaign, chance, now))
+
+
+def _seeded_contacts(steps: Sequence[Step], contacts: int | None) -> int:
+    if contacts is not None:
+        return contacts
+    return steps[0].left_to_send + steps[0].already_sent if steps else 0
+
+
+def _check_outcome(campaign: Campaign, replies: int, interested: int) -> None:
+    """Check the counts that exist only for a whole campaign (rule T10)."""
+    if interested > replies:
+        raise ValueError(f"interested_num={interested}: there are {replies} replies")
+    unopened = campaign.total("sent") - campaign.total("opened_num")
+    if campaign.bounces_num > unopened:
+        raise ValueError(f"bounces_num={campaign.bounces_num}: only {unopened} e-mails were sent and not opened")
+
+
+def _last_activity(seed: CampaignSeed, campaign: Campaign, chance: Random, now: float) -> float | None:
+    if seed.last_activity != "auto":
+        return seed.last_activity
+    return max(campaign.created, now - chance.uniform(0, DAY)) if campaign.total("sent") else None

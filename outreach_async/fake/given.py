@@ -1,0 +1,47 @@
+"""Checks of what a test or a world file says: an error here names the slip, not what it led to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from outreach_async.fake.ids import suggestion
+
+
+def check_known(name: str, known: Iterable[str], what: str) -> None:
+    """Check a name.
+
+    Raises:
+        TypeError: It is not among the known ones; the message guesses at what was meant.
+    """
+    names = list(known)
+    if name not in names:
+        guess = suggestion(name, names)
+        raise TypeError(f"{what} has no {name!r}: {guess or 'there are ' + ', '.join(names)}")
+
+
+def whole(name: str, value: object) -> int:
+    """Check a whole number that is not negative.
+
+    Raises:
+        TypeError: It is another kind of value.
+        ValueError: It is negative.
+    """
+    if type(value) is not int:
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"{name}={value}: must not be negative")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """Check a text.
+
+    Raises:
+        TypeError: It is another kind of value.
+        ValueError: It is blank.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, not {type(value).__name__}")
+    if not value.strip():
+        raise ValueError(f"{name} must not be blank")
+    return value

@@ -1,0 +1,33 @@
+"""The rate limit (rule E4): a count for each window and scope, on the fake's clock."""
+
+from __future__ import annotations
+
+import math
+from email.utils import formatdate
+
+from outreach_async.fake.behaviour import RateLimit
+from outreach_async.fake.refusals import refuse
+
+
+class Limiter:
+    """Counts the requests of the current window."""
+
+    def __init__(self) -> None:
+        self._window = -1
+        self._counts: dict[str, int] = {}
+
+    def admit(self, scope: str, limit: RateLimit, now: float) -> None:
+        """Count a request in.
+
+        Raises:
+            Refused: 429 with `Retry-After` if the window is full. The request does not count.
+        """
+        window = math.floor(now / limit.per)
+        if window != self._window:
+            self._window = window
+            self._counts.clear()  # windows are the same for every scope: none of the old counts is wanted again
+        if self._counts.get(scope, 0) >= limit.limit:
+            end = (window + 1) * limit.per
+            wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
+            refuse(429, "rate_limited", "too many requests", headers={"retry-after": wait})
+        self._counts[scope] = self._counts.get(scope, 0) + 1

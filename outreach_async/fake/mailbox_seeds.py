@@ -1,0 +1,132 @@
+"""Mailboxes made up from the seed: figures that agree with each other, all of them open to be set by hand.
+
+Made-up mailboxes are healthy. What is set by hand is taken as it is, damaged or not: the audit's tests need it so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.fake.bodies import encode
+from outreach_async.fake.given import check_known
+from outreach_async.fake.people import FIRST_NAMES, LAST_NAMES, domain
+from outreach_async.fake.records import MAILBOX_FIELDS, Mailbox, Share
+from outreach_async.fake.relative import DAY
+
+PER_DOMAIN: Final = 4
+"""Made-up mailboxes that share a domain."""
+
+_TYPES: Final = ("Google", "SMTP & IMAP")
+_RATES: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
+
+_WINDOWS: Final = {"sent_today": 1, "sent_30days": 30, "sent_90days": 90, "life": math.inf}
+"""Days that each figure looks back on."""
+
+_TROUBLES: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
+    lambda _: {"spf": False},
+    lambda _: {"dmarc": False},
+    lambda _: {"spf": False, "dkim": False, "dmarc": False},
+    lambda _: {"blacklists": 2},
+    lambda values: {"bounced_30days": values["sent_30days"] // 8},
+    lambda values: {"sent_today": _number(values["daily_limit"]) + 15},
+    lambda _: {"status": "error"},
+)
+"""What can be wrong with a mailbox: one of them is, with those that are to be in trouble."""
+
+
+@attrs.frozen
+class MailboxSeed:
+    """What is known of a mailbox before it is made up.
+
+    Attributes:
+        id: Its id.
+        workspace: Its workspace's id.
+        number: Its place among all mailboxes: neighbours share a domain.
+        created: When it was created, Unix seconds, if that is not given.
+        trouble: How probable it is that something is wrong with it.
+        given: Fields set by hand; those made up agree with them. `domain` gives the e-mail's.
+    """
+
+    id: str
+    workspace: str
+    number: int
+    created: int
+    trouble: float
+    given: Mapping[str, Any]
+
+
+def made_up_mailbox(seed: MailboxSeed, chance: Random, now: float) -> Mailbox:
+    """Make up a mailbox.
+
+    Raises:
+        TypeError: A field is given that a mailbox has not, or one that is no JSON value.
+    """
+    given = {name: _value(name, value) for name, value in seed.given.items()}
+    at = str(given.pop("domain", domain(seed.number // PER_DOMAIN)))
+    values = {**_identity(chance, seed.number, at), "created_at": seed.created, **given, "id": seed.id}
+    values |= _activity(chance, values, now)
+    if chance.random() < seed.trouble:
+        values |= chance.choice(_TROUBLES)(values)
+    values |= given
+    return Mailbox(seed.id, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS})
+
+
+def _value(name: str, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    check_known(name, (*MAILBOX_FIELDS, "domain"), "a mailbox")
+    if name == "created_at" and not isinstance(value, int | float):
+        raise TypeError("created_at must be Unix seconds")
+    encode(value)
+    return Share(*value) if name in _RATES and isinstance(value, list | tuple) else value
+
+
+def _identity(chance: Random, number: int, at: str) -> dict[str, Any]:
+    first, last = FIRST_NAMES[number % len(FIRST_NAMES)], LAST_NAMES[number // len(FIRST_NAMES) % len(LAST_NAMES)]
+    again = number // (len(FIRST_NAMES) * len(LAST_NAMES))
+    server = f"203.0.113.{chance.randint(1, 254)}"
+    return {
+        "status": "active",
+        "email": f"{first}.{last}{again or ''}@{at}".lower(),
+        "sender_name": f"{first} {last}",
+        "campaigns": None,
+        "daily_limit": 40,
+        "spf": True,
+        "dkim": True,
+        "dmarc": True,
+        "blacklists": 0,
+        "age": None,
+        "type": chance.choice(_TYPES),
+        "created": None,
+        "domain_ip": chance.choice((None, server, server, server)),
+        "server_ip": server,
+    }
+
+
+def _activity(chance: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Draw what a mailbox has sent since it was created, and what became of it."""
+    days = max(0.0, (now - values["created_at"]) / DAY)
+    daily = _number(values["daily_limit"]) * chance.uniform(0.5, 0.8)
+    sent = {name: int(daily * min(window, days)) for name, window in _WINDOWS.items()}
+    month = _number(values.get("sent_30days", sent["sent_30days"]))
+    life = max(sent["life"], month)
+    fortnight = month * 14 // 30
+    opens = chance.uniform(0.45, 0.62)
+    return {
+        "sent_today": min(sent["sent_today"], month),
+        "sent_30days": month,
+        "sent_90days": max(sent["sent_90days"], month),
+        "opened_14days": Share(int(fortnight * opens * chance.uniform(0.92, 1.0)), fortnight),
+        "bounced_30days": int(month * chance.uniform(0.0, 0.012)),
+        "avg_open_rate": Share(int(life * opens), life),
+        "avg_click_rate": Share(int(life * opens * chance.uniform(0.05, 0.12)), life),
+        "last_activity": max(values["created_at"], now - chance.uniform(0, DAY)) if month else None,
+    }
+
+
+def _number(value: object) -> int:
+    """Read a figure that may be damaged: what is none counts as 0."""
+    return max(0, int(value)) if isinstance(value, int | float) else 0

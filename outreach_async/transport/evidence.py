@@ -1,0 +1,73 @@
+"""What a transport may say of a request's fate: `Progress` moves only on proof, and an error repeats what it says.
+
+The proof is the body's: it is handed over as an object that notes when its bytes are first asked for. If they never were, the
+request has not left. That needs a body, and a head that one write takes whole: between the parts of a longer one a request can
+be cut off with bytes on the wire and the body unasked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.transport.answers import ACCEPTED
+from outreach_async.transport.wire import Progress, Request
+
+_PROVABLE_HEAD: Final = 8 * 1024
+_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+_TEXT_LIMIT: Final = 200
+_FRAMING: Final = frozenset({"content-length", "expect", "transfer-encoding"})
+_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
+
+
+def hold(progress: Progress) -> None:
+    """Note that the request still waits in this process."""
+    if progress.sent is not True:  # a wrapper may have sent it once before
+        progress.sent = False
+
+
+def release(progress: Progress, request: Request, *, proof: bool) -> None:
+    """Note that the request goes to the library now; with `proof`, its body will tell when it leaves."""
+    if progress.sent is False and not (proof and request.body and _head_size(request) <= _PROVABLE_HEAD):
+        progress.sent = None
+
+
+def lost(reason: str, progress: Progress) -> TransportError:
+    """Make the error for an exchange without an answer."""
+    return TransportError(reason, maybe_sent=progress.sent is not False)
+
+
+def closed(transport: object) -> InvalidRequest:
+    """Make the error for the use of a closed transport."""
+    return InvalidRequest(f"the {type(transport).__name__} is closed; make a new one")
+
+
+def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
+    """Join a transport's own header fields with the request's, which win, and with those that say how bodies are sent.
+
+    Raises:
+        InvalidRequest: A field that the libraries would send in different ways, or refuse in an error that shows its value.
+    """
+    joined = dict(defaults)
+    for name, value in request.headers.items():
+        if not _VALUE.fullmatch(value):
+            raise InvalidRequest(f"headers[{name!r}]: expected ASCII text without outer blanks and control characters; encode it")
+        joined[name.lower()] = value
+    if not _FRAMING.isdisjoint(joined):
+        raise InvalidRequest(f"headers: leave out {', '.join(sorted(_FRAMING))}; how bodies are sent is the transport's to say")
+    joined["accept-encoding"] = ACCEPTED
+    if request.body or request.method in _WITH_BODY:
+        joined["content-length"] = str(len(request.body))
+    return joined
+
+
+def said(error: BaseException) -> str:
+    """Return a library's error as one short line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:_TEXT_LIMIT]}" if text else type(error).__name__
+
+
+def _head_size(request: Request) -> int:
+    return len(request.target) + sum(len(name) + len(value) for name, value in request.headers.items())

@@ -1,0 +1,140 @@
+"""The adapter for httpx and httpx2: from a base URL on lanes of its own, or over a configured client.
+
+Neither library is imported before the first request, and the one not asked for never is.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.transport.answers import MAX_ANSWER
+from outreach_async.transport.evidence import closed, hold, lost, said
+from outreach_async.transport.arguments import at_least_one, require
+from outreach_async.transport.httpx_client import ClientRoute
+from outreach_async.transport.httpx_lanes import LaneRoute
+from outreach_async.transport.httpx_messages import FAMILIES, Family
+from outreach_async.transport.origin import parse_base_url
+from outreach_async.transport.wire import Progress, Request, Response
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
+_LANES: Final = 64
+_UNSENT: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
+_BROKEN: Final = (
+    OSError,  # ssl.SSLError among them
+    RuntimeError,  # a closed event loop, a closed client
+    anyio.BrokenResourceError,
+    anyio.BusyResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+)
+
+
+class HttpxTransport:
+    """Carries requests over httpx or its fork httpx2.
+
+    From a base URL it keeps single-connection transports of the library, a lane for each exchange at once. A user and password in
+    the URL become basic authorization. The environment's proxies and certificates are used as httpx uses them.
+
+    Over a client its pool, authentication, proxies, mounts and mock transports are used as they are; its own `base_url` is
+    required. The transport takes the client over: it closes it, and replaces the client's cookie jar by one that keeps the
+    client's own cookies and none from answers. The client's timeouts are switched off and no redirect is followed. Beware that
+    httpx 0.28 can lose its whole pool when requests are cancelled together; from a URL that cannot happen.
+
+    Args:
+        service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
+        family: The library to use from a URL, `httpx` if not given; for a client its class tells.
+        max_in_flight: Exchanges at once. From a URL the lanes, 64 if not given. Over a client whatever its pool allows if not
+            given: httpx shows no one the limits of a pool.
+        ssl_context: How to verify the service, and the client's own certificate. From a URL only.
+        proxy: A proxy's URL instead of the environment's. From a URL only.
+        trust_env: Whether the environment's proxies and certificates count. From a URL only.
+        max_answer: Bytes of an answer's decoded body at most.
+
+    Attributes:
+        max_in_flight: The same; `None` over a client for which none was given.
+
+    Raises:
+        InvalidRequest: An argument can never be right, or what it needs is not installed.
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default
+        self,
+        service: str | httpx.AsyncClient | httpx2.AsyncClient,
+        /,
+        *,
+        family: Family | None = None,
+        max_in_flight: int | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+        trust_env: bool = True,
+        max_answer: int = MAX_ANSWER,
+    ) -> None:
+        most = None if max_in_flight is None else at_least_one("max_in_flight", max_in_flight)
+        limit = at_least_one("max_answer", max_answer)
+        if isinstance(service, str):
+            self._route: LaneRoute | ClientRoute = LaneRoute(
+                parse_base_url(service),
+                _installed(family or "httpx"),
+                most or _LANES,
+                limit,
+                context=ssl_context,
+                proxy=proxy,
+                trust_env=trust_env,
+            )
+        else:
+            if ssl_context is not None or proxy is not None or not trust_env:
+                raise InvalidRequest("ssl_context, proxy and trust_env are the client's to say; give them to its constructor")
+            self._route = ClientRoute(service, family, most, limit)
+        self.max_in_flight = self._route.most
+        self._closed = False
+
+    def __repr__(self) -> str:
+        """Show where requests go, without user and password."""
+        return f"<HttpxTransport to {self._route.where} by {self._route.family}{', closed' if self._closed else ''}>"
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Send the request and read the whole answer, whatever its status.
+
+        Raises:
+            TransportError: No whole answer arrived.
+            InvalidRequest: The request cannot be sent, or the transport is closed.
+        """
+        if self._closed:
+            raise closed(self)
+        hold(progress)
+        try:
+            return await self._route.exchange(request, progress)
+        except (*_BROKEN, self._route.library.HTTPError, self._route.library.InvalidURL) as error:
+            failure, cause = self._explain(error, progress)
+        # Outside of the handler, where an error that shows a secret would stay as the context.
+        raise failure from cause
+
+    def _explain(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
+        library = self._route.library
+        if isinstance(error, library.LocalProtocolError | library.InvalidURL) and progress.sent is not True:
+            # Its text shows what is wrong, which may be a field of the client's own, with a secret in it.
+            return InvalidRequest("the request is no valid HTTP: its method, its target, or a field of the client's own"), None
+        if isinstance(error, tuple(getattr(library, name) for name in _UNSENT)) and progress.sent is None:
+            progress.sent = False
+        what = "no connection to" if progress.sent is False else "no answer from"
+        return lost(f"{what} {self._route.where}: {said(error)}", progress), error
+
+    async def aclose(self) -> None:
+        """Close every connection and end every exchange under way. Closing twice is allowed."""
+        self._closed = True
+        await self._route.aclose()
+
+
+def _installed(family: str) -> Family:
+    if family not in FAMILIES:
+        raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}")
+    if family != "httpx":
+        require(family, f"outreach_async[{family}]")
+    return FAMILIES[family]

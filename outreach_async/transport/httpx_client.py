@@ -1,0 +1,94 @@
+"""Sending over a client that was configured elsewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+from http.cookiejar import CookieJar
+from typing import Any
+
+import anyio
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport.evidence import closed, fields, release
+from outreach_async.transport.httpx_messages import FAMILIES, Family, Route, body_class, read
+from outreach_async.transport.turns import Bound, Turns
+from outreach_async.transport.wire import Progress, Request, Response
+
+
+class ClientRoute(Route):
+    """Sends over an `httpx.AsyncClient` or `httpx2.AsyncClient`.
+
+    Args:
+        client: The client.
+        family: What the client must be of; `None` for either.
+        most: Exchanges at once; `None` for no bound of ours.
+        limit: Bytes of an answer's decoded body at most.
+
+    Raises:
+        InvalidRequest: It is no such client, or has no base URL.
+    """
+
+    def __init__(self, client: Any, family: Family | None, most: int | None, limit: int) -> None:
+        super().__init__(_family_of(client, family), most, limit)
+        root = client.base_url
+        if not root.host or root.query or root.fragment:
+            raise InvalidRequest(f"base_url: the client has none, or one with a query; give one to {self.family}.AsyncClient")
+        self.where = f"{root.scheme}://{root.netloc.decode()}"
+        self._root = root
+        self._client = client
+        client.cookies = _sealed(client.cookies.jar)
+        self._turns = Bound(partial(Turns, most))
+
+    async def exchange(self, request: Request, progress: Progress) -> Response:
+        """Send when there is room, and read the answer."""
+        return await self._turns.get().take(partial(self._send, request, progress), progress)
+
+    async def _send(self, request: Request, progress: Progress) -> Response:
+        if self._client.is_closed:
+            raise closed(self._client)
+        message = self._message(request, progress)
+        release(progress, request, proof=False)  # a foreign transport may act without asking for the body
+        answer = await self._client.send(message, stream=True, follow_redirects=False)
+        progress.sent = True
+        try:
+            return await read(answer, self.limit)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await answer.aclose()
+
+    def _message(self, request: Request, progress: Progress) -> Any:
+        url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + request.target.encode())
+        # The client adds what it was configured with, but takes no body that may be asked for twice, as digest authentication
+        # does; hence the second request.
+        draft = self._client.build_request(request.method, url, headers=fields(request, {}), timeout=None)
+        body = body_class(self.library)(request.body, progress)
+        return self.library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=draft.extensions)
+
+    async def aclose(self) -> None:
+        """End what is under way and close the client."""
+        if (turns := self._turns.release()) is not None:
+            await turns.aclose()
+        await self._client.aclose()
+
+
+class _Sealed(CookieJar):
+    """Keeps what its owner puts in, and nothing from answers."""
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """Leave an answer's cookies where they are."""
+
+
+def _sealed(jar: CookieJar) -> CookieJar:
+    sealed = _Sealed()
+    for cookie in jar:
+        sealed.set_cookie(cookie)
+    return sealed
+
+
+def _family_of(client: Any, asked: Family | None) -> Family:
+    """Tell the library by the client's class, without importing either."""
+    for kind in type(client).__mro__:
+        found = FAMILIES.get(kind.__module__.partition(".")[0])
+        if found is not None and kind.__name__ == "AsyncClient" and asked in (None, found):
+            return found
+    raise InvalidRequest(f"transport: expected a base URL or an {asked or 'httpx'}.AsyncClient, got {type(client).__name__}")

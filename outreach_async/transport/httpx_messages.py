@@ -1,0 +1,97 @@
+"""What httpx and httpx2 share: a body that tells when it leaves, and the reading of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from outreach_async.errors import TransportError
+from outreach_async.transport.answers import Intake
+from outreach_async.transport.wire import Progress, Response
+
+Family = Literal["httpx", "httpx2"]
+
+FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
+
+_LEFTOVERS: Final = 16_384  # more pieces than one read of 64 KiB can hold
+
+
+class Route:
+    """Where the two ways of sending are alike.
+
+    Args:
+        family: The library.
+        most: Exchanges at once; `None` for no bound of ours.
+        limit: Bytes of an answer's decoded body at most.
+    """
+
+    def __init__(self, family: Family, most: int | None, limit: int) -> None:
+        self.family: Family = family
+        self.most = most
+        self.limit = limit
+
+    @property
+    def library(self) -> ModuleType:
+        """The library, imported when first asked for."""
+        return import_module(self.family)
+
+
+class _Body:
+    """A request's body that notes when its bytes are asked for; authentication may ask twice."""
+
+    def __init__(self, content: bytes, progress: Progress) -> None:
+        self._content = content
+        self._progress = progress
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._progress.sent = True
+        return _Pieces(self._content)
+
+
+class _Pieces(AsyncIterator[bytes]):
+    """One piece, or none. Not a generator: trio warns of those that a broken connection leaves unfinished."""
+
+    def __init__(self, content: bytes) -> None:
+        self._left = [content] if content else []
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
+
+
+@cache
+def body_class(library: ModuleType) -> Any:
+    """Return the class of request bodies for a library, which takes those of its own base class only."""
+    return type("Body", (_Body, library.AsyncByteStream), {})
+
+
+async def read(answer: Any, limit: int) -> Response:
+    """Read an answer of the library to its end.
+
+    Raises:
+        TransportError: The body is too large, or not in its stated encoding.
+    """
+    headers = dict(answer.headers.items())
+    decoded = answer.is_stream_consumed  # a mock's answer, or one that a hook has read, is here already
+    intake = Intake(headers, limit, decoded=decoded)
+    pieces = answer.aiter_bytes() if decoded else answer.aiter_raw()
+    try:
+        async for piece in pieces:
+            intake.feed(piece)
+    except TransportError:
+        await answer.aclose()
+        await _run_out(pieces)
+        raise
+    return Response(answer.status_code, headers, intake.whole())
+
+
+async def _run_out(pieces: AsyncIterator[bytes]) -> None:
+    """Let the library's nested generators end on the closed connection: trio warns of each that is left unfinished."""
+    with suppress(Exception):
+        for _ in range(_LEFTOVERS):
+            await anext(pieces)

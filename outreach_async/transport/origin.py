@@ -1,0 +1,141 @@
+"""Where requests go: base URLs and proxies, checked before anything is opened and never shown with their credentials."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address, ip_network
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+
+_UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # what every backend sends byte for byte
+_EXAMPLE: Final = "such as 'https://api.example'"
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@attrs.frozen(repr=False)
+class BaseUrl:
+    """The URL before every target.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: The host's name or address, an IPv6 address without brackets.
+        port: The port; `None` for the scheme's own.
+        path: The path before every target, without a closing slash; mostly empty.
+        authorization: What the URL's user and password make of the `authorization` field; `None` without them.
+    """
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    authorization: str | None
+
+    def __str__(self) -> str:
+        """Return the URL without user and password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.path}"
+
+
+def parse_base_url(text: str) -> BaseUrl:
+    """Check and take apart a base URL.
+
+    Raises:
+        InvalidRequest: No service can be there. The message names the field and the remedy and does not repeat the URL, which
+            may hold a password.
+    """
+    parts = _split("base_url", text, ("http", "https"), _EXAMPLE)
+    if parts.query or parts.fragment or text.endswith(("?", "#")):
+        raise InvalidRequest("base_url: a query or fragment would stand before every path; leave it out")
+    if not _PATH.fullmatch(parts.path) or {".", ".."} & set(parts.path.split("/")):
+        raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
+    port = None if parts.port == _PORTS[parts.scheme] else parts.port
+    return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic(parts))
+
+
+def check_proxy(text: str, schemes: Collection[str]) -> str:
+    """Return a proxy's URL.
+
+    Raises:
+        InvalidRequest: It has another scheme than these, or no host.
+    """
+    _split("proxy", text, schemes, "such as 'http://proxy.example:3128'")
+    return text
+
+
+def environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
+    """Choose the proxy for a base URL by the rules of httpx.
+
+    `NO_PROXY` goes first, then the scheme's own variable, then `ALL_PROXY`.
+
+    Args:
+        base: The base URL.
+        proxies: Proxies by scheme as `urllib.request.getproxies()` tells them, `no` for `NO_PROXY`.
+    """
+    if any(_exempts(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
+        return None
+    proxy = proxies.get(base.scheme) or proxies.get("all")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
+
+
+def _exempts(entry: str, base: BaseUrl) -> bool:
+    """Tell whether one entry of `NO_PROXY` covers the base URL."""
+    if entry in {"", "*"}:
+        return entry == "*"
+    scheme, _, place = entry.rpartition("://")
+    if scheme not in {"", "all", base.scheme}:
+        return False
+    if _is_network(place):
+        return _is_address(base.host) and ip_address(base.host) in ip_network(place, strict=False)
+    name, port = _host_and_port(place)
+    return port in {"", str(base.port)} and _covers(name.lower(), base.host)
+
+
+def _covers(name: str, host: str) -> bool:
+    # "example.com" covers itself and its subdomains, ".example.com" and "*.example.com" the subdomains only.
+    bare = name.removeprefix("*")
+    return host.endswith(bare) if bare.startswith(".") else host == bare or host.endswith(f".{bare}")
+
+
+def _host_and_port(place: str) -> tuple[str, str]:
+    if _is_address(place):
+        return place, ""
+    name, _, port = place.rpartition(":") if re.search(r":\d+$", place) else (place, "", "")
+    return name.strip("[]"), port
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_network(text: str) -> bool:
+    return "/" in text and _is_address(text.partition("/")[0]) and text.partition("/")[2].isdecimal()
+
+
+def _split(field: str, text: str, schemes: Collection[str], example: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole or _UNSAFE.search(text) or parts.scheme not in schemes:
+        raise InvalidRequest(f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}, {example}")
+    return parts
+
+
+def _basic(parts: SplitResult) -> str | None:
+    if parts.username is None:
+        return None
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {b64encode(pair.encode()).decode()}"

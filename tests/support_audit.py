@@ -1,0 +1,182 @@
+"""Mailboxes to judge, and a service of a few lines that lists them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import attrs
+from hypothesis import strategies as st
+
+from outreach_async.audit import Report
+from outreach_async.audit.reading import Reading
+from outreach_async.audit.run import report_on
+from outreach_async.errors import StatusError
+from outreach_async.models import Mailbox, Undecodable
+from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.vocabulary import MailboxStatus, MailboxType
+
+HEALTHY: Final = Mailbox(
+    id="mailbox_1",
+    status=MailboxStatus.ACTIVE,
+    email="ann@one.example",
+    sender_name="Ann",
+    campaigns=2,
+    daily_limit=40,
+    spf=True,
+    dkim=True,
+    dmarc=True,
+    blacklists=0,
+    age="1 year",
+    sent_today=12,
+    sent_30days=1000,
+    opened_14days=41.5,
+    sent_90days=2500,
+    bounced_30days=9,
+    avg_open_rate=43,
+    avg_click_rate=2.5,
+    last_activity="5 minutes ago",
+    type=MailboxType.GOOGLE,
+    created="1 year ago",
+    domain_ip="192.0.2.1",
+    server_ip="192.0.2.2",
+    created_at=1_700_000_000,
+)
+
+
+def mailbox(**changes: Any) -> Mailbox:
+    """Return a mailbox that no rule applies to, apart from the changes."""
+    return attrs.evolve(HEALTHY, **changes)
+
+
+def mailboxes(count: int, **changes: Any) -> list[Mailbox]:
+    """Return that many, each with an id and an address of its own."""
+    domain = changes.pop("domain", "one.example")
+    return [mailbox(id=f"mailbox_{domain}_{n}", email=f"m{n}@{domain}", **changes) for n in range(count)]
+
+
+def wire(box: Mailbox) -> dict[str, Any]:
+    """Return the mailbox as the service writes it."""
+    fields = attrs.asdict(box)
+    del fields["extra"]
+    return fields
+
+
+class MailboxService:
+    """A transport that lists the mailboxes of workspaces; a number in place of a list is a status to refuse with."""
+
+    def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, uncounted: int = 0) -> None:
+        self.workspaces = workspaces
+        self.uncounted = uncounted
+        self.asked: list[tuple[str, int]] = []
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        query = parse_qs(urlsplit(request.target).query)
+        workspace, page, display = query["workspace"][0], int(query["page"][0]), int(query["display"][0])
+        self.asked.append((workspace, page))
+        await self.wait_for_turn((workspace, page))
+        items = self.workspaces.get(workspace, 404)
+        if isinstance(items, int):
+            return Response(items, {"content-type": "application/json"}, b'{"error": "no"}')
+        return Response(200, {"content-type": "application/json"}, self._page(items, page, display))
+
+    def _page(self, items: Sequence[dict[str, Any]], page: int, display: int) -> bytes:
+        data = items[(page - 1) * display : page * display] if page else []
+        pages = math.ceil(len(items) / display)
+        listing = {"status": "ok", "headers": [], "data": data, "total_found": len(items) + self.uncounted}
+        return json.dumps({**listing, "current_page": page, "total_pages": pages}).encode()
+
+    async def wait_for_turn(self, asked: tuple[str, int]) -> None:
+        """Answer at once."""
+
+    async def aclose(self) -> None: ...
+
+
+class ConductedService(MailboxService):
+    """The same, but each answer waits until nothing else can go on, and then comes in an order drawn from a seed."""
+
+    def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, seed: int) -> None:
+        super().__init__(workspaces)
+        self.waiting: dict[tuple[str, int], anyio.Event] = {}
+        self.together: list[set[tuple[str, int]]] = []
+        self._random = random.Random(seed)  # noqa: S311 - an order, not a secret
+
+    async def wait_for_turn(self, asked: tuple[str, int]) -> None:
+        self.waiting[asked] = anyio.Event()
+        await self.waiting[asked].wait()
+
+    async def conduct(self) -> None:
+        """Release one answer after another, until cancelled."""
+        while True:
+            await anyio.wait_all_tasks_blocked()
+            self.together.append(set(self.waiting))
+            if self.waiting:
+                self.waiting.pop(self._random.choice(sorted(self.waiting))).set()
+
+
+def report(*readings: Reading) -> Report:
+    """Judge readings without any service."""
+    return report_on(readings)
+
+
+def reading(boxes: Iterable[Mailbox], *, workspace: str = "space_1", **about: Any) -> Reading:
+    return Reading(workspace=workspace, mailboxes=list(boxes), **about)
+
+
+FIGURES = st.one_of(
+    st.integers(0, 3000), st.integers(0, 20), st.floats(0, 100), st.sampled_from([-1, math.nan, math.inf, -math.inf, 10**400])
+)
+"""What a service may say where it should say a count."""
+
+DOMAINS = st.integers(0, 40).map(lambda n: f"domain{n}.example")
+
+EMAILS = st.one_of(
+    st.builds("{}@{}".format, st.integers(0, 99), DOMAINS), st.text(max_size=90), st.builds("x@{}".format, st.text(max_size=90))
+)
+
+MAILBOXES = st.builds(
+    mailbox,
+    id=st.integers(0, 10_000).map("mailbox_{}".format),
+    status=st.one_of(st.just("active"), st.text(max_size=60)).map(MailboxStatus),
+    email=EMAILS,
+    campaigns=FIGURES,
+    daily_limit=FIGURES,
+    spf=st.booleans(),
+    dkim=st.booleans(),
+    dmarc=st.booleans(),
+    blacklists=st.one_of(st.just(0), FIGURES),
+    sent_today=FIGURES,
+    sent_30days=FIGURES,
+    bounced_30days=FIGURES,
+)
+
+_ERRORS = st.one_of(st.none(), st.builds(StatusError, st.text(max_size=200), status_code=st.sampled_from([401, 404])))
+
+_UNDECODABLE = st.builds(
+    Undecodable,
+    index=st.integers(0, 1999),
+    id=st.one_of(st.none(), st.text(max_size=30)),
+    error=st.text(max_size=500),
+    fields=st.fixed_dictionaries({}, optional={"email": st.one_of(EMAILS, st.none(), st.integers())}),
+)
+
+
+def _readings(workspace: int) -> st.SearchStrategy[Reading]:
+    return st.builds(
+        Reading,
+        workspace=st.just(f"space_{workspace}"),
+        mailboxes=st.lists(MAILBOXES, max_size=25, unique_by=lambda box: box.id),
+        undecodable=st.lists(_UNDECODABLE, max_size=2),
+        missing=st.sampled_from([0, 0, 3]),
+        error=_ERRORS,
+    )
+
+
+REPORTS = st.integers(1, 14).flatmap(lambda count: st.tuples(*map(_readings, range(count)))).map(report_on)
+"""Whatever an audit can find."""

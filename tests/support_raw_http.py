@@ -1,0 +1,57 @@
+"""HTTP by hand over a real socket, for tests of what exactly is sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+
+CLOSED, RESET = "closed", "reset"
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[anyio.abc.SocketStream]:
+    """A connection to where the URL points."""
+    parts = urlsplit(url)
+    assert parts.hostname
+    assert parts.port
+    async with await anyio.connect_tcp(parts.hostname, parts.port) as stream:
+        yield stream
+
+
+async def read_to_end(stream: anyio.abc.SocketStream) -> tuple[bytes, str]:
+    """All that still comes, and how the other side ends it."""
+    received = b""
+    with anyio.fail_after(5):
+        try:
+            while True:
+                received += await stream.receive()
+        except anyio.EndOfStream:
+            return received, CLOSED
+        except anyio.BrokenResourceError:
+            return received, RESET
+
+
+async def read_until(stream: anyio.abc.SocketStream, end: bytes) -> bytes:
+    """What comes up to these bytes, which must be the last so far."""
+    received = b""
+    with anyio.fail_after(5):
+        while not received.endswith(end):
+            received += await stream.receive()
+    return received
+
+
+async def exchanged(url: str, data: bytes) -> tuple[bytes, str]:
+    """Send these bytes on a new connection; what comes back, and how the other side ends it."""
+    async with connected(url) as stream:
+        await stream.send(data)
+        return await read_to_end(stream)
+
+
+def written(method: str, target: str, body: bytes = b"", *fields: str) -> bytes:
+    """A request as it is sent, with its length."""
+    lines = [f"{method} {target} HTTP/1.1", "host: fake", f"content-length: {len(body)}", *fields]
+    return "\r\n".join([*lines, "", ""]).encode() + body

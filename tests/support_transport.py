@@ -1,0 +1,97 @@
+"""A transport that follows a script: what each request meets, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import anyio
+import anyio.lowlevel
+
+from outreach_async import Progress, Request, Response, TransportError
+
+
+def added(contact_id: str = "contact_1") -> Response:
+    """A creation that worked."""
+    return Response(201, {"x-request-id": "req_1"}, b'{"status":"added","id":"%b","details":null}' % contact_id.encode())
+
+
+def skipped() -> Response:
+    """A creation that found a duplicate."""
+    return Response(200, {}, b'{"status":"skipped","id":null,"details":"duplicate"}')
+
+
+def page(number: int = 1) -> Response:
+    """An empty page."""
+    figures = b'"headers":[],"data":[],"total_found":0,"current_page":%d,"total_pages":0' % number
+    return Response(200, {}, b'{"status":"ok",%b}' % figures)
+
+
+def status(code: int, body: bytes = b"", **headers: str) -> Response:
+    """An answer of some status; `retry_after=` becomes `retry-after`."""
+    return Response(code, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+
+
+def lost() -> TransportError:
+    """A failure after which the request may have been carried out."""
+    return TransportError("the answer was lost", maybe_sent=True)
+
+
+def unsent() -> TransportError:
+    """A failure before any byte left."""
+    return TransportError("no connection", maybe_sent=False)
+
+
+HANG = "hang"
+"""A request that is sent and never answered."""
+STUCK = "stuck"
+"""A request that never gets as far as its first byte."""
+
+
+class Script:
+    """Answers requests from a list; the last entry repeats.
+
+    An entry is an answer, an exception to raise, `HANG`, `STUCK`, or seconds that pass before the entry that follows it.
+    """
+
+    def __init__(self, *entries: Response | Exception | str | float, max_in_flight: int | None = None) -> None:
+        self.entries = list(entries)
+        self.times: list[float] = []
+        self.requests: list[Request] = []
+        self.in_flight = self.most_in_flight = 0
+        self.closed = 0
+        if max_in_flight is not None:
+            self.max_in_flight = max_in_flight
+
+    def _take(self) -> Iterable[Response | Exception | str | float]:
+        while True:
+            entry = self.entries.pop(0) if len(self.entries) > 1 else self.entries[0]
+            yield entry
+            if not isinstance(entry, float):
+                return
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        self.times.append(anyio.current_time())
+        self.requests.append(request)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            return await self._play(progress)
+        finally:
+            self.in_flight -= 1
+
+    async def _play(self, progress: Progress) -> Response:
+        progress.sent = False
+        await anyio.lowlevel.checkpoint()
+        for entry in self._take():
+            if entry == STUCK:
+                await anyio.sleep_forever()
+            progress.sent = True
+            if isinstance(entry, Response):
+                return entry
+            if isinstance(entry, Exception):
+                raise entry
+            await (anyio.sleep(entry) if isinstance(entry, float) else anyio.sleep_forever())
+        raise AssertionError("the script ended")
+
+    async def aclose(self) -> None:
+        self.closed += 1

@@ -1,0 +1,93 @@
+"""What the tasks of a client share: slots, a gate, a retry budget."""
+
+from __future__ import annotations
+
+import anyio
+from hypothesis import given
+from hypothesis import strategies as st
+from support_time import virtual_time
+
+from outreach_async.pacing import Gate, RetryBudget, Slots
+
+
+async def test_slots_are_given_in_the_order_of_asking() -> None:
+    slots = Slots(1)
+    await slots.wait()
+    served: list[int] = []
+
+    async def ask(number: int) -> None:
+        await slots.wait()
+        served.append(number)
+
+    async with anyio.create_task_group() as group:
+        for number in range(5):
+            group.start_soon(ask, number)
+            await anyio.wait_all_tasks_blocked()
+        for _ in range(5):
+            slots.give()
+            await anyio.wait_all_tasks_blocked()
+    assert served == [0, 1, 2, 3, 4]
+
+
+async def test_a_cancelled_wait_takes_no_slot() -> None:
+    slots = Slots(1)
+    await slots.wait()
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(slots.wait)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    slots.give()
+    assert slots.take()
+    assert not slots.take()
+
+
+async def test_a_slot_given_to_a_wait_that_is_cancelled_at_that_moment_goes_to_the_next() -> None:
+    slots = Slots(1)
+    await slots.wait()
+    scope = anyio.CancelScope()
+    served: list[str] = []
+
+    async def doomed() -> None:
+        with scope:
+            await slots.wait()
+
+    async def patient() -> None:
+        await slots.wait()
+        served.append("patient")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(doomed)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(patient)
+        await anyio.wait_all_tasks_blocked()
+        scope.cancel()
+        slots.give()
+    if not served:  # the doomed one was quicker than its cancellation: then it holds the slot
+        slots.give()
+    assert served == ["patient"]
+
+
+@virtual_time
+async def test_a_gate_that_is_held_longer_meanwhile_opens_at_the_later_instant() -> None:
+    gate = Gate()
+    began = anyio.current_time()
+    gate.hold(began + 5)
+    async with anyio.create_task_group() as group:
+        group.start_soon(gate.wait)
+        await anyio.wait_all_tasks_blocked()
+        gate.hold(began + 20)
+        gate.hold(began + 10)
+    assert anyio.current_time() - began == 20
+
+
+@given(st.integers(0, 50), st.lists(st.tuples(st.booleans(), st.integers(0, 20))))
+def test_a_retry_budget_never_goes_below_nothing_or_above_its_size(size: int, moves: list[tuple[bool, int]]) -> None:
+    budget = RetryBudget(size)
+    for spends, amount in moves:
+        before = budget.left
+        if spends:
+            assert budget.spend(amount) is (amount <= before)
+        else:
+            budget.refund(amount)
+        assert 0 <= budget.left <= size
