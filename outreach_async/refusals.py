@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -119,6 +118,8 @@ def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
 
 
 def _date(value: str) -> float | None:
+    from email.utils import parsedate_to_datetime  # heavy, and needed only for a date
+
     try:
         return parsedate_to_datetime(value).timestamp()
     except (ValueError, OverflowError):

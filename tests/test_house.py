@@ -1,0 +1,84 @@
+"""The rules of the house, checked: directions, sizes, types, lint, and who may touch the wire."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "outreach_async"
+TOOLS = Path(sys.executable).parent
+
+
+def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - fixed commands
+        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+
+
+def functions() -> Iterator[tuple[str, int]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+                lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 1
+                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", lines
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["lint-imports"],
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy"],
+        ["pyright", "tests/typing/user.py"],
+    ],
+    ids=" ".join,
+)
+def test_the_tools_find_nothing(command: list[str]) -> None:
+    done = run(TOOLS / command[0], *command[1:], PYRIGHT_PYTHON_IGNORE_WARNINGS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_ignore_of_the_linter_carries_its_reason() -> None:
+    for path in [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            found = re.search(r"# (noqa|pragma: no cover)\b(.*)", line)
+            assert not found or re.search(r" - \w", found[2]), f"{path.name}:{number}: {line.strip()}"
+
+
+def test_functions_and_files_keep_the_house_budget() -> None:
+    sizes = sorted(functions(), key=lambda pair: pair[1])
+    counts = [count for _, count in sizes]
+    assert statistics.median(counts) <= 8
+    assert counts[int(len(counts) * 0.9)] <= 25
+    assert counts[-1] <= 60, sizes[-1]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert max(lengths.values()) <= 400, max(lengths, key=lambda path: lengths[path])
+
+
+def test_only_the_engine_and_transports_that_wrap_another_await_send() -> None:
+    awaiting = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Await) and re.search(r"transport\.send\(", ast.unparse(node))
+    }
+    assert awaiting == {"engine.py"}
+
+
+def test_no_module_is_a_drawer_for_anything() -> None:
+    assert not {"utils", "helpers", "common", "misc"} & {path.stem for path in PACKAGE.rglob("*.py")}
+
+
+def test_the_fake_spells_the_wire_by_itself() -> None:
+    assert any("overwriten" in path.read_text(encoding="utf-8") for path in (PACKAGE / "fake").rglob("*.py"))

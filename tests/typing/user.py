@@ -1,0 +1,97 @@
+"""A typed user's file: never run, only checked by mypy and pyright in their strictest modes."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import assert_type
+
+from outreach_async import (
+    BulkReport,
+    Campaign,
+    CampaignSteps,
+    Collected,
+    ContactOutcome,
+    CreatedContact,
+    HttpxTransport,
+    Mailbox,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    OutreachError,
+    Page,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+    Step,
+    Transport,
+    WorkspaceField,
+)
+from outreach_async.audit import audit, check
+from outreach_async.fake import Behaviour, FakeService, FakeTransport
+
+
+class Recording:
+    """A user's own transport around another."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+        self.seen: list[Request] = []
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Note the request and pass it on."""
+        self.seen.append(request)
+        return await self.inner.send(request, progress)
+
+    async def aclose(self) -> None:
+        """Close the inner one."""
+        await self.inner.aclose()
+
+
+async def reads(client: OutreachClient) -> None:
+    async for campaign in client.campaigns.list():
+        assert_type(campaign, Campaign)
+    assert_type(await client.mailboxes.list(page=3, display=500), Page[Mailbox])
+    async for page in client.mailboxes.list(max_items=10).pages():
+        assert_type(page.data[0], Mailbox)
+    boxes = await client.mailboxes.list().collect(prefetch=4)
+    assert_type(boxes, Collected[Mailbox])
+    assert_type(boxes.missing, int)
+    steps = await client.campaigns.steps("camp_1")
+    assert_type(steps, CampaignSteps)
+    assert_type(steps.data[0], Step)
+    assert_type(await client.workspaces.fields(), list[WorkspaceField])
+    assert_type(await client.request("GET", "/campaigns"), Response)
+
+
+def rows() -> Iterator[NewContact]:
+    yield NewContact("a@b.example", first_name="A", last_name=None, custom={"custom_1": "x"})
+
+
+async def stream() -> AsyncIterator[dict[str, str]]:
+    yield {"email": "a@b.example"}
+
+
+async def writes(client: OutreachClient) -> None:
+    made = await client.contacts.create(NewContact("a@b.example"), duplicates="update_missing_fields", timeout=None)
+    assert_type(made, CreatedContact)
+    assert_type(made.certain, bool)
+    assert_type(made.possible, frozenset[Outcome])
+    async with client.contacts.create_many(stream(), order="input") as outcomes:
+        async for outcome in outcomes:
+            assert_type(outcome, ContactOutcome)
+            assert_type(outcome.error, OutreachError | None)
+    assert_type(await client.contacts.create_many(rows()), BulkReport)
+
+
+async def wiring() -> None:
+    fake = FakeService(seed=0, behaviour=Behaviour.documented(), clock="2026-01-01T00:00:00Z")
+    space = fake.add_workspace("space_1", custom_fields=["Plan"])
+    key = fake.add_owner_key(space)
+    transport: Transport = Recording(FakeTransport(fake))
+    async with OutreachClient(transport=transport, owner_key=key, workspace=space, retry=RetryPolicy(attempts=2)) as client:
+        await reads(client.with_options(workspace="space_2", timeout=5.0))
+        report = await audit(client, [space])
+        for mailbox in await client.mailboxes.list().collect():
+            for finding in check(mailbox):
+                finding.rule.upper()
+        report.to_dict()
+    OutreachClient(transport=HttpxTransport("https://api.example"))
