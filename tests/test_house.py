@@ -19,7 +19,7 @@ TOOLS = Path(sys.executable).parent
 
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - fixed commands
+    return subprocess.run(
         list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )
 
