@@ -21,6 +21,9 @@ from outreach_async.vocabulary import (
 _CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 _TARGET: Final = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?%\[\]]*")  # what every backend sends byte for byte
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
+_KEY: Final = re.compile(rf"{ID_PREFIXES['owner_key']}.+", re.DOTALL)
+_LARGEST: Final = 2**63 - 1  # what every JSON reader takes; Python refuses to write out numbers far beyond it
 _HEADER_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
 
 
@@ -55,6 +58,15 @@ def _described(value: str) -> str:
     return f"a text of {len(value)} characters that starts otherwise"
 
 
+def _shown(value: str) -> str:
+    """Quote a text, without the key that it may be in the wrong place."""
+    return repr(_KEY.sub(f"{ID_PREFIXES['owner_key']}...", value))
+
+
+def _figure(value: object) -> str:
+    return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > _LARGEST else str(value)
+
+
 def require_encodable(field: str, value: str) -> None:
     """Refuse a text that UTF-8 cannot carry.
 
@@ -77,9 +89,13 @@ def require_number(field: str, value: object, *, least: int, most: int | None = 
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidRequest(f"{field}: expected a whole number, got {kind(value)}; pass an int of at least {least}")
     if value < least:
-        raise InvalidRequest(f"{field}: expected at least {least}, got {value}; pass a larger number")
+        raise InvalidRequest(f"{field}: expected at least {least}, got {_figure(value)}; pass a larger number")
     if most is not None and value > most:
-        raise InvalidRequest(f"{field}: expected at most {most}, got {value}; ask for smaller pages and walk more of them")
+        raise InvalidRequest(
+            f"{field}: expected at most {most}, got {_figure(value)}; ask for smaller pages and walk more of them"
+        )
+    if value > _LARGEST:
+        raise InvalidRequest(f"{field}: expected at most {_LARGEST}, got {_figure(value)}; pass a smaller number")
     return value
 
 
@@ -99,8 +115,11 @@ def require_seconds(field: str, value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{field}: expected seconds as a number or None, got {kind(value)}; pass for example 30.0")
     if not value > 0:
-        raise InvalidRequest(f"{field}: expected more than 0 seconds, got {value}; pass None for no bound")
-    return float(value)
+        raise InvalidRequest(f"{field}: expected more than 0 seconds, got {_figure(value)}; pass None for no bound")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidRequest(f"{field}: expected seconds, got {_figure(value)}; pass None for no bound") from None
 
 
 def require_options(duplicates: object, strict_validation: object, campaign: object) -> None:
@@ -110,7 +129,7 @@ def require_options(duplicates: object, strict_validation: object, campaign: obj
         InvalidRequest: An option is not of the interface's kind.
     """
     if duplicates not in DUPLICATE_POLICIES:
-        shown = repr(duplicates) if isinstance(duplicates, str) else kind(duplicates)
+        shown = _shown(duplicates) if isinstance(duplicates, str) else kind(duplicates)
         raise InvalidRequest(
             f"duplicates: expected one of {', '.join(map(repr, DUPLICATE_POLICIES))}, got {shown}; pass one of them"
         )
@@ -153,7 +172,7 @@ def _check_codes(field: str, codes: object) -> None:
         raise InvalidRequest(f"{field}: expected a mapping of code to text, got {kind(codes)}; pass a dict")
     for code, value in codes.items():
         _check_code(field, code)
-        _check_text(f"{field}[{code!r}]", value)
+        _check_text(f"{field}[{_shown(code)}]", value)
 
 
 def _check_code(field: str, code: object) -> None:
@@ -162,10 +181,10 @@ def _check_code(field: str, code: object) -> None:
     require_encodable(field, code)
     if field == "custom" and not _CUSTOM_CODE.fullmatch(code):
         raise InvalidRequest(
-            f"custom[{code!r}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
+            f"custom[{_shown(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
         )
     if field == "extra" and (code in RESERVED_FIELDS or code.startswith(CUSTOM_PREFIX)):
-        raise InvalidRequest(f"extra[{code!r}]: this code has a place of its own; pass it as an argument or in custom")
+        raise InvalidRequest(f"extra[{_shown(code)}]: this code has a place of its own; pass it as an argument or in custom")
 
 
 def contact_of(row: object) -> NewContact:
@@ -210,7 +229,29 @@ def _unknown_member(member: object) -> str:
         return f"contact: expected members named by texts, got {kind(member)}; use the names of NewContact"
     near = get_close_matches(member, _MEMBERS, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
-    return f"{member!r}: not a field of a contact; {meant}Further codes of the workspace go under 'extra'"
+    return f"{_shown(member)}: not a field of a contact; {meant}Further codes of the workspace go under 'extra'"
+
+
+def require_method(method: object) -> str:
+    """Return an HTTP method.
+
+    Raises:
+        InvalidRequest: It is none; what it holds is not shown.
+    """
+    if not isinstance(method, str) or not _METHOD.fullmatch(method):
+        raise InvalidRequest(f"method: expected an HTTP method in capitals, got {kind(method)}; pass for example 'GET'")
+    return method
+
+
+def require_body(body: object) -> bytes:
+    """Return a request's body.
+
+    Raises:
+        InvalidRequest: It is no bytes.
+    """
+    if not isinstance(body, bytes):
+        raise InvalidRequest(f"body: expected bytes, got {kind(body)}; encode it, such as json.dumps(value).encode()")
+    return body
 
 
 def require_target(target: object) -> str:
@@ -243,6 +284,6 @@ def require_headers(headers: object) -> dict[str, str]:
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove blanks and line breaks")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
             raise InvalidRequest(
-                f"headers[{name!r}]: expected a text without line breaks, got {kind(value)}; remove control characters"
+                f"headers[{_shown(name)}]: expected a text without line breaks, got {kind(value)}; remove control characters"
             )
     return {name.lower(): value for name, value in headers.items()}

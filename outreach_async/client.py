@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from outreach_async import operations
-from outreach_async.checks import require_headers, require_number, require_seconds
+from outreach_async.checks import kind, require_headers, require_number, require_seconds
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest
 from outreach_async.logs import log_as_asked
@@ -16,7 +16,7 @@ from outreach_async.operations import Dialect
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, either
 from outreach_async.retry import RetryPolicy
 from outreach_async.transport.wire import Response, Transport
-from outreach_async.vocabulary import UNSET
+from outreach_async.vocabulary import ID_PREFIXES, UNSET
 
 _DEFAULT_RETRY: Final = RetryPolicy()
 
@@ -148,16 +148,24 @@ class OutreachClient:
 
     def __repr__(self) -> str:
         """Show where it works, never the key."""
-        return f"<{type(self).__name__} {self._engine.transport!r} workspace={self._settings.workspace!r}>"
+        workspace = self._settings.workspace
+        shown = repr(workspace) if workspace is None or str(workspace).startswith(ID_PREFIXES["workspace"]) else "?"
+        return f"<{type(self).__name__} {self._engine.transport!r} workspace={shown}>"
+
+
+def _carries(transport: object) -> bool:
+    """Whether this is a transport: neither its class nor a client of httpx or httpx2, which have verbs of the same names."""
+    homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
+    return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}
 
 
 def _transport(base_url: str | None, transport: Transport | None, limit: int) -> Transport:
     if transport is not None:
         if base_url is not None:
             raise InvalidRequest("base_url: given beside transport; a transport knows its own address, so leave base_url out")
-        if not isinstance(transport, Transport):
+        if not _carries(transport):
             raise InvalidRequest(
-                f"transport: expected send() and aclose(), got {type(transport).__name__}; wrap it in a transport"
+                f"transport: expected a transport, got {kind(transport)}; wrap it in one, such as HttpxTransport(client)"
             )
         return transport
     url = base_url if base_url is not None else os.environ.get("OUTREACH_BASE_URL")

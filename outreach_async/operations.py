@@ -8,7 +8,16 @@ from urllib.parse import quote, urlencode
 
 import attrs
 
-from outreach_async.checks import checked_members, require_display, require_id, require_number, require_options, require_target
+from outreach_async.checks import (
+    checked_members,
+    require_body,
+    require_display,
+    require_id,
+    require_method,
+    require_number,
+    require_options,
+    require_target,
+)
 from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
 from outreach_async.converters import DecodeError, encode, loads, loads_each
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
@@ -198,9 +207,9 @@ def _is_outcome(answer: CreateAnswer) -> bool:
     return answer.status in SERVICE_OUTCOMES or (answer.id or "").startswith(ID_PREFIXES["contact"])
 
 
-def raw(method: str, target: object, body: bytes, headers: Mapping[str, str], dialect: Dialect) -> Operation[Response]:
+def raw(method: object, target: object, body: object, headers: Mapping[str, str], dialect: Dialect) -> Operation[Response]:
     """Send anything: any status is an answer, and nothing is repeated once a byte may have left."""
     fields = {**(dialect.write if body else dialect.read), **headers}
-    request = Request(method, require_target(target), fields, body)
+    request = Request(require_method(method), require_target(target), fields, require_body(body))
     secrets = (*dialect.secrets, *secret_parts(headers))
     return Operation("request", request, lambda response, _trail: response, Repeat.UNSENT, secrets, any_status=True)

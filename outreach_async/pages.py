@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -34,7 +35,8 @@ class Collected(list[T]):
     Attributes:
         total_found: What the service's last page said; `None` if there was none.
         repeats: Items that came again on a later page, because items were inserted meanwhile.
-        missing: Items that the service counts and the walk did not meet, 0 when `max_items` ended it or it began later.
+        missing: Items that the service counted at some time and the walk did not meet, 0 when `max_items` ended it or it began
+            later.
         undecodable: Items that could not be read, where the caller asked to keep them.
     """
 
@@ -49,9 +51,11 @@ class Collected(list[T]):
 class Walk(Generic[T]):
     """Where a walk stands, and where it goes next.
 
-    It ends at `total_pages`, at an empty page, at a page without new ids that no insertion explains, and at the refusal of a page
-    that may lie past the end; never at a short page, for a service may clamp `display` without a word. Where a walk from page 1
-    finds its last page empty or refused, the service may count from 0: then page 0 is visited last.
+    It ends at `total_pages`, at an empty page, at a page without new ids that insertions do not explain, and at the refusal of a
+    page that may lie past the end; never at a short page, for a service may clamp `display` without a word.
+
+    The service may count from 0. Where a walk from page 1 does not find what it should on the last page, it looks back: page 0 is
+    visited last, and so are the pages after it while items that were inserted may have pushed others there.
 
     Attributes:
         number: The page to fetch next.
@@ -70,68 +74,108 @@ class Walk(Generic[T]):
         self._room = max_items
         self._ids: set[Hashable] = set()
         self._refusal: OutreachError | None = None
+        self._looking_back = False
+        self._first_found: Number | None = None
+        self._most_found: Number = 0
+        self._pass_found: Number | None = None
+        self._pass_repeats = 0
 
     @property
     def missing(self) -> int:
-        """Items that the service counts and this walk should have met, but did not."""
-        return 0 if self.first > 1 or self._room == 0 else self._unmet
+        """Items that the service counted at some time and this walk should have met, but did not.
 
-    @property
-    def _unmet(self) -> int:
-        return max(0, int(self.total_found or 0) - len(self._ids))
+        Deletions pull items onto pages that were visited before, so the greatest count is the one to compare with.
+        """
+        return 0 if self.first > 1 or self._room == 0 else max(0, int(self._most_found) - len(self._ids))
 
     @property
     def _last(self) -> int:
-        return int(self._total_pages) - (self.first == 0)
+        return int(self._total_pages) - (self._looking_back or self.first == 0)
 
     @property
-    def _looking_back(self) -> bool:
-        """Whether page 0 is being tried because the service may count from 0."""
-        return self.number == 0 and self.first != 0
+    def _end(self) -> int:
+        """The last page to visit; without insertions page 0 is all that looking back can find."""
+        return 0 if self._looking_back and not self._grown else self._last
 
-    def wants(self, number: int) -> bool:
-        """Whether this page comes next; one that was fetched ahead may turn out to lie behind the end."""
-        return not self.done and number == self.number
+    @property
+    def _grown(self) -> Number:
+        """By how much the list has grown since the first page."""
+        return max(0, (self.total_found or 0) - (self._first_found or 0))
 
     def ahead(self, most: int) -> list[int]:
         """Return the numbers of the pages to fetch next, as far as they are known to exist; at least one."""
         end = self.number if self._looking_back else max(self.number, self._last)
         return list(range(self.number, min(end, self.number + most - 1) + 1))
 
+    def wants(self, number: int, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
+        """Whether this answer is the one to go on with; one that was fetched ahead may have to be fetched again, or not at all.
+
+        It may lie behind the end. Or it was given before that of the page before it, and items that were inserted between the
+        two have pushed others from this page to that one unseen; its smaller total tells.
+        """
+        if self.done or number != self.number:
+            return False
+        return not ahead or (isinstance(page, Page) and page.total_found >= (self.total_found or 0))
+
     def take(self, page: Page[T]) -> list[T]:
         """Take in the page of the current number; return its new items and move on."""
-        fresh = [item for item in page.data if item.id not in self._ids]
-        ids: list[Hashable] = [item.id for item in page.data]
-        ids += [item.id or (self.number, item.index) for item in page.undecodable]
-        new = len(set(ids) - self._ids)
-        self._ids.update(ids)
-        self.repeats += len(ids) - new
-        self.undecodable += page.undecodable
-        grown = page.total_found - (page.total_found if self.total_found is None else self.total_found)
-        self.total_found, self._total_pages = page.total_found, page.total_pages
-        self._move(useful=new > 0 or 0 < len(ids) <= grown)
-        return self._within_room(fresh)
+        items: dict[Hashable, T] = {item.id: item for item in page.data}
+        unread: dict[Hashable, Undecodable] = {item.id or (self.number, item.index): item for item in page.undecodable}
+        new = (items.keys() | unread.keys()) - self._ids
+        self._ids |= new
+        self.undecodable += [item for name, item in unread.items() if name in new]
+        repeats = len(page.data) + len(page.undecodable) - len(new)
+        self._count(page, repeats)
+        self._move(useful=bool(new) or (repeats > 0 and self._pushed_again()), repeated=repeats > 0)
+        return self._within_room([item for name, item in items.items() if name in new])
 
     def refuse(self, error: OutreachError) -> None:
         """Take in the refusal of the current page: it only means that the list is over, or it is raised."""
         past_end = isinstance(error, StatusError) and error.status_code in _PAST_END
-        if not past_end or (self.number < self._last and not self._looking_back):
+        if not past_end or 0 < self.number < self._last:
             raise error
-        if self.total_found is None and self._refusal is not None:
-            raise self._refusal  # neither page 1 nor page 0: the first refusal was meant
-        if self.total_found is None and self.first != 1:
-            raise error
-        self._refusal = error
-        self._move(useful=False)
+        if self.total_found is None:
+            self._refuse_first(error)
+        self._move(useful=False, repeated=False)
 
-    def _move(self, *, useful: bool) -> None:
+    def _refuse_first(self, error: OutreachError) -> None:
+        """Go on after a refusal of page 1 alone: page 0 may be the only one."""
+        if self.first != 1 or self._refusal is not None:
+            raise self._refusal or error  # neither page 1 nor page 0: the first refusal was meant
+        self._refusal = error
+        self._first_found = 0
+
+    def _count(self, page: Page[T], repeats: int) -> None:
+        if self._first_found is None:
+            self._first_found = page.total_found
+        if self._pass_found is None:
+            self._pass_found = page.total_found
+        self.repeats += repeats
+        self.total_found, self._total_pages = page.total_found, page.total_pages
+        self._most_found = max(self._most_found, page.total_found)
+
+    def _pushed_again(self) -> bool:
+        """Whether insertions explain that a page held nothing new: each pushes at most one item onto the page after it."""
+        return self.repeats - self._pass_repeats <= (self.total_found or 0) - (self._pass_found or 0)
+
+    def _move(self, *, useful: bool, repeated: bool) -> None:
         self.useful = useful
-        if useful and self.number < self._last and not self._looking_back:
+        if useful and self.number < self._end:
             self.number += 1
-        elif not useful and self.number == self._last and self.first == 1 and (self._unmet or self.total_found is None):
+        elif self._page_0_is_due(repeated=repeated):
             self.number = 0
+            self._looking_back = True
+            self._pass_found, self._pass_repeats = None, self.repeats
         else:
             self.done = True
+
+    def _page_0_is_due(self, *, repeated: bool) -> bool:
+        """Whether the walk stands where the last page should be, and met none there, or perhaps the one before it again."""
+        if self._looking_back or self.first != 1 or self.number < self._last:
+            return False
+        if self.useful:
+            return repeated and (self.total_found or 0) > len(self._ids)
+        return self.total_found != 0 or bool(self._ids)
 
     def _within_room(self, items: list[T]) -> list[T]:
         if self._room is None:
@@ -160,27 +204,16 @@ class Pager(Generic[T]):
         """Fetch one page, the first."""
         return self.fetch(self.first).__await__()
 
-    async def __aiter__(self) -> AsyncIterator[T]:
+    def __aiter__(self) -> AsyncIterator[T]:
         """Iterate over every item once, page after page."""
-        walk: Walk[T] = Walk(self.first, self.max_items)
-        while not walk.done:
-            for item in _settle(walk, await self._fetch(walk.number)):
-                yield item
+        return _Items(self)
 
-    async def pages(self) -> AsyncIterator[Page[T]]:
+    def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages as the service gave them, without one that only ends the list.
 
         With `max_items` the last page is cut, so that the pages hold that many items at most.
         """
-        walk: Walk[T] = Walk(self.first)
-        left = self.max_items
-        while not walk.done and left != 0:
-            page = await self._fetch(walk.number)
-            first = walk.total_found is None
-            _settle(walk, page)
-            if isinstance(page, Page) and (first or walk.useful):
-                yield page if left is None else attrs.evolve(page, data=page.data[:left])
-                left = None if left is None else max(0, left - len(page.data))
+        return _Pages(self)
 
     async def collect(self, *, prefetch: int = 4) -> Collected[T]:
         """Return every item once, fetching up to `prefetch` pages side by side; the order is the list's."""
@@ -189,28 +222,70 @@ class Pager(Generic[T]):
         items: list[T] = []
         while not walk.done:
             numbers = walk.ahead(prefetch)
-            for number, page in zip(numbers, await self._fetch_all(numbers), strict=True):
-                if walk.wants(number):
+            for number, page in zip(numbers, await self._attempt_all(numbers), strict=True):
+                if walk.wants(number, page, ahead=number != numbers[0]):
                     items += _settle(walk, page)
         return Collected(items, walk)
 
-    async def _fetch(self, number: int) -> Page[T] | OutreachError:
-        try:
-            return await self.fetch(number)
-        except OutreachError as error:
-            return error
-
-    async def _fetch_all(self, numbers: list[int]) -> list[Page[T] | OutreachError]:
-        """Fetch side by side; an error is a value here, for it may lie behind the page that ends the walk."""
+    async def _attempt_all(self, numbers: list[int]) -> list[Page[T] | OutreachError]:
         found: dict[int, Page[T] | OutreachError] = {}
 
         async def fetch(number: int) -> None:
-            found[number] = await self._fetch(number)
+            found[number] = await _attempt(self, number)
 
         async with anyio.create_task_group() as group:
             for number in numbers:
                 group.start_soon(fetch, number)
         return [found[number] for number in numbers]
+
+
+class _Items(AsyncIterator[T]):
+    """A walk under way, item by item; an async generator would have to be closed when it is left early."""
+
+    def __init__(self, pager: Pager[T]) -> None:
+        self._pager = pager
+        self._walk: Walk[T] = Walk(pager.first, pager.max_items)
+        self._ready: deque[T] = deque()
+
+    async def __anext__(self) -> T:
+        while not self._ready:
+            if self._walk.done:
+                raise StopAsyncIteration
+            self._ready.extend(_settle(self._walk, await _attempt(self._pager, self._walk.number)))
+        return self._ready.popleft()
+
+
+class _Pages(AsyncIterator[Page[T]]):
+    """A walk under way, page by page."""
+
+    def __init__(self, pager: Pager[T]) -> None:
+        self._pager = pager
+        self._walk: Walk[T] = Walk(pager.first)
+        self._left = pager.max_items
+
+    async def __anext__(self) -> Page[T]:
+        while not self._walk.done and self._left != 0:
+            first = self._walk.total_found is None
+            page = await _attempt(self._pager, self._walk.number)
+            _settle(self._walk, page)
+            if isinstance(page, Page) and (first or self._walk.useful):
+                return self._cut(page)
+        raise StopAsyncIteration
+
+    def _cut(self, page: Page[T]) -> Page[T]:
+        if self._left is None:
+            return page
+        data = page.data[: self._left]
+        self._left -= len(data)
+        return attrs.evolve(page, data=data)
+
+
+async def _attempt(pager: Pager[T], number: int) -> Page[T] | OutreachError:
+    """Fetch a page, or return why there is none: whether that is an error, only the walk knows."""
+    try:
+        return await pager.fetch(number)
+    except OutreachError as error:
+        return error
 
 
 def _settle(walk: Walk[T], page: Page[T] | OutreachError) -> list[T]:

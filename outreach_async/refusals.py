@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import quote
 
 from outreach_async.converters import DecodeError, read_json
 from outreach_async.errors import RateLimited, StatusError, UnexpectedResponse
 from outreach_async.transport.wire import Response
+from outreach_async.vocabulary import SERVICE_OUTCOMES
 
 MASK: Final = "***"
 _REASON_LIMIT: Final = 200
+_FAULTS_LIMIT: Final = 1000
+_SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
+_NO_FAULT: Final = SERVICE_OUTCOMES | {"ok"}
+_SHORT: Final = {'"': '"', "'": "'", "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _SECRET_HEADERS: Final = ("auth", "token", "secret", "key", "cookie", "signature", "password", "session")
 _TOO_MANY_REQUESTS: Final = 429
 
@@ -30,17 +36,53 @@ def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def masked(body: bytes, secrets: Iterable[str]) -> bytes:
-    """Return the body with every secret replaced, in each spelling that JSON or a URL gives it."""
-    for secret in secrets:
-        for spelling in {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}:
-            body = body.replace(spelling.encode(errors="surrogatepass"), MASK.encode())
+    """Return the body with every secret replaced, in each spelling that JSON, Python or a URL gives it."""
+    for secret in sorted(secrets, key=len, reverse=True):  # one may be the beginning of another
+        for spelling in _spellings(secret):
+            body = spelling.sub(MASK.encode(), body)
     return body
 
 
+def masked_text(text: str, secrets: Iterable[str]) -> str:
+    """Return a text with every secret replaced."""
+    return masked(text.encode(errors="surrogatepass"), secrets).decode(errors="replace")
+
+
+@lru_cache(maxsize=64)
+def _spellings(secret: str) -> tuple[re.Pattern[bytes], ...]:
+    """Match a secret with any of its characters escaped, percent-encoded, or the whole of it in another encoding."""
+    raw = secret.encode()
+    whole = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
+    whole |= {secret.encode("utf-16-le"), secret.encode("utf-16-be")}
+    each = b"".join(map(_escaped, secret)), b"".join(map(_percent, raw))
+    return tuple(map(re.compile, (*each, *map(re.escape, whole))))
+
+
+def _escaped(character: str) -> bytes:
+    """Match a character as it is, or behind a backslash as JSON and Python write it.
+
+    A backslash itself is never matched as it is: no spelling may be the beginning of another, or matching could take for ever.
+    """
+    units = character.encode("utf-16-be").hex()
+    forms = ["".join(rf"\\(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))]
+    forms += [rf"\\(?i:u{ord(character):08x}|x{ord(character):02x})"]
+    forms += [rf"\\{re.escape(_SHORT[character])}"] if character in _SHORT else []
+    forms += [re.escape(character)] if character != "\\" else []
+    return f"(?:{'|'.join(forms)})".encode()
+
+
+def _percent(byte: int) -> bytes:
+    """Match a byte of UTF-8 as it is, or as URLs and forms write it."""
+    forms = [rb"%%(?i:%02x)" % byte]
+    forms += [re.escape(bytes([byte]))] if byte != ord("%") else []
+    forms += [rb"\+"] if byte == ord(" ") else []
+    return b"(?:%b)" % b"|".join(forms)
+
+
 def masked_headers(headers: Mapping[str, str], secrets: Iterable[str]) -> dict[str, str]:
-    """Return header fields fit for an error: secret fields masked, and secrets masked in the others."""
+    """Return header fields fit for an error: secret fields masked, and secrets masked in the others and in every name."""
     pairs = ((name, MASK if is_secret_header(name) else value) for name, value in headers.items())
-    return {name: masked(value.encode(errors="surrogatepass"), secrets).decode(errors="replace") for name, value in pairs}
+    return {masked_text(name, secrets): masked_text(value, secrets) for name, value in pairs}
 
 
 def refused(operation: str, response: Response, secrets: tuple[str, ...], *, now: float) -> StatusError:
@@ -54,7 +96,7 @@ def refused(operation: str, response: Response, secrets: tuple[str, ...], *, now
     """
     body = masked(response.body, secrets)
     error = (RateLimited if response.status == _TOO_MANY_REQUESTS else StatusError)(
-        f"{operation}: the service answered {response.status}: {reason(body)}",
+        masked_text(f"{operation}: the service answered {response.status}: {reason(body)}", secrets),
         operation=operation,
         status_code=response.status,
         headers=masked_headers(response.headers, secrets),
@@ -70,9 +112,10 @@ def unexpected(operation: str, response: Response, secrets: tuple[str, ...], fau
     """Return the error for an answer of 2xx that is not what the interface says."""
     body = masked(response.body, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
-    told = f"status {value['status']!r}: {reason(body)}" if value and value.get("status") not in {"ok", None} else str(fault)
+    status = (value or {}).get("status")
+    told = f"status {status!r}: {reason(body)}" if isinstance(status, str) and status not in _NO_FAULT else str(fault)
     error = UnexpectedResponse(
-        masked(f"{operation}: the service answered {response.status} with {told}".encode(), secrets).decode(),
+        f"{operation}: the service answered {response.status} with {_cut(masked_text(told, secrets), _FAULTS_LIMIT)}",
         operation=operation,
         status_code=response.status,
         headers=masked_headers(response.headers, secrets),
@@ -89,10 +132,13 @@ def reason(body: bytes) -> str:
         return "no body"
     try:
         told = _told(read_json(body))
-    except DecodeError:
+    except (DecodeError, RecursionError):
         told = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
-    told = " ".join(told.split())
-    return told if len(told) <= _REASON_LIMIT else f"{told[:_REASON_LIMIT]}..."
+    return _cut(" ".join(told.split()), _REASON_LIMIT)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def _told(value: Any) -> str:
@@ -109,7 +155,7 @@ def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
     A date is counted from the answer's own `Date`, so that a clock that is wrong on one side does not matter.
     """
     value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.replace(".", "", 1).isdigit():
+    if _SECONDS.fullmatch(value):
         return float(value)
     wanted, sent = _date(value), _date(headers.get("date", ""))
     if wanted is None:
@@ -118,9 +164,11 @@ def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
 
 
 def _date(value: str) -> float | None:
+    from datetime import UTC
     from email.utils import parsedate_to_datetime  # heavy, and needed only for a date
 
     try:
-        return parsedate_to_datetime(value).timestamp()
+        date = parsedate_to_datetime(value)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()  # a date without a zone is GMT, as all of HTTP's
     except (ValueError, OverflowError):
         return None

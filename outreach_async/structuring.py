@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from typing import Any, get_args, get_origin
 
 import attrs
@@ -42,10 +43,11 @@ def configure_converter(converter: Converter) -> Converter:
     """
     for kinds, name in ((str,), "str"), ((bool,), "bool"), ((int, float), "number"), ((str, int, float), "str or number"):
         converter.register_structure_hook(_union(kinds), _strict(kinds, name))
-    converter.register_structure_hook_func(_is_open_enum, _open_enum)
+    converter.register_structure_hook(OpenEnum, _open_enum)  # by class: the hook for `str` would come before a predicate
     converter.register_structure_hook_factory(_is_list, lambda kind: _list_reader(kind, converter))
     converter.register_structure_hook_factory(_is_answer, lambda kind: _reader(kind, converter))
     converter.register_unstructure_hook_factory(_is_answer, lambda kind: _writer(kind, converter))
+    converter.register_unstructure_hook(OpenEnum, attrgetter("value"))
     converter.register_unstructure_hook(NewContact, NewContact.members)
     return converter
 
@@ -81,10 +83,6 @@ def _strict(kinds: tuple[type, ...], name: str) -> Hook:
         return value
 
     return hook
-
-
-def _is_open_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, OpenEnum)
 
 
 def _open_enum(value: Any, kind: Any) -> Any:

@@ -212,6 +212,16 @@ async def test_rows_that_waited_for_their_key_when_the_run_stopped_are_not_appli
     assert len(script.requests) == 1
 
 
+async def test_a_transport_that_refuses_a_sound_row_stops_the_run() -> None:
+    script = Script(InvalidRequest("the transport is closed"))
+    async with client(script).contacts.create_many(rows(1000), concurrency=2) as outcomes:
+        found: list[ContactOutcome] = []
+        with pytest.raises(BulkStopped, match="the transport is closed"):
+            await drain(outcomes, found)
+    assert {outcome.status for outcome in found} == {Outcome.NOT_APPLIED}
+    assert len(script.requests) <= 2
+
+
 async def test_awaiting_a_run_that_stops_raises_with_its_figures() -> None:
     with pytest.raises(BulkStopped) as caught:
         await client(Script(status(401))).contacts.create_many(rows(1))

@@ -21,8 +21,8 @@ from outreach_async.transport.wire import Request, Response
 ODD = "/campaigns/camp_%C3%A9%20%C3%BC%2F%3F%23/steps?a%26b=%C3%A7%2B%20%2f&empty="
 
 
-def client_of(app: object, root_path: str = "") -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app, root_path=root_path), base_url="http://fake")  # type: ignore[arg-type]
+def client_of(app: Any, root_path: str = "") -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app, root_path=root_path), base_url="http://fake")
 
 
 async def call(service: TinyService, messages: Iterable[Message], **scope: Any) -> list[Message]:
@@ -76,7 +76,7 @@ SEGMENTS = st.lists(st.text("ab/é?%. ", max_size=4), min_size=1, max_size=4)
 
 
 @given(SEGMENTS, st.sampled_from(["", "/root", "/ro/ot é"]), st.booleans())
-def test_a_prefix_is_taken_off_and_nothing_else(segments: list[str], root: str, upper: bool) -> None:  # noqa: FBT001 - drawn
+def test_a_prefix_is_taken_off_and_nothing_else(segments: list[str], root: str, upper: bool) -> None:
     quoted = "".join("/" + "".join(f"%{byte:{'02X' if upper else '02x'}}" for byte in segment.encode()) for segment in segments)
     raw = (root.replace(" ", "%20").replace("é", "%c3%a9") + quoted).encode()
     scope: Scope = {"path": unquote(raw.decode()), "raw_path": raw, "root_path": root, "query_string": b"a=%2F"}

@@ -11,6 +11,8 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support_raw_http import CLOSED, connected, exchanged, read_to_end, read_until, written
 from support_tiny_service import CREATE, BrokenService, TinyService, answer_on_the_wire, answer_to
 
@@ -120,7 +122,7 @@ async def test_a_client_that_waits_is_told_to_continue() -> None:
     head, body = POST[: -len(CREATE.body)], CREATE.body
     async with serve(service) as url, connected(url) as stream:
         await stream.send(head[:-2] + b"expect: 100-continue\r\nconnection: close\r\n\r\n")
-        assert await read_until(stream, b"\r\n\r\n") == b"HTTP/1.1 100 \r\n\r\n"
+        assert await read_until(stream, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         await stream.send(body)
         got, _ = await read_to_end(stream)
     assert got == answer_on_the_wire(CREATE, "Connection: close")
@@ -163,6 +165,16 @@ async def test_a_body_in_chunks_beyond_the_bound_is_refused_and_not_kept() -> No
     assert (got[:12], service.asked) == (b"HTTP/1.1 413", [])
 
 
+async def test_a_client_that_goes_on_sending_still_gets_its_refusal() -> None:
+    head = written("POST", "/").replace(b"length: 0", b"length: %d" % (BODY_BOUND + 1))
+    async with serve(TinyService()) as url, connected(url) as stream:
+        await stream.send(head + bytes(2**18))
+        got = await stream.receive()
+        await stream.send(bytes(2**18))
+        rest, end = await read_to_end(stream)
+    assert ((got + rest)[:12], end) == (b"HTTP/1.1 413", CLOSED)
+
+
 @pytest.mark.parametrize("sent", [b"", POST[:30], POST[:-1]])
 async def test_a_client_that_leaves_early_asks_nothing_and_is_no_trouble(sent: bytes) -> None:
     service = TinyService()
@@ -173,6 +185,20 @@ async def test_a_client_that_leaves_early_asks_nothing_and_is_no_trouble(sent: b
             await read_to_end(stream)
         assert service.asked == []
         assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary(max_size=60), st.sampled_from([b"", POST, POST[:20], b"GET / HTTP/1.1\r\n", b"0\r\n\r\n"]))
+def test_no_bytes_whatever_stop_the_server(noise: bytes, start: bytes) -> None:
+    async def disturb() -> bytes:
+        async with serve(TinyService()) as url:
+            async with connected(url) as stream:
+                await stream.send(start + noise)
+                await stream.send_eof()
+                assert (await read_to_end(stream))[1] == CLOSED
+            return (await exchanged(url, written("GET", "/", b"", LAST)))[0]
+
+    assert anyio.run(disturb).startswith(b"HTTP/1.1 201 ")
 
 
 async def test_a_client_that_tears_the_connection_down_is_no_trouble() -> None:

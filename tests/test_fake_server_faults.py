@@ -62,6 +62,16 @@ async def test_a_late_or_other_answer_leaves_the_connection_usable(fault: f.Faul
     assert got.endswith(answer_on_the_wire(CREATE, "Connection: close"))
 
 
+@pytest.mark.parametrize("fault", [f.latency(0.02), f.slow_drip(bytes=70, every=0.01)], ids=lambda fault: fault.label)
+async def test_a_late_answer_takes_its_time(fault: f.Fault) -> None:
+    service = TinyService()
+    service.faults.script("create_contact", fault)
+    start = anyio.current_time()
+    async with serve(service) as url:
+        await exchanged(url, written("POST", "/contacts", CREATE.body, LAST))
+    assert anyio.current_time() - start >= 0.015
+
+
 async def test_a_drip_comes_piece_by_piece() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.slow_drip(bytes=50, every=0.005))

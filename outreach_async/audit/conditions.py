@@ -65,8 +65,8 @@ def lacks(what: str, published: Callable[[Mailbox], bool]) -> Condition:
         if published(case.mailbox):
             return None
         volume = case.domain.daily_limit
-        bulk = f"; the domain may send {shown(volume)} e-mails a day in all" if volume >= at["critical"] else ""
-        return Sign(f"the service finds no {what}{bulk}", volume)
+        bulk = f", and its domain may send {shown(volume)} e-mails a day" if volume >= at["critical"] else ""
+        return Sign(f"no {what}{bulk}", volume)
 
     return condition
 
@@ -74,7 +74,7 @@ def lacks(what: str, published: Callable[[Mailbox], bool]) -> Condition:
 def unauthenticated(case: Case, _at: Thresholds) -> Sign | None:
     """Nothing proves the sender: no SPF, no DKIM, no DMARC."""
     mailbox = case.mailbox
-    return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Sign("the service finds none of SPF, DKIM and DMARC")
+    return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Sign("none of SPF, DKIM and DMARC")
 
 
 def listed(case: Case, at: Thresholds) -> Sign | None:
@@ -90,7 +90,7 @@ def bouncing(case: Case, at: Thresholds) -> Sign | None:
         return None
     figure = wilson_lower(bounced, sent) if sent >= at["sample"] else 0.0
     sure = figure >= at["warning"]
-    proof = f"at least {percent(figure)} with 95 % confidence" if sure else "too few to be sure"
+    proof = f"95 % sure of {percent(figure)}" if sure else "too few to be sure"
     return Sign(f"{percent(bounced / sent)} bounced in 30 days ({shown(bounced)} of {shown(sent)}; {proof})", figure, sure)
 
 

@@ -58,7 +58,7 @@ def domain_facts(seen: Iterable[Seen]) -> dict[str, DomainFacts]:
     limits: defaultdict[str, dict[tuple[str, str], Number]] = defaultdict(dict)
     for box in seen:
         if box.domain is not None:
-            limits[box.domain][box.mailbox.id, box.mailbox.email.lower()] = amount(box.mailbox.daily_limit)
+            limits[box.domain][box.mailbox.id, box.mailbox.email] = amount(box.mailbox.daily_limit)
     return {domain: DomainFacts(daily_limit=sum(each.values())) for domain, each in limits.items()}
 
 

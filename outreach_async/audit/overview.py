@@ -12,6 +12,9 @@ from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.rules import CATALOGUE, UNKNOWABLE, Rule
 
+GRAVE: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
+"""What a brief line counts."""
+
 IN_DETAIL: Final = 10
 """Domains, and unread workspaces, that are shown in full."""
 
@@ -25,14 +28,24 @@ class Issue:
     Attributes:
         rule: The rule.
         severity: How bad it is.
-        mailboxes: How many findings there are.
+        findings: How many there are.
         example: One of them: the address or id, and the message.
     """
 
     rule: Rule
     severity: Severity
-    mailboxes: int
+    findings: int
     example: str
+
+    @property
+    def title(self) -> str:
+        """The rule's, and how many mailboxes it found wanting if not one."""
+        return f"{self.rule.title}: {self.findings:,} mailboxes" if self.findings > 1 else self.rule.title
+
+    @property
+    def shown_example(self) -> str:
+        """The example, marked as one where there is more to it."""
+        return f"such as {self.example}" if self.findings > 1 else self.example
 
 
 @attrs.frozen(kw_only=True)
@@ -56,10 +69,19 @@ class DomainView:
         """The worst."""
         return self.issues[0].severity
 
+    def count(self, severity: Severity) -> int:
+        """How many findings of that severity there are."""
+        return sum(issue.findings for issue in self.issues if issue.severity is severity)
+
+    @property
+    def points(self) -> str:
+        """The score as a figure."""
+        return "-" if self.score is None else f"{self.score:g}"
+
     @property
     def scored(self) -> str:
         """The score in words."""
-        return "not scored" if self.score is None else f"score {self.score:g}"
+        return "not scored" if self.score is None else f"score {self.points}"
 
 
 @attrs.frozen(kw_only=True)
@@ -171,7 +193,7 @@ def _issues(findings: Iterable[Finding]) -> list[Issue]:
     for finding in findings:
         groups[finding.severity.rank, finding.rule].append(finding)
     return [
-        Issue(rule=CATALOGUE[rule], severity=each[0].severity, mailboxes=len(each), example=_example(each[0]))
+        Issue(rule=CATALOGUE[rule], severity=each[0].severity, findings=len(each), example=_example(each[0]))
         for (_, rule), each in sorted(groups.items())
     ]
 

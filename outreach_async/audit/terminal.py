@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outreach_async.audit.findings import Severity
-from outreach_async.audit.overview import DomainView, Overview, counted, overview
+from outreach_async.audit.overview import GRAVE, DomainView, Overview, counted, overview
 from outreach_async.audit.report import Report
 
 _STYLES: Final = {
@@ -35,8 +35,8 @@ def _parts(view: Overview) -> Iterator[RenderableType]:
     yield _tally(view)
     if view.unread:
         yield from _listed("Not read, so not judged", _unread(view), "bold red")
-    if view.worst:
-        yield _worst(view.worst)
+    for domain in view.worst:
+        yield from _domain(domain)
     if view.rest:
         yield _rest(view.rest)
     yield Text(f"\n{view.summary}")
@@ -63,36 +63,37 @@ def _listed(title: str, lines: Iterable[Text], style: str) -> Iterator[Renderabl
         yield Padding(line, (0, 0, 0, 2))
 
 
-def _worst(views: Iterable[DomainView]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, show_header=False)
-    table.add_column(width=8)
-    table.add_column(width=5)
-    table.add_column(ratio=1, overflow="fold")
-    for view in views:
-        table.add_section()
-        mailboxes = Text(f", {counted(view.mailboxes, 'mailbox', 'mailboxes')}")
-        table.add_row("", "", Text.assemble((view.name, "bold"), "  ", _scored(view), mailboxes))
-        for issue in view.issues:
-            also = f" (and {issue.mailboxes - 1:,} more)" if issue.mailboxes > 1 else ""
-            table.add_row(
-                Text(issue.severity.upper(), style=_STYLES[issue.severity]),
-                Text(issue.rule.id),
-                Text.assemble((f"{issue.rule.title}. ", "bold"), f"{issue.example}{also}"),
-            )
-    return table
+def _domain(view: DomainView) -> Iterator[RenderableType]:
+    mailboxes = counted(view.mailboxes, "mailbox", "mailboxes")
+    yield Text.assemble("\n", (view.name, "bold"), "  ", (view.scored, _style(view)), f", {mailboxes}")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for issue in view.issues:
+        label = Text(issue.severity.upper(), style=_STYLES[issue.severity])
+        table.add_row(label, issue.rule.id, Text.assemble((f"{issue.title}\n", "bold"), issue.shown_example))
+    yield Padding(table, (0, 0, 0, 2))
 
 
 def _rest(views: Iterable[DomainView]) -> Table:
-    table = Table(title="Further domains with errors", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("domain", "score", "findings"):
-        table.add_column(heading, overflow="fold")
+    table = Table(
+        title="\nFurther domains with errors",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        expand=True,
+    )
+    table.add_column("domain", overflow="fold", ratio=1)
+    for heading in ("score", *GRAVE):
+        table.add_column(heading, justify="right", no_wrap=True)
     for view in views:
-        counts = (Text(f"{issue.rule.id} x{issue.mailboxes}", style=_STYLES[issue.severity]) for issue in view.issues)
-        table.add_row(Text(view.name), _scored(view), Text(", ").join(counts))
+        counts = (
+            Text(f"{view.count(severity):,}", style=_STYLES[severity] if view.count(severity) else "dim") for severity in GRAVE
+        )
+        table.add_row(Text(view.name), Text(view.points, style=_style(view)), *counts)
     return table
 
 
-def _scored(view: DomainView) -> Text:
+def _style(view: DomainView) -> str:
     if view.score is None:
-        return Text(view.scored, style="dim")
-    return Text(view.scored, style="green" if view.score >= _GOOD else "yellow" if view.score >= _POOR else "red")
+        return "dim"
+    return "green" if view.score >= _GOOD else "yellow" if view.score >= _POOR else "red"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from textwrap import wrap
 from typing import Final
 
-from outreach_async.audit.overview import DomainView, Issue, Overview, counted, overview
+from outreach_async.audit.overview import GRAVE, DomainView, Issue, Overview, counted, overview
 from outreach_async.audit.report import Report
 
 WIDTH: Final = 80
-_NAME_WIDTH: Final = 44
+_NAME_WIDTH: Final = 42
 
 _wrapped: Final = partial(wrap, width=WIDTH, break_on_hyphens=False)
 
@@ -29,9 +29,9 @@ def _lines(view: Overview) -> Iterator[str]:
         yield ""
         yield from _domain(domain)
     if view.rest:
-        yield from ("", "Further domains with errors")
+        yield from ("", *_brief("Further domains with errors", "score", GRAVE))
     for domain in view.rest:
-        yield from _domain_in_brief(domain)
+        yield from _brief(domain.name, domain.points, [f"{domain.count(severity):,}" for severity in GRAVE])
     yield from ("", view.summary)
     if view.remedies:
         yield from ("", "What to do")
@@ -52,30 +52,26 @@ def _unread(view: Overview) -> Iterator[str]:
 
 
 def _domain(view: DomainView) -> Iterator[str]:
-    yield from _headed(view, f"{view.scored}, {counted(view.mailboxes, 'mailbox', 'mailboxes')}")
+    yield from _named(view.name, f"{view.scored}, {counted(view.mailboxes, 'mailbox', 'mailboxes')}")
     for issue in view.issues:
         yield from _issue(issue)
 
 
 def _issue(issue: Issue) -> Iterator[str]:
-    also = f" (and {issue.mailboxes - 1:,} more)" if issue.mailboxes > 1 else ""
-    yield f"  {issue.severity.upper():<8}  {issue.rule.id}  {issue.rule.title}"
-    yield from _wrapped(f"{issue.example}{also}", initial_indent=" " * 12, subsequent_indent=" " * 12)
+    yield f"  {issue.severity.upper():<8}  {issue.rule.id}  {issue.title}"
+    yield from _wrapped(issue.shown_example, initial_indent=" " * 12, subsequent_indent=" " * 12)
 
 
-def _domain_in_brief(view: DomainView) -> Iterator[str]:
-    counts = ", ".join(f"{issue.rule.id} x{issue.mailboxes}" for issue in view.issues)
-    yield from _headed(view, f"{view.scored}, {counts}")
+def _brief(name: str, score: str, counts: Iterable[str]) -> Iterator[str]:
+    yield from _named(name, f"{score:>5}  {'  '.join(f'{count:>8}' for count in counts)}")
 
 
-def _headed(view: DomainView, figures: str) -> Iterator[str]:
-    """Write the name beside its figures where both have room, or above them: a name is never cut."""
-    indent = " " * (_NAME_WIDTH + 2)
-    if len(view.name) > _NAME_WIDTH:
-        yield from _wrapped(view.name)
-        yield from _wrapped(figures, initial_indent=indent, subsequent_indent=indent)
-    else:
-        yield from _wrapped(figures, initial_indent=f"{view.name:<{_NAME_WIDTH}}  ", subsequent_indent=indent)
+def _named(name: str, figures: str) -> Iterator[str]:
+    """Write a name beside its figures where both have room, or above them: a name is never cut."""
+    if len(name) > _NAME_WIDTH:
+        yield from _wrapped(name)
+        name = ""
+    yield f"{name:<{_NAME_WIDTH}}  {figures}"
 
 
 def _entry(text: str) -> list[str]:

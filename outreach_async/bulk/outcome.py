@@ -50,8 +50,21 @@ def answered(index: int, row: object, created: CreatedContact) -> ContactOutcome
     )
 
 
+def refused(index: int, row: object, error: InvalidRequest) -> ContactOutcome:
+    """Return the outcome of a row that can never be right and was not sent."""
+    return ContactOutcome(
+        index=index,
+        contact=row,
+        status=Outcome.REJECTED,
+        id=None,
+        possible=frozenset({Outcome.REJECTED}),
+        attempts=0,
+        error=error,
+    )
+
+
 def failed(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
-    """Return the outcome of a row that failed."""
+    """Return the outcome of a row that was sent, or tried to be, and failed."""
     status = _status(error)
     possible: set[Outcome] = {Outcome.NOT_APPLIED if status is Outcome.UNKNOWN else status}
     if error.maybe_applied:
@@ -62,8 +75,6 @@ def failed(index: int, row: object, error: OutreachError, duplicates: str) -> Co
 
 
 def _status(error: OutreachError) -> Outcome:
-    if isinstance(error, InvalidRequest):
-        return Outcome.REJECTED
     if isinstance(error, StatusError) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL:
         return Outcome.REJECTED
     return Outcome.UNKNOWN if error.maybe_applied else Outcome.NOT_APPLIED
@@ -82,6 +93,11 @@ def unsent(index: int, row: object, cause: OutreachError) -> ContactOutcome:
     )
 
 
-def concerns_every_row(error: OutreachError | None) -> bool:
-    """Whether the refusal is not about this row: a key, workspace, campaign or address that no further row will change."""
+def concerns_every_row(error: OutreachError) -> bool:
+    """Whether the failure is not about this row: a key, workspace, campaign or address that no further row will change.
+
+    The row itself was found right before it was sent, so a transport that refuses it refuses them all: it is closed, say.
+    """
+    if isinstance(error, InvalidRequest):
+        return True
     return isinstance(error, StatusError) and (error.status_code in _ABOUT_EVERY_ROW or error.status_code in _REDIRECTS)

@@ -11,7 +11,7 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, unsent
+from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, refused, unsent
 from outreach_async.bulk.report import BulkReport, Tally
 from outreach_async.bulk.source import END, Source, order_key
 from outreach_async.checks import contact_of, require_number
@@ -181,7 +181,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             contact = contact_of(given)
             operation = self._creation.of(contact)
         except InvalidRequest as error:
-            self._settle(failed(index, given, error, self._creation.duplicates))
+            self._settle(refused(index, given, error))
             return None
         return _Row(index, given, order_key(contact.email), operation)
 
@@ -219,7 +219,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
 def _stopped(cause: OutreachError) -> BulkStopped:
     error = BulkStopped(
-        f"the run stopped, for this refusal concerns every row: {cause}",
+        f"the run stopped, for this concerns every row: {cause}",
         operation=cause.operation,
         status_code=cause.status_code,
         headers=cause.headers,

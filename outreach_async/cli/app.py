@@ -26,8 +26,8 @@ _COMMANDS: Final = (demo, import_, audit, campaigns, mailboxes, steps, fields, s
 def outreach(**_shared: Any) -> None:
     """Work with the outreach service: import contacts, audit mailboxes, list what a workspace holds.
 
-    Exit codes: 0 clean; 1 findings at or above --fail-on, or refused by the service; 2 usage; 3 incomplete (rows rejected, unknown
-    or not applied, pages unread); 77 not allowed; 130 interrupted.
+    Exit codes: 0 clean; 1 findings at or above --fail-on, or refused by the service; 2 usage; 3 incomplete (rows rejected,
+    unknown or not applied, pages unread); 77 not allowed; 130 interrupted.
     """
 
 

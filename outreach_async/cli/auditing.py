@@ -18,7 +18,7 @@ from outreach_async.cli.screen import Screen
 @click.command()
 @click.option(
     "--fail-on",
-    type=click.Choice(tuple(auditing.Severity)),
+    type=click.Choice([severity.value for severity in auditing.Severity]),
     default="error",
     show_default=True,
     help="The mildest severity that makes the exit code 1.",

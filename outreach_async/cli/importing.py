@@ -15,7 +15,7 @@ import click
 from outreach_async.bulk import BulkReport
 from outreach_async.checks import require_options
 from outreach_async.cli.connection import open_client
-from outreach_async.cli.exits import UNDONE, code_of_rows
+from outreach_async.cli.exits import code_of_rows
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.progress import progress
 from outreach_async.cli.running import run_async
@@ -72,13 +72,13 @@ class Job:
 )
 @shared_options
 def import_(
+    *,
     options: Options,
     file: Path,
     duplicates: DuplicatePolicy,
     campaign: str | None,
     concurrency: int,
     maps: tuple[str, ...],
-    *,
     strict: bool,
     dry_run: bool,
 ) -> int:
@@ -133,7 +133,7 @@ async def create(
             with progress("Importing", total) as advance:
                 async for outcome in outcomes:
                     advance()
-                    undone.add(cast(Row, outcome.contact), outcome.status, outcome.error)
+                    undone.add(cast("Row", outcome.contact), outcome.status, outcome.error)
         finally:
             undone.close()
             show_report(screen, outcomes.report, total)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 import click
@@ -22,7 +23,7 @@ _Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 
 def _names(*names: str) -> _Columns:
-    return {name: lambda item, name=name: getattr(item, name) for name in names}
+    return {name: attrgetter(name) for name in names}
 
 
 _CAMPAIGNS: Final = _names(

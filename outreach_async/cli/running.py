@@ -32,7 +32,8 @@ def run_async(main: Callable[[], Awaitable[int]], *, terminated: int = INTERRUPT
         on_interrupt = signal.getsignal(signal.SIGINT)  # the event loop's own, which cancels the main task
         if callable(on_interrupt):
             on_interrupt(number, frame)
-        raise KeyboardInterrupt  # Ctrl-C is ignored, as in a script's background job; SIGTERM is not
+        else:
+            raise KeyboardInterrupt  # Ctrl-C is ignored, as in a script's background job; SIGTERM is not
 
     signal.signal(signal.SIGTERM, on_term)
     try:

@@ -19,8 +19,12 @@ from outreach_async.fake.server import run
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port to listen at; 0 takes a free one.")
-@click.option("--world", type=click.Path(path_type=Path), metavar="FILE", help="JSON file of what it holds; the demo's world by default.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port to listen at; 0 takes a free one."
+)
+@click.option(
+    "--world", type=click.Path(path_type=Path), metavar="FILE", help="JSON file of what it holds; the demo's world by default."
+)
 @shared_options
 def serve(options: Options, host: str, port: int, world: Path | None) -> int:  # noqa: ARG001 - every command takes the options
     """Serve the embedded service until stopped.

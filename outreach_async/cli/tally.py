@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from outreach_async.bulk import BulkReport
+from outreach_async.bulk.outcome import concerns_every_row
 from outreach_async.cli.exits import UNDONE
 from outreach_async.cli.screen import Screen
+from outreach_async.errors import BulkStopped, OutreachError, StatusError
 from outreach_async.importer import Row
 
 
@@ -22,9 +24,9 @@ class Undone:
         self._kept: list[str] = []
         self._more = 0
 
-    def add(self, row: Row, status: str, error: Exception | None) -> None:
-        """Take a row; those that made a contact, or were found to be duplicates, are not listed."""
-        if status not in UNDONE:
+    def add(self, row: Row, status: str, error: OutreachError | None) -> None:
+        """Take a row, to list it if it made no contact for a reason of its own; one that concerns every row is told once."""
+        if status not in UNDONE or _is_everyones(error):
             return
         who = row.members.get("email", "").strip()
         text = ": ".join(str(part) for part in (f"line {row.line}", who, status, error) if part)
@@ -43,6 +45,11 @@ class Undone:
             self._screen.say(f"... and {self._more:,} more", "dim")
 
 
+def _is_everyones(error: OutreachError | None) -> bool:
+    """Whether it is, or follows from, the refusal that ends the run: the command's last line tells of it."""
+    return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and concerns_every_row(error))
+
+
 def show_report(screen: Screen, report: BulkReport, total: int) -> None:
     """Print the figures of a run, and how far it came."""
     screen.table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
@@ -51,4 +58,6 @@ def show_report(screen: Screen, report: BulkReport, total: int) -> None:
     if report.uncertain:
         screen.say(f"{report.uncertain:,} rows have an outcome that is not certain: an answer was lost on the way")
     if report.rows < total:
-        screen.say("The others were not sent, or were on their way; import the file again, for the service finds duplicates by e-mail.")
+        screen.say(
+            "The others were not sent, or were on their way; import the file again, for the service finds duplicates by e-mail."
+        )

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_KEY: Final = re.compile(r"\bkey_\S+")
+_KEY: Final = re.compile(r"\bkey_[^\s'\")]+")
 
 
 def printable(value: Any) -> str:

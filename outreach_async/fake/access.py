@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth
 from outreach_async.fake.records import Campaign, Workspace
-from outreach_async.fake.refusals import refuse
+from outreach_async.fake.refusals import refused
 from outreach_async.fake.world import World
 
 
@@ -20,7 +20,7 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
     known = token in auth.tokens if auth.tokens else token in world.keys
     if not known or scheme.lower() != auth.scheme.lower():
         challenge = {"www-authenticate": auth.scheme} if auth.scheme else {}
-        refuse(401, "unauthorized", f"the header {auth.header} must carry a known credential", headers=challenge)
+        raise refused(401, "unauthorized", f"the header {auth.header} must carry a known credential", headers=challenge)
 
 
 def check_owner_key(owner_key: str, workspace: str, world: World) -> Workspace:
@@ -34,10 +34,10 @@ def check_owner_key(owner_key: str, workspace: str, world: World) -> Workspace:
     """
     spaces = world.keys.get(owner_key)
     if spaces is None:
-        refuse(401, "unknown_owner_key", "the owner_key is not known", "owner_key")
+        raise refused(401, "unknown_owner_key", "the owner_key is not known", "owner_key")
     found = find_workspace(workspace, world)
     if workspace not in spaces:
-        refuse(403, "workspace_denied", "the owner_key's user is not in this workspace", "workspace")
+        raise refused(403, "workspace_denied", "the owner_key's user is not in this workspace", "workspace")
     return found
 
 
@@ -60,7 +60,7 @@ def find_workspace(workspace: str, world: World) -> Workspace:
     """
     found = world.workspaces.get(workspace)
     if found is None:
-        refuse(404, "workspace_not_found", "there is no such workspace", "workspace")
+        raise refused(404, "workspace_not_found", "there is no such workspace", "workspace")
     return found
 
 
@@ -78,5 +78,5 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
     """
     found = world.campaigns.get(campaign)
     if found is None or workspace not in {None, found.workspace}:
-        refuse(404, "campaign_not_found", "there is no such campaign", field)
+        raise refused(404, "campaign_not_found", "there is no such campaign", field)
     return found

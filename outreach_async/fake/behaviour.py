@@ -46,7 +46,9 @@ READINGS: Final[dict[str, tuple[Any, ...]]] = {
 # Knobs that take more than the readings named, and what they take.
 _ALSO: Final[dict[str, Callable[[Any], bool]]] = {
     "email_key": callable,
-    "created_status": lambda value: isinstance(value, Mapping) and set(value.values()) <= {200, 201},  # the interface names the two
+    "created_status": lambda value: (
+        isinstance(value, Mapping) and set(value.values()) <= {200, 201}
+    ),  # the interface names the two
     "campaign_max_display": lambda value: type(value) is int and value > 0,
     "strict_fields": lambda value: isinstance(value, frozenset),
     "error_renderer": callable,
@@ -99,7 +101,7 @@ def _reading(behaviour: object, attribute: attrs.Attribute[Any], value: object) 
         raise ValueError(f"{type(behaviour).__name__}: {attribute.name}={value!r} is no reading; those are {names}")
 
 
-def _knob(name: str, **options: Any) -> Any:  # noqa: ANN401 - attrs.field has no type of its own
+def _knob(name: str, **options: Any) -> Any:
     return attrs.field(default=READINGS[name][0], validator=_reading, **options)
 
 
@@ -114,7 +116,7 @@ class Behaviour:
     Attributes:
         email_key: C4. What two e-mails must share to be duplicates: everything but letter case, everything, everything but the
             domain's letter case, or everything that Gmail looks at. A function of the trimmed e-mail may decide instead.
-        created_status: C3. HTTP status of `added`; or a status for each outcome by its name, 200 for those not named.
+        created_status: C3. HTTP status of `added`; or of each outcome by its name, the default for those not named.
         first_page: P3. The number of the first page.
         past_end: P8. A page past the end: an empty one, the last one, or 404.
         over_max: P6. A `display` over the maximum: 400, silently the maximum, or served.

@@ -1,7 +1,7 @@
 """JSON in and out.
 
-In (rules W7 and W8): only what every JSON reader understands alike. Duplicate members, NaN and lone surrogates are read differently
-from library to library; a fake that took them would hide that a client sends them. Out: compact UTF-8.
+In (rules W7 and W8): only what every JSON reader understands alike. Duplicate members, NaN and lone surrogates are read
+differently from library to library; a fake that took them would hide that a client sends them. Out: compact UTF-8.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from outreach_async.fake.refusals import refuse
+from outreach_async.fake.refusals import refused
 
 MAX_BODY: Final = 1024 * 1024
 """Bytes of a request's body at most."""
@@ -29,7 +29,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _constant(name: str) -> Any:  # noqa: ANN401 - the reader's own signature
+def _constant(name: str) -> Any:
     raise _NotStrictError(f"{name} is not JSON")
 
 
@@ -44,24 +44,24 @@ def parse_object(body: bytes) -> dict[str, Any]:
             lone surrogate.
     """
     if len(body) > MAX_BODY:
-        refuse(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
+        raise refused(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
     document = _parse(body)
     if not isinstance(document, dict):
-        refuse(400, "body_not_object", "the body must be a JSON object")
+        raise refused(400, "body_not_object", "the body must be a JSON object")
     return document
 
 
-def _parse(body: bytes) -> Any:  # noqa: ANN401 - any JSON value
+def _parse(body: bytes) -> Any:
     try:
         text = body.decode()
         document = _decoder.decode(text)
         if "\\u" in text:
             encode(document).encode()  # the one way for a lone surrogate to come in is an escape, and UTF-8 has no place for it
     except _NotStrictError as error:
-        refuse(400, "invalid_json", f"the body is not strict JSON: {error}")
+        raise refused(400, "invalid_json", f"the body is not strict JSON: {error}") from None
     except (ValueError, RecursionError) as error:
         # Not the reader's message: it may quote the body.
-        refuse(400, "invalid_json", f"the body is not JSON in UTF-8 ({_kind(error)})")
+        raise refused(400, "invalid_json", f"the body is not JSON in UTF-8 ({_kind(error)})") from None
     return document
 
 

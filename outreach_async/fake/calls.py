@@ -36,7 +36,7 @@ class Call:
     request: Request
     operation: str = UNKNOWN
     target: Target = _NOWHERE
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
     misdirected: Refused | None = None
     malformed: Refused | None = None
     hints: list[str] = attrs.Factory(list)

@@ -101,7 +101,9 @@ class Steps:
         counts = {name: whole(name, seed.get(name, 0)) for name in _COUNTS} if not share else self._drawn(share)
         sent, opened, clicked, replied, unsubscribed = counts.values()
         if not max(clicked, replied, unsubscribed) <= opened <= sent:
-            raise ValueError(f"{counts}: of those sent some are opened; of those opened some are clicked, replied to, unsubscribed")
+            raise ValueError(
+                f"{counts}: of those sent some are opened; of those opened some are clicked, replied to, unsubscribed"
+            )
         return counts
 
     def _drawn(self, sent: int) -> dict[str, int]:
@@ -134,10 +136,12 @@ def _thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | No
     return new_thread, subject
 
 
-def _lefts(said: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int) -> list[int]:
+def _lefts(
+    said: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
+) -> list[int]:
     """Say how many contacts each step has left: those given, or all who can still come to it.
 
-    Whoever got the step before, and neither got this one nor left by a reply, by unsubscribing or by a bounce, is still to get it.
+    Whoever got the step before, and neither got this one nor left by a reply, by unsubscribing or by a bounce, is to get it yet.
     """
     lefts: list[int] = []
     for place, (seed, templates) in enumerate(zip(said, steps, strict=True)):
@@ -173,8 +177,8 @@ class CampaignSeed:
     """What is said of a campaign before it is made.
 
     Attributes:
-        id: Its id.
         workspace: Its workspace's id.
+        id: Its id; `None` to have it made up.
         name: Its name.
         status: Its status.
         mailboxes: Ids of its mailboxes.
@@ -182,51 +186,72 @@ class CampaignSeed:
         contacts: Contacts that are not stored one by one; `None` for as many as step 1 shows.
         bounces_num: E-mails bounced; `None` for a figure drawn along with those of the steps.
         interested_num: Replies that show interest; `None` likewise.
-        created: Unix seconds.
+        created: Unix seconds; `None` for now.
         last_activity: Unix seconds; `None` for never; `auto` for lately, if anything was sent.
     """
 
-    id: str
     workspace: str
-    name: str
-    status: str
-    mailboxes: tuple[str, ...]
-    steps: Sequence[StepSeed]
-    contacts: int | None
-    bounces_num: int | None
-    interested_num: int | None
-    created: int
-    last_activity: float | Literal["auto"] | None
+    id: str | None = None
+    name: str = "Campaign"
+    status: str = "draft"
+    mailboxes: Iterable[str] = ()
+    steps: Iterable[StepSeed] = ()
+    contacts: int | None = None
+    bounces_num: int | None = None
+    interested_num: int | None = None
+    created: int | None = None
+    last_activity: float | Literal["auto"] | None = "auto"
 
 
-def made_up_campaign(seed: CampaignSeed, chance: Random, new_id: NewId, now: float) -> Campaign:
-    """Make a campaign.
+@attrs.frozen
+class CampaignMaker:
+    """Makes campaigns of what is said of them.
 
-    Raises:
-        TypeError: Something is said that a campaign, step or template has not, or that is of the wrong kind.
-        ValueError: The counts do not agree.
+    Attributes:
+        chance: Draws the counts that are not given.
+        new_id: Makes ids.
+        created: When the campaign was created, Unix seconds, if that is not said.
+        now: Unix seconds.
     """
-    contacts = seed.contacts if seed.contacts is None else whole("contacts", seed.contacts)
-    drawn = [step["sent"] for step in seed.steps if not isinstance(step, str) and "sent" in step]
-    bounces = drawn[0] // 100 if drawn and seed.bounces_num is None else whole("bounces_num", seed.bounces_num or 0)
-    steps = Steps(chance, new_id).make(seed.steps, contacts, bounces)
-    campaign = Campaign(
-        id=seed.id,
-        workspace=seed.workspace,
-        name=text("name", seed.name),
-        status=text("status", seed.status),
-        mailboxes=seed.mailboxes,
-        steps=steps,
-        contacts=_seeded_contacts(steps, contacts),
-        bounces_num=bounces,
-        interested_num=0,
-        created=whole("created", seed.created),
-        last_activity=None,
-    )
-    replies = campaign.total("replied_num")
-    interested = replies // 3 if drawn and seed.interested_num is None else whole("interested_num", seed.interested_num or 0)
-    _check_outcome(campaign, replies, interested)
-    return attrs.evolve(campaign, interested_num=interested, last_activity=_last_activity(seed, campaign, chance, now))
+
+    chance: Random
+    new_id: NewId
+    created: int
+    now: float
+
+    def make(self, seed: CampaignSeed, id_: str) -> Campaign:
+        """Make a campaign.
+
+        Raises:
+            TypeError: Something is said that a campaign, step or template has not, or that is of the wrong kind.
+            ValueError: The counts do not agree.
+        """
+        said = list(seed.steps)
+        contacts = seed.contacts if seed.contacts is None else whole("contacts", seed.contacts)
+        drawn = [step["sent"] for step in said if not isinstance(step, str) and "sent" in step]
+        bounces = drawn[0] // 100 if drawn and seed.bounces_num is None else whole("bounces_num", seed.bounces_num or 0)
+        steps = Steps(self.chance, self.new_id).make(said, contacts, bounces)
+        replies = sum(_sum(step.templates, "replied_num") for step in steps)
+        campaign = Campaign(
+            id=id_,
+            workspace=seed.workspace,
+            name=text("name", seed.name),
+            status=text("status", seed.status),
+            mailboxes=tuple(seed.mailboxes),
+            steps=steps,
+            contacts=_seeded_contacts(steps, contacts),
+            bounces_num=bounces,
+            interested_num=replies // 3 if drawn and seed.interested_num is None else seed.interested_num or 0,
+            created=self.created if seed.created is None else whole("created", seed.created),
+            last_activity=None,
+        )
+        _check_outcome(campaign)
+        return attrs.evolve(campaign, last_activity=self._last_activity(seed, campaign))
+
+    def _last_activity(self, seed: CampaignSeed, campaign: Campaign) -> float | None:
+        if seed.last_activity != "auto":
+            return seed.last_activity
+        return max(campaign.created, self.now - self.chance.uniform(0, DAY)) if campaign.total("sent") else None
 
 
 def _seeded_contacts(steps: Sequence[Step], contacts: int | None) -> int:
@@ -235,16 +260,10 @@ def _seeded_contacts(steps: Sequence[Step], contacts: int | None) -> int:
     return steps[0].left_to_send + steps[0].already_sent if steps else 0
 
 
-def _check_outcome(campaign: Campaign, replies: int, interested: int) -> None:
+def _check_outcome(campaign: Campaign) -> None:
     """Check the counts that exist only for a whole campaign (rule T10)."""
-    if interested > replies:
-        raise ValueError(f"interested_num={interested}: there are {replies} replies")
-    unopened = campaign.total("sent") - campaign.total("opened_num")
-    if campaign.bounces_num > unopened:
-        raise ValueError(f"bounces_num={campaign.bounces_num}: only {unopened} e-mails were sent and not opened")
-
-
-def _last_activity(seed: CampaignSeed, campaign: Campaign, chance: Random, now: float) -> float | None:
-    if seed.last_activity != "auto":
-        return seed.last_activity
-    return max(campaign.created, now - chance.uniform(0, DAY)) if campaign.total("sent") else None
+    replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
+    if whole("interested_num", campaign.interested_num) > replies:
+        raise ValueError(f"interested_num={campaign.interested_num}: there are {replies} replies")
+    if campaign.bounces_num > sent - opens:
+        raise ValueError(f"bounces_num={campaign.bounces_num}: only {sent - opens} e-mails were sent and not opened")

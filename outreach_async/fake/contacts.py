@@ -10,7 +10,7 @@ import attrs
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.creation import Creation, Fields
 from outreach_async.fake.records import Contact, Enrolment
-from outreach_async.fake.refusals import refuse
+from outreach_async.fake.refusals import refused
 
 ADDED: Final = "added"
 
@@ -99,7 +99,9 @@ def _enrolled(contact: Contact, campaign: str | None, behaviour: Behaviour, now:
     if campaign not in contact.campaigns:
         return attrs.evolve(contact, enrolments=(*contact.enrolments, Enrolment(campaign, now)))
     if behaviour.reenrol == "error":
-        refuse(409, "already_enrolled", "the contact is in this campaign already", "upload_options.campaign", knob="reenrol")
+        raise refused(
+            409, "already_enrolled", "the contact is in this campaign already", "upload_options.campaign", knob="reenrol"
+        )
     if behaviour.reenrol == "noop":
         return contact
     again = tuple(Enrolment(campaign, now) if place.campaign == campaign else place for place in contact.enrolments)

@@ -123,7 +123,8 @@ async def _event(line: Line, conversation: h11.Connection) -> object:
     """Read until something has come: one of h11's events."""
     while (event := conversation.next_event()) is h11.NEED_DATA:
         if conversation.they_are_waiting_for_100_continue:
-            await line.write(conversation.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+            go_on = h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
+            await line.write(conversation.send(go_on) or b"")
         conversation.receive_data(await line.read())
     return event
 

@@ -1,4 +1,4 @@
-"""Reading a creation (rules C6 to C9, C14, C19 to C21 and A4): presence, then types, then ids; the fields by the workspace's codes.
+"""Reading a creation (rules C6 to C9, C14, C19 to C21 and A4): presence, then types, then ids; fields by the workspace's codes.
 
 Nothing here looks at what is stored but for the codes, and nothing changes it. The first failure answers.
 """
@@ -14,7 +14,7 @@ from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.fields import CUSTOM, RESERVED, custom_number
 from outreach_async.fake.ids import check_id, suggestion
 from outreach_async.fake.records import Workspace
-from outreach_async.fake.refusals import refuse, shown
+from outreach_async.fake.refusals import refused, shown
 
 Duplicates = Literal["skip", "overwrite", "update_missing_fields"]
 
@@ -78,13 +78,13 @@ def _require(members: Mapping[str, Any], names: tuple[str, ...], prefix: str) ->
     for name in names:
         if name not in members or (name == "campaign" and members[name] == ""):
             knob = "missing_campaign" if name == "campaign" else ""
-            refuse(400, "missing_field", f"{prefix}{name} is required", prefix + name, knob=knob)
+            raise refused(400, "missing_field", f"{prefix}{name} is required", prefix + name, knob=knob)
 
 
-def _typed(members: Mapping[str, Any], name: str, kind: type, wanted: str, prefix: str = "") -> Any:  # noqa: ANN401 - of that kind
+def _typed(members: Mapping[str, Any], name: str, kind: type, wanted: str, prefix: str = "") -> Any:
     value = members[name]
     if type(value) is not kind:
-        refuse(400, "invalid_type", f"{prefix}{name} must be {wanted}", prefix + name)
+        raise refused(400, "invalid_type", f"{prefix}{name} must be {wanted}", prefix + name)
     return value
 
 
@@ -93,13 +93,13 @@ def _owner_key(value: object, behaviour: Behaviour) -> str:
         return value
     if behaviour.owner_key == "off":
         return ""
-    refuse(400, "invalid_type", "owner_key must be a text", "owner_key")
+    raise refused(400, "invalid_type", "owner_key must be a text", "owner_key")
 
 
 def _email(body: Mapping[str, Any]) -> str:
     email: str = _typed(body, "email", str, "a text").strip()
     if not email:
-        refuse(400, "blank_email", "email must not be blank", "email")
+        raise refused(400, "blank_email", "email must not be blank", "email")
     return email
 
 
@@ -110,13 +110,15 @@ def _duplicates(options: Mapping[str, Any]) -> Duplicates:
             return policy
     field = "upload_options.duplicates"
     hint = suggestion(value.lower(), list(DUPLICATES)) if isinstance(value, str) else ""
-    refuse(400, "invalid_duplicates", f"{field} must be one of {', '.join(DUPLICATES)}", field, hints=(hint,) if hint else ())
+    raise refused(
+        400, "invalid_duplicates", f"{field} must be one of {', '.join(DUPLICATES)}", field, hints=(hint,) if hint else ()
+    )
 
 
 def _check_ids(creation: Creation, behaviour: Behaviour) -> None:
     if behaviour.owner_key != "off" and not creation.owner_key.startswith("key_"):
         # Said without a hint at what it looks like: whatever it is, it may be a secret.
-        refuse(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
+        raise refused(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
     check_id(creation.workspace, "space_", "workspace")
     if creation.campaign is not None:
         check_id(creation.campaign, "camp_", "upload_options.campaign")
@@ -146,7 +148,7 @@ def read_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behavi
         if code is None:
             continue
         if value is not None and type(value) is not str:
-            refuse(400, "invalid_type", f"{shown(name)} must be a text", shown(name))
+            raise refused(400, "invalid_type", f"{shown(name)} must be a text", shown(name))
         fields[code] = value
     for name in body["upload_options"]:
         if name not in _OPTIONS:
@@ -166,13 +168,13 @@ def _unknown(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[
 
 def _unknown_custom(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
     if not CUSTOM.fullmatch(name):
-        refuse(400, "invalid_custom_field", f"{shown(name)} is not of the form custom_<n>", shown(name))
+        raise refused(400, "invalid_custom_field", f"{shown(name)} is not of the form custom_<n>", shown(name))
     if behaviour.unknown_custom == "store":
         return name
     if behaviour.unknown_custom == "reject":
         known = ", ".join(sorted(workspace.custom_fields, key=custom_number)) or "none"
         message = f"the workspace has no {name}; its custom fields: {known}"
-        refuse(400, "unknown_custom_field", message, name, knob="unknown_custom")
+        raise refused(400, "unknown_custom_field", message, name, knob="unknown_custom")
     hints.append(f"unknown field {name} ignored")
     return None
 
@@ -181,5 +183,5 @@ def _dropped(name: str, known: list[str], behaviour: Behaviour, hints: list[str]
     guess = suggestion(name, known)
     if behaviour.unknown_body == "reject":
         hints_ = (guess,) if guess else ()
-        refuse(400, "unknown_field", f"there is no field {shown(name)}", shown(name), hints=hints_, knob="unknown_body")
+        raise refused(400, "unknown_field", f"there is no field {shown(name)}", shown(name), hints=hints_, knob="unknown_body")
     hints.append(f"unknown field {shown(name)} ignored" + (f", {guess}" if guess else ""))

@@ -42,4 +42,5 @@ def _rounded(n: int, of: int, digits: int) -> float:
     quotient, rest = divmod(100 * scale * n, of)
     if 2 * rest > of or (2 * rest == of and quotient % 2):
         quotient += 1
-    return quotient / scale
+    share: float = quotient / scale
+    return share

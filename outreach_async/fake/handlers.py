@@ -25,7 +25,7 @@ Answer = tuple[int, dict[str, Any]]
 
 
 @attrs.frozen
-class Service:
+class Context:
     """What the operations work with.
 
     Attributes:
@@ -43,7 +43,7 @@ class Service:
     now: float
 
 
-def carry_out(call: Call, service: Service) -> Answer:
+def carry_out(call: Call, context: Context) -> Answer:
     """Do what a request asks for.
 
     Returns:
@@ -52,16 +52,16 @@ def carry_out(call: Call, service: Service) -> Answer:
     Raises:
         Refused: It cannot be done; nothing is changed (rule C23).
     """
-    behaviour = service.behaviour
+    behaviour = context.behaviour
     if call.misdirected is not None:
         raise call.misdirected
     if behaviour.auth is not None:
-        check_header(call.request.headers, behaviour.auth, service.world)
+        check_header(call.request.headers, behaviour.auth, context.world)
     if behaviour.rate_limit is not None:
-        service.limiter.admit(_SCOPES[behaviour.rate_limit.scope](call, service.world), behaviour.rate_limit, service.now)
+        context.limiter.admit(_SCOPES[behaviour.rate_limit.scope](call, context.world), behaviour.rate_limit, context.now)
     if call.malformed is not None:
         raise call.malformed
-    return HANDLERS[call.operation](call, service)
+    return HANDLERS[call.operation](call, context)
 
 
 def _workspace_of(call: Call, world: World) -> str:
@@ -81,42 +81,42 @@ _SCOPES: Final[Mapping[str, Callable[[Call, World], str]]] = {
 }
 
 
-def _list_campaigns(call: Call, service: Service) -> Answer:
-    return _list(call, service, "campaign", service.behaviour.campaign_max_display)
+def _list_campaigns(call: Call, context: Context) -> Answer:
+    return _list(call, context, "campaign", context.behaviour.campaign_max_display)
 
 
-def _list_mailboxes(call: Call, service: Service) -> Answer:
-    return _list(call, service, "mailbox", MAX_MAILBOXES)
+def _list_mailboxes(call: Call, context: Context) -> Answer:
+    return _list(call, context, "mailbox", MAX_MAILBOXES)
 
 
-def _list(call: Call, service: Service, kind: ListKind, maximum: int | None) -> Answer:
-    query = read_page_query(call.target.query, maximum, service.behaviour)
-    workspace = find_workspace(query.workspace, service.world)
-    total = len(service.world.orders[workspace.id, kind])
-    cut = window(total, query, service.behaviour)
-    items = Items.of(service.world, service.now, service.behaviour)
+def _list(call: Call, context: Context, kind: ListKind, maximum: int | None) -> Answer:
+    query = read_page_query(call.target.query, maximum, context.behaviour)
+    workspace = find_workspace(query.workspace, context.world)
+    total = len(context.world.orders[workspace.id, kind])
+    cut = window(total, query, context.behaviour)
+    items = Items.of(context.world, context.now, context.behaviour)
     return 200, {
         "status": "ok",
         "headers": workspace.campaign_headers if kind == "campaign" else workspace.mailbox_headers,
-        "data": [items.listed(kind, id_) for id_ in _cut_out(service, workspace.id, kind, cut)],
+        "data": [items.listed(kind, id_) for id_ in _cut_out(context, workspace.id, kind, cut)],
         "total_found": total,
         "current_page": cut.current_page,
         "total_pages": cut.total_pages,
     }
 
 
-def _cut_out(service: Service, workspace: str, kind: ListKind, cut: Window) -> list[str]:
+def _cut_out(context: Context, workspace: str, kind: ListKind, cut: Window) -> list[str]:
     """Cut a page out of a list; each page as things stand at its own instant (rule P11)."""
-    order = service.world.orders[workspace, kind]
-    if service.behaviour.order == "newest":
+    order = context.world.orders[workspace, kind]
+    if context.behaviour.order == "newest":
         return [id_ for _, id_ in reversed(order[len(order) - cut.stop : len(order) - cut.start])]
-    if service.behaviour.order == "last_activity":
-        order = sorted(order, key=lambda created: -service.world.last_activity(kind, created[1]))
+    if context.behaviour.order == "last_activity":
+        order = sorted(order, key=lambda created: -context.world.last_activity(kind, created[1]))
     return [id_ for _, id_ in order[cut.start : cut.stop]]
 
 
-def _create_contact(call: Call, service: Service) -> Answer:
-    body, behaviour, world = call.members, service.behaviour, service.world
+def _create_contact(call: Call, context: Context) -> Answer:
+    body, behaviour, world = call.members, context.behaviour, context.world
     creation = read_creation(body, behaviour)
     workspace = authorized_workspace(creation.owner_key, creation.workspace, world, behaviour)
     if creation.campaign is not None:
@@ -124,17 +124,17 @@ def _create_contact(call: Call, service: Service) -> Answer:
     fields = read_fields(body, workspace, behaviour, call.hints)
     if creation.strict:
         validate(creation.email, fields, behaviour.strict_fields)
-    return _store(creation, fields, service)
+    return _store(creation, fields, context)
 
 
-def _store(creation: Creation, fields: Fields, service: Service) -> Answer:
-    world, behaviour = service.world, service.behaviour
+def _store(creation: Creation, fields: Fields, context: Context) -> Answer:
+    world, behaviour = context.world, context.behaviour
     key = email_key(behaviour)(creation.email)
     existing = world.contacts[creation.workspace].get(key)
     if existing is None:
-        outcome, contact = ADDED, added(creation, fields, world.new_id(service.seed, "contact_"), service.now)
+        outcome, contact = ADDED, added(creation, fields, world.new_id(context.seed, "contact_"), context.now)
     else:
-        outcome, contact = OUTCOMES[creation.duplicates], merged(existing, creation, fields, behaviour, service.now)
+        outcome, contact = OUTCOMES[creation.duplicates], merged(existing, creation, fields, behaviour, context.now)
     if contact is not existing:
         world.put_contact(creation.workspace, key, contact)
     skipped = outcome == OUTCOMES["skip"]
@@ -145,22 +145,22 @@ def _store(creation: Creation, fields: Fields, service: Service) -> Answer:
 def _status(outcome: str, created_status: int | Mapping[str, int]) -> int:
     if isinstance(created_status, int):
         return created_status if outcome == ADDED else 200
-    return created_status.get(outcome, 200)
+    return created_status.get(outcome, 201 if outcome == ADDED else 200)
 
 
-def _list_steps(call: Call, service: Service) -> Answer:
+def _list_steps(call: Call, context: Context) -> Answer:
     check_id(call.target.id, "camp_", "campaign_id")
-    campaign = find_campaign(call.target.id, service.world, "campaign_id")
-    return 200, {"status": "ok", **Items.of(service.world, service.now, service.behaviour).steps(campaign)}
+    campaign = find_campaign(call.target.id, context.world, "campaign_id")
+    return 200, {"status": "ok", **Items.of(context.world, context.now, context.behaviour).steps(campaign)}
 
 
-def _list_fields(call: Call, service: Service) -> Answer:
+def _list_fields(call: Call, context: Context) -> Answer:
     check_id(call.target.id, "space_", "workspace_id")
-    workspace = find_workspace(call.target.id, service.world)
+    workspace = find_workspace(call.target.id, context.world)
     return 200, {"status": "ok", "data": field_items(workspace.extra_fields, workspace.custom_fields)}
 
 
-HANDLERS: Final[Mapping[str, Callable[[Call, Service], Answer]]] = {
+HANDLERS: Final[Mapping[str, Callable[[Call, Context], Answer]]] = {
     "list_campaigns": _list_campaigns,
     "list_mailboxes": _list_mailboxes,
     "create_contact": _create_contact,

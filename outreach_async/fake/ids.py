@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+from functools import lru_cache
 from typing import Final
 
-from outreach_async.fake.refusals import refuse
+from outreach_async.fake.refusals import refused
 
 KINDS: Final[dict[str, str]] = {
-    "space_": "workspace",
-    "camp_": "campaign",
-    "mailbox_": "mailbox",
-    "step_": "step",
-    "temp_": "template",
-    "personalized_step_": "personalized template",
-    "contact_": "contact",
-    "key_": "owner key",
+    "space_": "a workspace's id",
+    "camp_": "a campaign's id",
+    "mailbox_": "a mailbox's id",
+    "step_": "a step's id",
+    "temp_": "a template's id",
+    "personalized_step_": "a personalized template's id",
+    "contact_": "a contact's id",
+    "key_": "an owner key",
 }
-"""Kinds of resources by id prefix."""
+"""What an id is, by its prefix."""
 
 
 def made_up_id(seed: int, prefix: str, number: int) -> str:
@@ -29,12 +30,13 @@ def made_up_id(seed: int, prefix: str, number: int) -> str:
 
     The first ten digits count from a seeded start, the last six are drawn.
     """
-    start = int.from_bytes(_digest(f"{seed}|{prefix}")[:4], "big") << 7
-    return f"{prefix}{start + number:010x}{_digest(f'{seed}|{prefix}|{number}')[:3].hex()}"
+    drawn = hashlib.blake2b(f"{seed}|{prefix}|{number}".encode(), digest_size=3).hexdigest()
+    return f"{prefix}{_start(seed, prefix) + number:010x}{drawn}"
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+@lru_cache(maxsize=256)
+def _start(seed: int, prefix: str) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed}|{prefix}".encode(), digest_size=4).digest(), "big") << 7
 
 
 def check_id(text: str, prefix: str, field: str) -> None:
@@ -45,11 +47,11 @@ def check_id(text: str, prefix: str, field: str) -> None:
     """
     if text.startswith(prefix) and len(text) > len(prefix):
         return
-    refuse(400, "invalid_id", f"{field} must be an id that starts with {prefix}", field, hints=_likeness(text))
+    raise refused(400, "invalid_id", f"{field} must be an id that starts with {prefix}", field, hints=_likeness(text))
 
 
 def _likeness(text: str) -> tuple[str, ...]:
-    return tuple(f"this looks like the id of a {kind}" for prefix, kind in KINDS.items() if text.startswith(prefix) and text != prefix)
+    return tuple(f"this looks like {kind}" for prefix, kind in KINDS.items() if text.startswith(prefix) and text != prefix)
 
 
 def suggestion(name: str, known: list[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, overload
@@ -15,7 +14,7 @@ CAPACITY: Final = 10_000
 """Requests that the journal keeps whole."""
 
 
-class JournalOverflow(LookupError):  # noqa: N818 - named as it reads in a test's report
+class JournalOverflow(LookupError):
     """Requests were asked for that the journal has let go: an answer from the rest would be a lie."""
 
 
@@ -55,8 +54,8 @@ class Recorded:
 class Journal(Sequence[Recorded]):
     """Every request in the order the fake carried them out.
 
-    It is a sequence of all requests ever: `len` counts them all, and `journal[0]` is the first. Only the last 10,000 are kept; to ask
-    for another one raises `JournalOverflow`.
+    It is a sequence of all requests ever: `len` counts them all, and `journal[0]` is the first. Only the last 10,000 are kept; to
+    ask for another one raises `JournalOverflow`.
 
     Attributes:
         counts: Requests by operation; exact, whatever was let go.
@@ -105,14 +104,14 @@ class Journal(Sequence[Recorded]):
         Raises:
             JournalOverflow: Some were let go.
         """
-        kept = [recorded for recorded in self._kept if recorded.operation == operation]
+        kept = [recorded for recorded in tuple(self._kept) if recorded.operation == operation]
         if len(kept) < self.counts[operation]:
             raise JournalOverflow(f"{self.counts[operation]} requests were {operation}, {len(kept)} of them are kept")
         return kept
 
     def recent(self, count: int = 20) -> list[Recorded]:
         """Get the last requests, at most so many as are kept; for reports."""
-        return list(itertools.islice(self._kept, max(0, len(self._kept) - count), None))
+        return list(self._kept)[-count:] if count > 0 else []
 
     def add(self, recorded: Recorded) -> None:
         """Take a request in; the fake does this."""
@@ -138,4 +137,6 @@ class Journal(Sequence[Recorded]):
 
     def _require(self, number: int) -> None:
         if number < self._first:
-            raise JournalOverflow(f"request #{number} was let go: the journal keeps the last {self._kept.maxlen} of {self._total}")
+            raise JournalOverflow(
+                f"request #{number} was let go: the journal keeps the last {self._kept.maxlen} of {self._total}"
+            )

@@ -6,7 +6,7 @@ import math
 from email.utils import formatdate
 
 from outreach_async.fake.behaviour import RateLimit
-from outreach_async.fake.refusals import refuse
+from outreach_async.fake.refusals import refused
 
 
 class Limiter:
@@ -29,5 +29,5 @@ class Limiter:
         if self._counts.get(scope, 0) >= limit.limit:
             end = (window + 1) * limit.per
             wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
-            refuse(429, "rate_limited", "too many requests", headers={"retry-after": wait})
+            raise refused(429, "rate_limited", "too many requests", headers={"retry-after": wait})
         self._counts[scope] = self._counts.get(scope, 0) + 1

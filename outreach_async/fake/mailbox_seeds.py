@@ -44,7 +44,6 @@ class MailboxSeed:
     """What is known of a mailbox before it is made up.
 
     Attributes:
-        id: Its id.
         workspace: Its workspace's id.
         number: Its place among all mailboxes: neighbours share a domain.
         created: When it was created, Unix seconds, if that is not given.
@@ -52,7 +51,6 @@ class MailboxSeed:
         given: Fields set by hand; those made up agree with them. `domain` gives the e-mail's.
     """
 
-    id: str
     workspace: str
     number: int
     created: int
@@ -60,7 +58,7 @@ class MailboxSeed:
     given: Mapping[str, Any]
 
 
-def made_up_mailbox(seed: MailboxSeed, chance: Random, now: float) -> Mailbox:
+def made_up_mailbox(id_: str, seed: MailboxSeed, chance: Random, now: float) -> Mailbox:
     """Make up a mailbox.
 
     Raises:
@@ -68,15 +66,15 @@ def made_up_mailbox(seed: MailboxSeed, chance: Random, now: float) -> Mailbox:
     """
     given = {name: _value(name, value) for name, value in seed.given.items()}
     at = str(given.pop("domain", domain(seed.number // PER_DOMAIN)))
-    values = {**_identity(chance, seed.number, at), "created_at": seed.created, **given, "id": seed.id}
+    values = {**_identity(chance, seed.number, at), "created_at": seed.created, **given, "id": id_}
     values |= _activity(chance, values, now)
     if chance.random() < seed.trouble:
         values |= chance.choice(_TROUBLES)(values)
     values |= given
-    return Mailbox(seed.id, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS})
+    return Mailbox(id_, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS})
 
 
-def _value(name: str, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+def _value(name: str, value: Any) -> Any:
     check_known(name, (*MAILBOX_FIELDS, "domain"), "a mailbox")
     if name == "created_at" and not isinstance(value, int | float):
         raise TypeError("created_at must be Unix seconds")

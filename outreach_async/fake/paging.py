@@ -9,7 +9,7 @@ import attrs
 
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.ids import check_id
-from outreach_async.fake.refusals import refuse
+from outreach_async.fake.refusals import refused
 from outreach_async.fake.targets import Query, parameter
 
 MAX_MAILBOXES: Final = 2000
@@ -63,7 +63,9 @@ def _number(name: str, text: str, least: int, default: int, behaviour: Behaviour
         return int(text)
     if behaviour.bad_number == "default":
         return default
-    refuse(400, "invalid_number", f"{name} must be a whole number from {least} on, of at most 9 digits", name, knob="bad_number")
+    raise refused(
+        400, "invalid_number", f"{name} must be a whole number from {least} on, of at most 9 digits", name, knob="bad_number"
+    )
 
 
 def _within(display: int, maximum: int | None, behaviour: Behaviour) -> int:
@@ -71,7 +73,7 @@ def _within(display: int, maximum: int | None, behaviour: Behaviour) -> int:
         return display
     if behaviour.over_max == "clamp":
         return maximum
-    refuse(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
+    raise refused(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
 
 
 def window(total: int, query: PageQuery, behaviour: Behaviour) -> Window:
@@ -84,7 +86,7 @@ def window(total: int, query: PageQuery, behaviour: Behaviour) -> Window:
     last = max(pages - 1, 0)  # an empty list has a first page
     index = query.page - behaviour.first_page
     if index > last and behaviour.past_end == "error":
-        refuse(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")
+        raise refused(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")
     if index > last and behaviour.past_end == "clamp":
         index = last
     start = min(index * query.display, total)

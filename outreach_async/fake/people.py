@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 FIRST_NAMES: Final = (
-    "Ada", "Amir", "Anna", "Bruno", "Carla", "Chen", "Daria", "David", "Elena", "Emeka", "Fatima", "Felix", "Grace", "Hana", "Hugo",
-    "Ines", "Ivan", "Jonas", "Julia", "Kenji", "Lara", "Leo", "Lucia", "Maya", "Miguel", "Nadia", "Noah", "Olga", "Omar", "Priya",
-    "Rosa", "Samir", "Sofia", "Tariq", "Tomas", "Uma", "Vera", "Wei", "Yara", "Zoe",
+    "Ada", "Amir", "Anna", "Bruno", "Carla", "Chen", "Daria", "David", "Elena", "Emeka", "Fatima", "Felix", "Grace", "Hana",
+    "Hugo", "Ines", "Ivan", "Jonas", "Julia", "Kenji", "Lara", "Leo", "Lucia", "Maya", "Miguel", "Nadia", "Noah", "Olga",
+    "Omar", "Priya", "Rosa", "Samir", "Sofia", "Tariq", "Tomas", "Uma", "Vera", "Wei", "Yara", "Zoe",
 )  # fmt: skip
 
 LAST_NAMES: Final = (
-    "Abara", "Adler", "Almeida", "Bauer", "Bianchi", "Brandt", "Castro", "Cohen", "Costa", "Dubois", "Eriksen", "Farah", "Ferrari",
-    "Garcia", "Haddad", "Hansen", "Horvat", "Ito", "Jansen", "Kaya", "Khan", "Kowalski", "Larsen", "Lopez", "Marin", "Meyer",
-    "Moreau", "Novak", "Okafor", "Olsen", "Patel", "Petrov", "Rossi", "Sato", "Silva", "Singh", "Tanaka", "Varga", "Weber", "Zhang",
+    "Abara", "Adler", "Almeida", "Bauer", "Bianchi", "Brandt", "Castro", "Cohen", "Costa", "Dubois", "Eriksen", "Farah",
+    "Ferrari", "Garcia", "Haddad", "Hansen", "Horvat", "Ito", "Jansen", "Kaya", "Khan", "Kowalski", "Larsen", "Lopez",
+    "Marin", "Meyer", "Moreau", "Novak", "Okafor", "Olsen", "Patel", "Petrov", "Rossi", "Sato", "Silva", "Singh", "Tanaka",
+    "Varga", "Weber", "Zhang",
 )  # fmt: skip
 
 _HEADS: Final = ("north", "bright", "clear", "blue", "swift", "stone", "green", "prime", "true", "west", "silver", "river")

@@ -1,7 +1,7 @@
 """What the fake stores: immutable records, so that a snapshot is a few copied tables of references.
 
-A mapping inside a record is never changed once the record holds it. Texts that depend on the clock, and counts that follow from other
-records, are not stored: they are made for each answer.
+A mapping inside a record is never changed once the record holds it. Texts that depend on the clock, and counts that follow from
+other records, are not stored: they are made for each answer.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ class Mailbox:
     Attributes:
         id: Starts with `mailbox_`.
         workspace: Its workspace's id.
-        values: All of `MAILBOX_FIELDS`. Percentages may be a `Share`, `last_activity` a Unix time; `campaigns`, `age` and `created`
-            are `None` unless they were set by hand.
+        values: All of `MAILBOX_FIELDS`. Percentages may be a `Share`, `last_activity` a Unix time; `campaigns`, `age` and
+            `created` are `None` unless they were set by hand.
     """
 
     id: str

@@ -9,7 +9,7 @@ import html
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -26,7 +26,7 @@ class Refusal:
         code: The kind of refusal, such as `unknown_owner_key`.
         message: What is wrong. It never repeats an owner key.
         field: The body field or query parameter at fault, with dots for members; `None` if there is none.
-        hints: For people: what may have been meant. They travel in the header `x-fake-hint` and in the journal, never in the body.
+        hints: For people: what may have been meant. They travel in the header `x-fake-hint` and in the journal, not in the body.
         headers: Header fields that belong to the refusal, such as `allow`.
     """
 
@@ -38,7 +38,7 @@ class Refusal:
     headers: Mapping[str, str] = attrs.field(factory=dict, hash=False)
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer under way, not a fault of the program
+class Refused(Exception):
     """Carries a refusal from where it is decided to where it is answered."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -46,7 +46,7 @@ class Refused(Exception):  # noqa: N818 - it is an answer under way, not a fault
         self.refusal = refusal
 
 
-def refuse(
+def refused(
     status: int,
     code: str,
     message: str,
@@ -55,14 +55,10 @@ def refuse(
     hints: tuple[str, ...] = (),
     headers: Mapping[str, str] | None = None,
     knob: str = "",
-) -> NoReturn:
-    """Refuse; the arguments are those of `Refusal`, and the knob of `Behaviour` that decided, for one hint more.
-
-    Raises:
-        Refused: Always.
-    """
+) -> Refused:
+    """Make a refusal to raise; the arguments are those of `Refusal`, and the knob that decided, as one hint more."""
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
-    raise Refused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
+    return Refused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
 
 def shown(name: str) -> str:
@@ -79,7 +75,7 @@ Rendered = tuple[int, Mapping[str, str], bytes]
 ErrorRenderer = Callable[[Refusal], Rendered]
 
 
-def _json(status: int, document: Any) -> Rendered:  # noqa: ANN401 - any JSON value
+def _json(status: int, document: Any) -> Rendered:
     return status, {"content-type": "application/json"}, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -84,9 +84,8 @@ async def _accept(listener: socket.socket, group: anyio.abc.TaskGroup, service: 
         await anyio.wait_readable(listener)
         try:
             connection, _ = listener.accept()
-        except BlockingIOError:  # the client has left meanwhile
-            continue
-        except OSError:  # no descriptor is free: until connections end, waiting would return at once, for ever
+        except OSError:
+            # The client has left meanwhile; or no descriptor is free, and until one is, waiting would return at once, for ever.
             await anyio.sleep(0.05)
         else:
             group.start_soon(converse, connection, service)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote, unquote_plus
 
 import attrs
 
-from outreach_async.fake.refusals import refuse, shown
+from outreach_async.fake.refusals import refused, shown
 
 Query = Mapping[str, tuple[str, ...]]
 """Values by parameter name, in the order they came."""
@@ -69,6 +71,7 @@ class Target:
         return self.segments[1]
 
 
+@lru_cache(maxsize=256)  # a bulk run asks for one target a million times
 def parse_target(target: str) -> Target:
     """Read a request target. One trailing slash is allowed.
 
@@ -83,7 +86,7 @@ def parse_target(target: str) -> Target:
         segments = tuple(unquote(part, errors="strict") for part in parts)
         return Target(segments, _query(query), _ROUTES.get((len(segments), segments[0], segments[-1])))
     except UnicodeDecodeError:
-        refuse(400, "invalid_target", "the target's percent-encoding is not UTF-8")
+        raise refused(400, "invalid_target", "the target's percent-encoding is not UTF-8") from None
 
 
 def _query(query: str) -> Query:
@@ -92,7 +95,7 @@ def _query(query: str) -> Query:
         name, _, value = pair.partition("=")
         name = unquote_plus(name, errors="strict")
         values[name] = (*values.get(name, ()), unquote_plus(value, errors="strict"))
-    return values
+    return MappingProxyType(values)
 
 
 def check_method(target: Target, method: str) -> Route:
@@ -103,9 +106,9 @@ def check_method(target: Target, method: str) -> Route:
     """
     route = target.route
     if route is None:
-        refuse(404, "not_found", "there is nothing at this path")
+        raise refused(404, "not_found", "there is nothing at this path")
     if method != route.method:
-        refuse(405, "method_not_allowed", f"only {route.method} is allowed here", headers={"allow": route.method})
+        raise refused(405, "method_not_allowed", f"only {route.method} is allowed here", headers={"allow": route.method})
     return route
 
 
@@ -117,9 +120,9 @@ def parameter(query: Query, name: str) -> str:
     """
     values = query.get(name, ())
     if len(values) > 1:
-        refuse(400, "repeated_parameter", f"the parameter {name} is given {len(values)} times", name)
+        raise refused(400, "repeated_parameter", f"the parameter {name} is given {len(values)} times", name)
     if not values or not values[0]:
-        refuse(400, "missing_parameter", f"the parameter {name} is required", name)
+        raise refused(400, "missing_parameter", f"the parameter {name} is required", name)
     return values[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 
-from outreach_async.errors import TransportError
+from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake.damage import Reading, reading
 from outreach_async.fake.exchange import Service
 from outreach_async.transport.wire import Progress, Request, Response
@@ -35,7 +35,8 @@ class FakeTransport:
         """Let the service carry the request out, and bring its answer or what a fault makes of it.
 
         Raises:
-            TransportError: A fault lost the answer, or the transport is closed.
+            TransportError: A fault lost the answer.
+            InvalidRequest: The transport is closed.
         """
         sent_before = progress.sent is True  # a wrapper may have sent it once already
         progress.sent = sent_before
@@ -43,7 +44,7 @@ class FakeTransport:
         # that nothing was done.
         await anyio.lowlevel.checkpoint()
         if self._closed:
-            raise TransportError("the FakeTransport is closed; make a new one", maybe_sent=sent_before)
+            raise InvalidRequest("the FakeTransport is closed; make a new one")
         progress.sent = True
         exchange = self.service.exchange(request)
         read = reading(exchange.fault, exchange.response)

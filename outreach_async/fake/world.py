@@ -167,5 +167,5 @@ def _uses(campaigns: Mapping[str, Campaign], *, live_only: bool) -> Iterator[str
             yield from campaign.mailboxes
 
 
-def _limit(value: Any) -> Fraction:  # noqa: ANN401 - a mailbox may be seeded with a damaged limit
+def _limit(value: Any) -> Fraction:
     return Fraction(max(0, value)) if isinstance(value, int | float) else Fraction(0)

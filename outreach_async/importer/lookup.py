@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from outreach_async.client import OutreachClient  # a client is given, so whoever calls has loaded it
 
 
-async def columns_for(client: OutreachClient, headers: Sequence[str], overrides: Mapping[str, str] | None = None) -> Columns:
+async def columns_for(
+    client: OutreachClient | None, headers: Sequence[str], overrides: Mapping[str, str] | None = None
+) -> Columns:
     """Decide where each column goes, as `map_columns` does.
 
     The client's workspace is asked for its fields only if a column, or the code of an override, is not known without; nobody is

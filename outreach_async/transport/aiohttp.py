@@ -5,26 +5,23 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
-from functools import cache, partial
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
-from urllib.request import getproxies
+from typing import TYPE_CHECKING, Final
 
-from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.transport.answers import MAX_ANSWER, Intake
-from outreach_async.transport.arguments import at_least_one, require
-from outreach_async.transport.evidence import closed, fields, hold, lost, release, said
-from outreach_async.transport.origin import BaseUrl, check_proxy, environment_proxy, parse_base_url
-from outreach_async.transport.turns import Bound, Turns
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport.answers import MAX_ANSWER
+from outreach_async.transport.arguments import at_least_one, library_of, refuse_beside, require
+from outreach_async.transport.evidence import closed, hold
+from outreach_async.transport.origin import BaseUrl, choose_proxy, parse_base_url
+from outreach_async.transport.turns import Bound
 from outreach_async.transport.wire import Progress, Request, Response
 
 if TYPE_CHECKING:
     import aiohttp
 
+    from outreach_async.transport.aiohttp_session import Wire
+
 _CONNECTIONS: Final = 64
-_AUTOMATIC: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-_UNSENT: Final = ("ClientConnectorError", "ClientHttpProxyError", "ConnectionTimeoutError")
+_PROXY_SCHEMES: Final = ("http", "https")
 
 
 class AiohttpTransport:
@@ -46,7 +43,7 @@ class AiohttpTransport:
         trust_env: Whether the environment's proxies count. From a URL only.
         max_answer: Bytes of an answer's decoded body at most.
         middlewares: aiohttp's client middlewares to run around every request. Those of a session are not run: one of ours must
-            stand within them, to keep aiohttp from silently sending a failed GET again, and a session shows no one its own.
+            stand around them, to keep aiohttp from silently sending a failed GET again, and a session shows no one its own.
 
     Attributes:
         max_in_flight: The same; `None` over a session for which none was given.
@@ -71,26 +68,38 @@ class AiohttpTransport:
         self.max_in_flight = None if max_in_flight is None else at_least_one("max_in_flight", max_in_flight)
         self._limit = at_least_one("max_answer", max_answer)
         self._middlewares = middlewares
+        self._context = ssl_context
+        self._base: BaseUrl | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._proxy: str | None = None
         if isinstance(service, str):
+            self._base = parse_base_url(service)
+            self._proxy = choose_proxy(self._base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
             self.max_in_flight = self.max_in_flight or _CONNECTIONS
-            self._source: _Own | _Given = _Own(parse_base_url(service), ssl_context, proxy, trust_env=trust_env)
-        elif ssl_context is not None or proxy is not None or not trust_env:
-            raise InvalidRequest("ssl_context, proxy and trust_env are the session's to say; give them to its constructor")
         else:
-            self._source = _Given(service)
-        self._bound = Bound(self._start)
-        self._closed = False
+            refuse_beside("session", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
+            if library_of(service, "ClientSession") != "aiohttp":
+                raise InvalidRequest(f"transport: expected a base URL or an aiohttp.ClientSession, got {type(service).__name__}")
+            self._session = service
+        self._wire = Bound(self._start)
+        self._started = self._closed = False
 
     def __repr__(self) -> str:
         """Show where requests go, without user and password."""
-        return f"<AiohttpTransport to {self._source.where}{', closed' if self._closed else ''}>"
+        return f"<AiohttpTransport to {self._base or 'a session'}{', closed' if self._closed else ''}>"
 
-    def _start(self) -> tuple[Any, Turns]:
+    def _start(self) -> Wire:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            raise InvalidRequest("aiohttp runs on asyncio only; on trio take HttpxTransport") from None
-        return self._source.session(), Turns(self.max_in_flight)
+            raise InvalidRequest("transport: aiohttp runs on asyncio only; on trio take HttpxTransport") from None
+        from outreach_async.transport import aiohttp_session
+
+        if self._session is not None and self._started:
+            raise InvalidRequest("transport: the session belongs to another event loop; make a new one in this")
+        self._started = True
+        session = self._session or aiohttp_session.open_session(self._context, self._proxy)
+        return aiohttp_session.Wire(session, self._base, self.max_in_flight, self._limit, self._middlewares)
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         """Send the request and read the whole answer, whatever its status.
@@ -102,15 +111,13 @@ class AiohttpTransport:
         if self._closed:
             raise closed(self)
         hold(progress)
-        session, turns = self._bound.get()
-        aiohttp = _library()
-        try:
-            return await turns.take(partial(self._exchange, session, request, progress), progress)
-        except _Once as once:
-            failure, cause = self._explain(once.error, progress)
-        except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
-            if isinstance(error, OutreachError):
-                raise
-            failure, cause = self._explain(error, progress)
-        # Outside of the handlers, where an error that shows a secret would stay as the context.
-        raise failure from cause
+        return await self._wire.get().send(request, progress)
+
+    async def aclose(self) -> None:
+        """Close every connection and end every exchange under way. Closing twice is allowed."""
+        self._closed = True
+        wire = self._wire.release()
+        if wire is not None:
+            await wire.aclose()
+        elif self._session is not None:
+            await self._session.close()

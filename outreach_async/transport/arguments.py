@@ -21,7 +21,7 @@ def require(module: str, requirement: str) -> None:
         raise InvalidRequest(f"{module} is not installed; run: pip install '{requirement}'")
 
 
-def at_least_one(field: str, value: int) -> int:
+def at_least_one(field: str, value: object) -> int:
     """Return a count.
 
     Raises:
@@ -30,3 +30,22 @@ def at_least_one(field: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidRequest(f"{field}: expected a whole number of 1 or more, got {value!r}")
     return value
+
+
+def refuse_beside(given: str, **options: object) -> None:
+    """Make sure that nothing is said beside a client that is for the client to say.
+
+    Args:
+        given: What was given, such as `client`.
+        options: Options by name, `None` for those left out.
+
+    Raises:
+        InvalidRequest: One was not left out.
+    """
+    if said := [name for name, value in options.items() if value is not None]:
+        raise InvalidRequest(f"{', '.join(said)}: that is the {given}'s to say; give it to the {given} itself")
+
+
+def library_of(value: object, name: str) -> str | None:
+    """Return the top-level module of the class of a name that a value is an instance of, without importing anything."""
+    return next((kind.__module__.partition(".")[0] for kind in type(value).__mro__ if kind.__name__ == name), None)

@@ -12,8 +12,8 @@ import anyio
 
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport.answers import MAX_ANSWER
+from outreach_async.transport.arguments import at_least_one, refuse_beside, require
 from outreach_async.transport.evidence import closed, hold, lost, said
-from outreach_async.transport.arguments import at_least_one, require
 from outreach_async.transport.httpx_client import ClientRoute
 from outreach_async.transport.httpx_lanes import LaneRoute
 from outreach_async.transport.httpx_messages import FAMILIES, Family
@@ -64,7 +64,7 @@ class HttpxTransport:
         InvalidRequest: An argument can never be right, or what it needs is not installed.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only, each with a default
+    def __init__(
         self,
         service: str | httpx.AsyncClient | httpx2.AsyncClient,
         /,
@@ -89,8 +89,7 @@ class HttpxTransport:
                 trust_env=trust_env,
             )
         else:
-            if ssl_context is not None or proxy is not None or not trust_env:
-                raise InvalidRequest("ssl_context, proxy and trust_env are the client's to say; give them to its constructor")
+            refuse_beside("client", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
             self._route = ClientRoute(service, family, most, limit)
         self.max_in_flight = self._route.most
         self._closed = False

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.transport.arguments import library_of
 from outreach_async.transport.evidence import closed, fields, release
 from outreach_async.transport.httpx_messages import FAMILIES, Family, Route, body_class, read
 from outreach_async.transport.turns import Bound, Turns
@@ -86,9 +87,7 @@ def _sealed(jar: CookieJar) -> CookieJar:
 
 
 def _family_of(client: Any, asked: Family | None) -> Family:
-    """Tell the library by the client's class, without importing either."""
-    for kind in type(client).__mro__:
-        found = FAMILIES.get(kind.__module__.partition(".")[0])
-        if found is not None and kind.__name__ == "AsyncClient" and asked in (None, found):
-            return found
-    raise InvalidRequest(f"transport: expected a base URL or an {asked or 'httpx'}.AsyncClient, got {type(client).__name__}")
+    found = FAMILIES.get(library_of(client, "AsyncClient") or "")
+    if found is None or asked not in (None, found):
+        raise InvalidRequest(f"transport: expected a base URL or an {asked or 'httpx'}.AsyncClient, got {type(client).__name__}")
+    return found

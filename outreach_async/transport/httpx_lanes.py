@@ -5,14 +5,13 @@ from __future__ import annotations
 import ssl
 from functools import lru_cache, partial
 from typing import Any, Final, cast
-from urllib.request import getproxies
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.evidence import fields, release, said
 from outreach_async.transport.arguments import require
+from outreach_async.transport.evidence import fields, release, said
 from outreach_async.transport.httpx_messages import Family, Route, body_class, read
 from outreach_async.transport.lanes import Lanes
-from outreach_async.transport.origin import BaseUrl, check_proxy, environment_proxy
+from outreach_async.transport.origin import BAD_HOST, BaseUrl, choose_proxy
 from outreach_async.transport.turns import Bound
 from outreach_async.transport.wire import Progress, Request, Response
 
@@ -36,7 +35,7 @@ class LaneRoute(Route):
         InvalidRequest: The proxy can never be right, or SOCKS is not installed.
     """
 
-    def __init__(  # noqa: PLR0913 - what the public constructor takes, taken apart
+    def __init__(
         self,
         base: BaseUrl,
         family: Family,
@@ -52,8 +51,8 @@ class LaneRoute(Route):
         self._base = base
         self._context = context
         self._trust_env = trust_env
-        self._proxy = proxy or (environment_proxy(base, getproxies()) if trust_env else None)
-        if self._proxy and check_proxy(self._proxy, _PROXY_SCHEMES).startswith("socks"):
+        self._proxy = choose_proxy(base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
+        if self._proxy and self._proxy.startswith("socks"):
             require("socksio", f"{family}[socks]")
         self._lanes = Bound(partial(self._start, most))
         self._url = lru_cache(_URLS)(self._join)  # parsing is dear, and all creates share one target
@@ -81,7 +80,7 @@ class LaneRoute(Route):
         try:
             self._root = library.URL(str(self._base))
         except library.InvalidURL:
-            raise InvalidRequest("base_url: its host is no name that the DNS can know; correct it") from None
+            raise InvalidRequest(BAD_HOST) from None
         self._own = {"host": self._root.netloc.decode()}
         if self._base.authorization:
             self._own["authorization"] = self._base.authorization
@@ -135,7 +134,10 @@ class _Lane:
 
     def reusable(self) -> bool:
         """Tell whether the connection is still open: an idle one that can be read has ended."""
-        return self._stream is None or not self._stream.get_extra_info("is_readable")
+        if self._stream is None:  # there is no connection: a mock answered
+            return True
+        socket = self._stream.get_extra_info("socket")
+        return socket.fileno() >= 0 and not self._stream.get_extra_info("is_readable")
 
     async def aclose(self) -> None:
         """Close the connection, however far it has come."""

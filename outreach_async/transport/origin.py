@@ -8,10 +8,14 @@ from collections.abc import Collection, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies
 
 import attrs
 
 from outreach_async.errors import InvalidRequest
+
+BAD_HOST: Final = "base_url: its host is no name that the DNS can know; correct it"
+"""What to say when a library finds out."""
 
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # what every backend sends byte for byte
@@ -60,14 +64,16 @@ def parse_base_url(text: str) -> BaseUrl:
     return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic(parts))
 
 
-def check_proxy(text: str, schemes: Collection[str]) -> str:
-    """Return a proxy's URL.
+def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
+    """Return the URL of the proxy to use: the one given, or the environment's if it is trusted.
 
     Raises:
         InvalidRequest: It has another scheme than these, or no host.
     """
-    _split("proxy", text, schemes, "such as 'http://proxy.example:3128'")
-    return text
+    proxy = given or (environment_proxy(base, getproxies()) if trust_env else None)
+    if proxy is not None:
+        _split("proxy", proxy, schemes, "such as 'http://proxy.example:3128'")
+    return proxy
 
 
 def environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:

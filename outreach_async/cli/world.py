@@ -1,0 +1,172 @@
+"""What the embedded service holds: two workspaces with the troubles that mailboxes run into, the same at every start."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import click
+
+from outreach_async.fake import FakeService, WorldError
+
+WORKSPACES: Final = ("space_demo", "space_demo_eu")
+OWNER_KEY: Final = "key_demo"
+CAMPAIGN: Final = "camp_spring"
+
+_SEED: Final = 7
+_NOW: Final = "2026-03-02T09:00:00Z"
+
+
+def _ago(days: int) -> int:
+    return int(datetime.fromisoformat(_NOW).timestamp()) - days * 86_400
+
+
+@attrs.frozen
+class _Boxes:
+    """Mailboxes that have something in common.
+
+    Attributes:
+        domain: What they send from.
+        count: How many.
+        fields: What sets them apart from healthy ones.
+    """
+
+    domain: str
+    count: int
+    fields: dict[str, Any] = attrs.field(factory=dict)
+
+
+_BURNT: Final = {"blacklists": 4, "sent_30days": 640, "opened_14days": [19, 298], "avg_open_rate": [1_310, 4_900]}
+
+_MAILBOXES: Final[dict[str, tuple[_Boxes, ...]]] = {
+    WORKSPACES[0]: (
+        _Boxes("northwind-mail.example", 44),
+        _Boxes("northwind-mail.example", 3, {"sent_today": 61}),  # over the daily limit of 40
+        _Boxes("hello-northwind.example", 38),
+        _Boxes("hello-northwind.example", 2, {"sent_today": 47}),
+        _Boxes("northwind-team.example", 28, {"dkim": False}),
+        _Boxes("try-northwind.example", 30),
+        _Boxes("try-northwind.example", 4, {"blacklists": 1}),
+        _Boxes("get-northwind.example", 22),
+        _Boxes("get-northwind.example", 5, {"sent_30days": 810, "bounced_30days": 58}),
+        _Boxes("get-northwind.example", 2, {"sent_30days": 38, "bounced_30days": 3}),  # too few to be sure
+        _Boxes("northwind-news.example", 24),
+        _Boxes("northwind-offers.example", 9, {**_BURNT, "bounced_30days": 97}),
+        _Boxes("northwind-offers.example", 3, {**_BURNT, "bounced_30days": 71, "dmarc": False}),
+    ),
+    WORKSPACES[1]: (
+        _Boxes("northwind-post.example", 40),
+        _Boxes("northwind-post.example", 4, {"status": "disconnected", "sent_today": 0}),
+        _Boxes("northwind-kontakt.example", 18),
+        _Boxes("moin-northwind.example", 36),
+        _Boxes("moin-northwind.example", 2, {"status": "error", "sent_today": 0}),
+        _Boxes("northwind-brief.example", 20, {"dmarc": False}),
+        _Boxes(
+            "northwind-neu.example",
+            6,
+            {"spf": False, "dkim": False, "dmarc": False, "created_at": _ago(8), "daily_limit": 10},
+        ),
+    ),
+}
+
+_CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
+    WORKSPACES[0]: (
+        {
+            "id": CAMPAIGN,
+            "name": "Spring launch",
+            "status": "live",
+            "created": _ago(49),
+            "contacts": 9_400,
+            "steps": [{"templates": "A|B|PER", "sent": 6_100}, {"templates": "A|B", "sent": 3_900}, {"sent": 1_450}],
+        },
+        {
+            "id": "camp_renewals",
+            "name": "Renewals, first quarter",
+            "status": "live",
+            "created": _ago(30),
+            "contacts": 1_200,
+            "steps": [{"templates": "A|B", "sent": 800}, {"sent": 310}],
+        },
+        {
+            "id": "camp_winback",
+            "name": "Win back 2025",
+            "status": "live",
+            "created": _ago(118),
+            "contacts": 640,
+            "steps": [{"templates": "A|B", "sent": 640}],
+        },
+        {
+            "id": "camp_webinar",
+            "name": "Webinar invitation",
+            "status": "paused",
+            "created": _ago(20),
+            "contacts": 2_300,
+            "steps": [{"sent": 410}, "A"],
+        },
+        {"id": "camp_partners", "name": "Partner outreach", "status": "draft", "created": _ago(3), "steps": ["A|B", "A"]},
+    ),
+    WORKSPACES[1]: (
+        {
+            "id": "camp_dach",
+            "name": "Österreich und Süddeutschland",
+            "status": "live",
+            "created": _ago(61),
+            "contacts": 3_100,
+            "steps": [{"templates": "A|PER", "sent": 1_900}, {"sent": 720}],
+        },
+        {
+            "id": "camp_fair",
+            "name": "Trade fair follow-up",
+            "status": "paused",
+            "created": _ago(12),
+            "contacts": 540,
+            "steps": [{"sent": 120}, "A"],
+        },
+    ),
+}
+
+
+def demo_world() -> FakeService:
+    """Make the embedded service, with what it holds at every start."""
+    service = FakeService(seed=_SEED, clock=_NOW)
+    for workspace in WORKSPACES:
+        service.add_workspace(workspace, custom_fields=["Plan", "Account manager"])
+        boxes = [
+            id_ for group in _MAILBOXES[workspace] for id_ in service.add_mailboxes(workspace, group.count, **_fields(group))
+        ]
+        for campaign in _CAMPAIGNS[workspace]:
+            service.add_campaign(workspace, mailboxes=boxes, **campaign)
+    service.add_owner_key(*WORKSPACES, key=OWNER_KEY)
+    service.add_contacts(WORKSPACES[0], 120, campaign="camp_renewals")
+    return service
+
+
+def stored_world(path: Path) -> FakeService:
+    """Make a service that holds what a world file says.
+
+    Raises:
+        click.UsageError: The file makes no world.
+        OSError: It cannot be read.
+    """
+    service = FakeService(seed=_SEED, clock=_NOW)
+    try:
+        service.load(path)
+    except (WorldError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--world {path}: {error}") from error
+    return service
+
+
+def entrance(service: FakeService) -> dict[str, str | None]:
+    """Return the first workspace, with a key and a campaign of it, if there are such."""
+    document = json.loads(service.dump())
+    space: dict[str, Any] = next(iter(document["workspaces"]), {"id": None, "campaigns": []})
+    keys = (key for key, spaces in document["owner_keys"].items() if space["id"] in spaces)
+    campaigns = (campaign["id"] for campaign in space["campaigns"])
+    return {"workspace": space["id"], "owner_key": next(keys, None), "campaign": next(campaigns, None)}
+
+
+def _fields(group: _Boxes) -> dict[str, Any]:
+    return {"domain": group.domain, **group.fields}

@@ -1,0 +1,188 @@
+"""Sending over an aiohttp session. Importing this module imports aiohttp."""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections.abc import Sequence
+from functools import partial
+
+import aiohttp
+import yarl
+from aiohttp.abc import AbstractStreamWriter
+
+from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.transport.answers import Intake
+from outreach_async.transport.evidence import closed, fields, lost, release, said
+from outreach_async.transport.origin import BAD_HOST, BaseUrl
+from outreach_async.transport.turns import Turns
+from outreach_async.transport.wire import Progress, Request, Response
+
+_AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None, ceil_threshold=math.inf)
+_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
+_BROKEN = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
+
+
+class Wire:
+    """One session's exchanges, in the event loop that it belongs to.
+
+    Args:
+        session: The session.
+        base: Where to send; `None` for the session's own base URL.
+        most: Exchanges at once; `None` for no bound of ours.
+        limit: Bytes of an answer's decoded body at most.
+        middlewares: What to run around every request.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        base: BaseUrl | None,
+        most: int | None,
+        limit: int,
+        middlewares: Sequence[aiohttp.ClientMiddlewareType],
+    ) -> None:
+        self._session = session
+        self._own = base is not None
+        self._where = str(base or "the session's base_url")
+        self._prefix = "." if base is None else _prefix(base)
+        self._defaults = {} if base is None or base.authorization is None else {"authorization": base.authorization}
+        self._limit = limit
+        self._middlewares = (_once, *middlewares)
+        self._turns = Turns(most)
+
+    async def send(self, request: Request, progress: Progress) -> Response:
+        """Send when there is room, and read the answer.
+
+        Raises:
+            TransportError: No whole answer arrived.
+            InvalidRequest: The request cannot be sent.
+        """
+        try:
+            return await self._turns.take(partial(self._exchange, request, progress), progress)
+        except OutreachError:
+            raise
+        except _Ended as ended:
+            failure, cause = self._explain(ended.error, progress)
+        except _BROKEN as error:
+            failure, cause = self._explain(error, progress)
+        # Outside of the handlers, where an error that shows a secret would stay as the context.
+        raise failure from cause
+
+    async def _exchange(self, request: Request, progress: Progress) -> Response:
+        if self._session.closed:
+            raise closed(self._session)
+        headers = fields(request, self._defaults)
+        release(progress, request, proof=self._own)
+        async with self._session.request(
+            request.method,
+            yarl.URL(f"{self._prefix}{request.target}", encoded=True),
+            data=_Body(request.body, progress) if request.body else None,
+            headers=headers,
+            skip_auto_headers=_AUTOMATIC if self._own else _AUTOMATIC[2:3],
+            allow_redirects=False,
+            auto_decompress=False,
+            timeout=_NO_TIMEOUT,
+            middlewares=self._middlewares,
+        ) as answer:
+            progress.sent = True
+            self._forget_cookies(answer)
+            return await self._read(answer)
+
+    async def _read(self, answer: aiohttp.ClientResponse) -> Response:
+        headers: dict[str, str] = {}
+        for name, value in answer.headers.items():
+            headers[name.lower()] = f"{headers[name.lower()]}, {value}" if name.lower() in headers else value
+        intake = Intake(headers, self._limit)
+        async for piece in answer.content.iter_any():
+            intake.feed(piece)
+        return Response(answer.status, headers, intake.whole())
+
+    def _forget_cookies(self, answer: aiohttp.ClientResponse) -> None:
+        """Take an answer's cookies out of a jar that has just stored them; our own session's stores none."""
+        if set_here := {(morsel.key, morsel.value) for morsel in answer.cookies.values()}:
+            self._session.cookie_jar.clear(lambda morsel: (morsel.key, morsel.value) in set_here)
+
+    def _explain(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
+        if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError) and progress.sent is not True:
+            return InvalidRequest("base_url: the session has none to use; give one to ClientSession"), None
+        if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError) and progress.sent is not True:
+            # Its text shows what is wrong, which may be a field of the session's own, with a secret in it.
+            return InvalidRequest("the request is no valid HTTP: its method, its target, or a field of the session's own"), None
+        if isinstance(error, _UNSENT) and progress.sent is None:
+            progress.sent = False
+        what = "no connection to" if progress.sent is False else "no answer from"
+        if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the request's header fields
+            return lost(f"{what} {self._where}: {error.status} {said(Exception(error.message))}", progress), None
+        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error  # its repr shows a proxy's password
+        return lost(f"{what} {self._where}: {said(cause)}", progress), cause
+
+    async def aclose(self) -> None:
+        """End what is under way and close the session."""
+        await self._turns.aclose()
+        await self._session.close()
+
+
+def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
+    """Make a session that does nothing of its own accord; `Turns` bounds its connections."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=context or True),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=proxy,
+    )
+
+
+def _prefix(base: BaseUrl) -> str:
+    try:
+        return f"{yarl.URL(str(base)).origin()}{base.path}"
+    except ValueError:
+        raise InvalidRequest(BAD_HOST) from None
+
+
+class _Body(aiohttp.Payload):
+    """A request's body that notes when its bytes are asked for; aiohttp sends them together with the head.
+
+    `BytesPayload` would do, but warns of every large body.
+    """
+
+    def __init__(self, content: bytes, progress: Progress) -> None:
+        super().__init__(content)
+        self._content = content
+        self._progress = progress
+
+    @property
+    def size(self) -> int:
+        """Return the bytes to send."""
+        return len(self._content)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Write the bytes."""
+        del content_length  # it is this body's own size
+        await self.write(writer)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Write the bytes."""
+        self._progress.sent = True
+        await writer.write(self._content)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return the body as text, for middlewares that look at it."""
+        return self._content.decode(encoding, errors)
+
+
+class _Ended(Exception):
+    """An exchange that ended without an answer, in a class that aiohttp does not take for a reason to send a GET again."""
+
+    def __init__(self, error: aiohttp.ClientError) -> None:
+        super().__init__()
+        self.error = error
+
+
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _Ended(error) from None

@@ -1,0 +1,92 @@
+"""Asking a fake directly, and worlds that are not empty."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import attrs
+
+from outreach_async.fake import Behaviour, FakeService
+from outreach_async.transport.wire import Request, Response
+
+SPACE = "space_1"
+OTHER = "space_2"
+KEY = "key_1"
+START = 1767225600  # 2026-01-01T00:00:00Z
+
+JSON = {"content-type": "application/json"}
+OPTIONS = {"duplicates": "skip", "strict_validation": False, "campaign": None}
+
+MISSING = object()
+"""Leaves a member out."""
+
+
+def get(fake: FakeService, path: str, headers: dict[str, str] | None = None, **query: Any) -> Response:
+    """GET a path with query parameters."""
+    target = f"{path}?{urlencode(query)}" if query else path
+    return fake.handle(Request("GET", target, headers or {}))
+
+
+def page(fake: FakeService, path: str, **query: Any) -> Response:
+    """GET a page of a list; 10 items of page 1 of `SPACE` unless said otherwise."""
+    return get(fake, path, **{"workspace": SPACE, "display": 10, "page": 1} | query)
+
+
+def steps(fake: FakeService, campaign: str) -> Any:
+    """GET the steps of a campaign."""
+    return document(get(fake, f"/campaigns/{quote(campaign, safe='')}/steps"))
+
+
+def post(fake: FakeService, body: Any, headers: dict[str, str] | None = None) -> Response:
+    """POST a creation."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return fake.handle(Request("POST", "/contacts", JSON if headers is None else headers, raw))
+
+
+def creation(email: Any = "ada@acme.example", **members: Any) -> dict[str, Any]:
+    """Make a creation's body; options by their names, anything else is a field. `MISSING` leaves a member out."""
+    options = {name: members.pop(name, value) for name, value in OPTIONS.items()}
+    body = {"owner_key": KEY, "workspace": SPACE, "email": email, "upload_options": options} | members
+    return {name: _left(value) for name, value in body.items() if value is not MISSING}
+
+
+def _left(value: Any) -> Any:
+    return {name: item for name, item in value.items() if item is not MISSING} if isinstance(value, dict) else value
+
+
+def create(fake: FakeService, email: Any = "ada@acme.example", **members: Any) -> Any:
+    """Create a contact and read the answer."""
+    return document(post(fake, creation(email, **members)))
+
+
+def document(response: Response) -> Any:
+    """Read an answer, which must be a success."""
+    assert response.status in {200, 201}, response.body
+    return json.loads(response.body)
+
+
+def refusal(response: Response, status: int, code: str) -> dict[str, Any]:
+    """Read a refusal, which must be this one."""
+    answered = json.loads(response.body)
+    assert answered["status"] == "error"
+    error: dict[str, Any] = answered["error"]
+    assert (response.status, error["code"]) == (status, code), error
+    assert set(error) == {"code", "message", "field"}
+    return error
+
+
+def small_world(behaviour: Behaviour | None = None, **readings: Any) -> FakeService:
+    """Make a fake with two workspaces; the first has a key, two custom fields, mailboxes and campaigns."""
+    fake = FakeService(behaviour=attrs.evolve(behaviour or Behaviour.documented(), **readings))
+    fake.add_workspace(SPACE, custom_fields=["Plan", "Region"])
+    fake.add_workspace(OTHER)
+    fake.add_owner_key(SPACE, key=KEY)
+    fake.add_owner_key(OTHER, key="key_2")
+    boxes = fake.add_mailboxes(SPACE, 5)
+    fake.add_campaign(SPACE, id="camp_1", name="Spring", status="live", mailboxes=boxes, steps=["A|B", "A|PER"])
+    fake.add_campaign(SPACE, id="camp_2", name="Summer", steps=["A"])
+    fake.add_campaign(OTHER, id="camp_3", name="Elsewhere")
+    fake.add_contacts(SPACE, 3)
+    return fake

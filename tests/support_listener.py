@@ -1,0 +1,280 @@
+"""A raw listener on loopback that keeps every byte it reads and misbehaves on demand.
+
+It runs in threads of its own, so that what it does and counts depends on no event loop. A behaviour is a function of the
+`Peer`, one accepted connection; `Listener` gives the first behaviour to the first connection, and the last one to all that
+follow.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+PATIENCE: Final = 10.0
+"""Seconds after which whoever waits here takes the test for failed."""
+
+OK: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+
+class Gone(Exception):
+    """The other side has left."""
+
+
+class Peer:
+    """One accepted connection."""
+
+    def __init__(self, connection: socket.socket, listener: Listener) -> None:
+        self.received = b""
+        self._connection = connection
+        self._listener = listener
+        self._taken = 0
+
+    def start_tls(self, context: ssl.SSLContext) -> None:
+        self._connection = context.wrap_socket(self._connection, server_side=True)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def interrupt(self) -> None:
+        """Wake the thread that reads or writes here."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+    def read(self) -> None:
+        """Take in what arrives next."""
+        try:
+            piece = self._connection.recv(65536)
+        except OSError:
+            piece = b""
+        if not piece:
+            raise Gone
+        self.received += piece
+
+    def request(self) -> bytes:
+        """Return the next request, whole."""
+        while (request := self._whole()) is None:
+            self.read()
+        self._taken += len(request)
+        self.note(request)
+        return request
+
+    def note(self, request: bytes) -> None:
+        """Tell whoever waits that the other side has got so far."""
+        self._listener.note(request)
+
+    def _whole(self) -> bytes | None:
+        rest = self.received[self._taken :]
+        head, gap, _ = rest.partition(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        size = len(head) + 4 + (int(length[1]) if length else 0)
+        return rest[:size] if gap and len(rest) >= size else None
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._connection.sendall(data)
+        except OSError:
+            raise Gone from None
+
+    def outlast(self) -> None:
+        """Say nothing more and wait until the other side leaves."""
+        while True:
+            self.read()
+
+    def drip(self, data: bytes) -> None:
+        """Send byte by byte with pauses, for ever."""
+        while True:
+            for byte in data:
+                self.send(bytes([byte]))
+                if select.select([self._connection], [], [], 0.002)[0]:
+                    self.read()
+
+    def reset(self) -> None:
+        """Tear the connection down (RST)."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._connection.close()
+
+
+Behaviour = Callable[[Peer], None]
+
+
+class Listener:
+    """Listens while the block runs.
+
+    Args:
+        behaviours: What to do with the connections, in order.
+        tls: Speak TLS with this context.
+
+    Attributes:
+        peers: Every connection so far.
+        requests: Every whole request so far.
+    """
+
+    def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> None:
+        self.peers: list[Peer] = []
+        self.requests: list[bytes] = []
+        self._asked = threading.Semaphore(0)
+        self._behaviours = list(behaviours)
+        self._tls = tls
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._open: set[Peer] = set()
+        self._changed = threading.Condition()
+
+    @property
+    def port(self) -> int:
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self._tls else ''}://localhost:{self.port}"
+
+    @property
+    def received(self) -> bytes:
+        """Every byte that was read, of all connections."""
+        return b"".join(peer.received for peer in self.peers)
+
+    def note(self, request: bytes) -> None:
+        self.requests.append(request)
+        self._asked.release()
+
+    def wait_asked(self) -> None:
+        """Wait for one more request, whole."""
+        assert self._asked.acquire(timeout=PATIENCE), "no request arrived"
+
+    def wait_idle(self, most: int = 0) -> None:
+        """Wait until at most so many connections are open on this side."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self._open) <= most, PATIENCE), "a connection was left open"
+
+    def __enter__(self) -> Self:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for peer in tuple(self._open):
+            peer.interrupt()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            peer = Peer(connection, self)
+            behave = self._behaviours.pop(0) if len(self._behaviours) > 1 else self._behaviours[0]
+            thread = threading.Thread(target=self._run, args=(peer, behave), daemon=True)
+            self.peers.append(peer)
+            self._open.add(peer)
+            thread.start()
+            self._threads.append(thread)
+
+    def _run(self, peer: Peer, behave: Behaviour) -> None:
+        try:
+            if self._tls is not None:
+                peer.start_tls(self._tls)
+            behave(peer)
+        except (Gone, OSError):
+            pass
+        finally:
+            peer.close()
+            with self._changed:
+                self._open.discard(peer)
+                self._changed.notify_all()
+
+
+def refused_port() -> int:
+    """Return a port at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def serve(answer: bytes = OK) -> Behaviour:
+    """Answer every request."""
+
+    def behave(peer: Peer) -> None:
+        while True:
+            peer.request()
+            peer.send(answer)
+
+    return behave
+
+
+def answer_once(answer: bytes) -> Behaviour:
+    """Answer one request and close the connection (FIN)."""
+
+    def behave(peer: Peer) -> None:
+        peer.request()
+        peer.send(answer)
+
+    return behave
+
+
+def close_after_request(peer: Peer) -> None:
+    """Read a request and close the connection (FIN)."""
+    peer.request()
+
+
+def reset_at_once(peer: Peer) -> None:
+    """Tear the connection down without reading."""
+    peer.reset()
+
+
+def reset_after_request(peer: Peer) -> None:
+    """Read a request and tear the connection down."""
+    peer.request()
+    peer.reset()
+
+
+def hang(peer: Peer) -> None:
+    """Read requests and never answer."""
+    while True:
+        peer.request()
+
+
+def hang_after(answer: bytes) -> Behaviour:
+    """Read a request, send a part of an answer and no more."""
+
+    def behave(peer: Peer) -> None:
+        peer.request()
+        peer.send(answer)
+        peer.outlast()
+
+    return behave
+
+
+def drip(head: bytes, data: bytes) -> Behaviour:
+    """Read a request and send an answer that never ends, byte by byte."""
+
+    def behave(peer: Peer) -> None:
+        peer.request()
+        peer.send(head)
+        peer.drip(data)
+
+    return behave
+
+
+def flood(head: bytes, data: bytes) -> Behaviour:
+    """Read a request and send an answer that never ends, as fast as it is taken."""
+
+    def behave(peer: Peer) -> None:
+        peer.request()
+        peer.send(head)
+        while True:
+            peer.send(data)
+
+    return behave
+

@@ -1,0 +1,216 @@
+"""A paging service of its own, naive on purpose, that takes any reading of rules P1 to P14; it shares no code with the fake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+from urllib.parse import parse_qs, urlsplit
+
+import anyio.lowlevel
+import attrs
+from hypothesis import strategies as st
+
+from outreach_async import Progress, Request, Response
+
+PastEnd = Literal["empty", "clamped", "clamped as asked", 400, 404]
+
+_NUMBERS: Final = (
+    "steps contacts opens initials interested replies bounces opens_num replies_num bounces_num interested_num days_left created"
+)
+_CAMPAIGN: Final = {
+    **dict.fromkeys(_NUMBERS.split(), 0),
+    **dict.fromkeys(("name", "last_activity", "days_left_date", "days_left_display"), "a"),
+    "status": "live",
+}
+_BOX_NUMBERS: Final = (
+    "campaigns daily_limit blacklists sent_today sent_30days opened_14days sent_90days bounced_30days avg_open_rate "
+    "avg_click_rate created_at"
+)
+_MAILBOX: Final = {
+    **dict.fromkeys(_BOX_NUMBERS.split(), 0),
+    **dict.fromkeys(("email", "sender_name", "age", "last_activity", "created", "domain_ip", "server_ip"), "a"),
+    **dict.fromkeys(("spf", "dkim", "dmarc"), True),
+    "status": "active",
+    "type": "Google",
+}
+
+
+def campaign(name: str) -> dict[str, Any]:
+    """A campaign as it is on the wire."""
+    return {"id": name, **_CAMPAIGN}
+
+
+def mailbox(name: str) -> dict[str, Any]:
+    """A mailbox as it is on the wire."""
+    return {"id": name, **_MAILBOX}
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """One way to read what the interface leaves open about pages.
+
+    Attributes:
+        first_page: P3. The number of the first page; below it 400.
+        past_end: P8. A page past the end: empty, the last one (called by its own number or as asked), or refused.
+        most: P6, P7. `display` at most, silently; `None` for no maximum.
+        pages_when_empty: P9. `total_pages` of an empty list.
+        newest_first: P10. Whether what is inserted comes first or last.
+        miscounted: By how much `total_found` is wrong; it is never 0 for a list that has items.
+    """
+
+    first_page: int = 1
+    past_end: PastEnd = "empty"
+    most: int | None = None
+    pages_when_empty: int = 0
+    newest_first: bool = False
+    miscounted: int = 0
+
+
+@attrs.frozen
+class Change:
+    """Something that happens to the list right before a request is answered.
+
+    Attributes:
+        before: The place of that request among those answered, from 0.
+        inserted: How many items come in.
+        deleted: The places, counted in the list's own order, of items that go.
+    """
+
+    before: int
+    inserted: int = 0
+    deleted: tuple[int, ...] = ()
+
+
+class PagingService:
+    """Answers the two lists by one reading; a transport.
+
+    Args:
+        size: Items from the start on.
+        reading: How it reads the rules.
+        changes: What happens between requests.
+        patience: How many turns of the event loop each request waits before it is answered, in the order they come: so pages
+            asked for side by side are answered in another order. None once it is used up.
+
+    Attributes:
+        ids: The ids of the list, oldest first.
+        answered: The pages that were asked for, in the order they were answered.
+        displays: Every `display` asked for.
+    """
+
+    def __init__(
+        self, size: int, reading: Reading | None = None, changes: Sequence[Change] = (), patience: Sequence[int] = ()
+    ) -> None:
+        self.reading = reading or Reading()
+        self.changes = {change.before: change for change in changes}
+        self.patience = iter(patience)
+        self.ids: list[str] = []
+        self.made = 0
+        self._insert(size)
+        self.answered: list[int] = []
+        self.displays: set[int] = set()
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        for _ in range(1 + next(self.patience, 0)):
+            await anyio.lowlevel.checkpoint()
+        self._change(self.changes.get(len(self.answered), Change(0)))
+        url = urlsplit(request.target)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        page, display = int(query["page"]), int(query["display"])
+        self.answered.append(page)
+        self.displays.add(display)
+        return self._answer(page, display, campaign if url.path == "/campaigns" else mailbox)
+
+    async def aclose(self) -> None: ...
+
+    def _insert(self, count: int) -> None:
+        self.ids += [f"camp_{number}" for number in range(self.made, self.made + count)]
+        self.made += count
+
+    def _change(self, change: Change) -> None:
+        self._insert(change.inserted)
+        gone = {self.listed()[place] for place in change.deleted if place < len(self.ids)}
+        self.ids = [name for name in self.ids if name not in gone]
+
+    def listed(self) -> list[str]:
+        """The ids in the list's order."""
+        return self.ids[::-1] if self.reading.newest_first else self.ids
+
+    def _answer(self, page: int, display: int, item: Any) -> Response:
+        reading = self.reading
+        display = min(display, reading.most or display)
+        pages = [self.listed()[start : start + display] for start in range(0, len(self.ids), display)]
+        place = page - reading.first_page
+        if place < 0:
+            return Response(400, {}, b'{"message":"no such page"}')
+        if place >= max(1, len(pages)):
+            if isinstance(reading.past_end, int):
+                return Response(reading.past_end, {}, b'{"message":"no such page"}')
+            place = place if reading.past_end == "empty" else max(0, len(pages) - 1)
+        answer = {
+            "status": "ok",
+            "headers": ["name"],
+            "data": [item(name) for name in (pages[place] if place < len(pages) else [])],
+            "total_found": max(min(1, len(self.ids)), len(self.ids) + reading.miscounted),
+            "current_page": place + reading.first_page if reading.past_end == "clamped" else page,
+            "total_pages": len(pages) or reading.pages_when_empty,
+        }
+        return Response(200, {}, json.dumps(answer).encode())
+
+
+class IgnoresThePage(PagingService):
+    """Answers every page with the first."""
+
+    def _answer(self, _page: int, display: int, item: Any) -> Response:
+        return super()._answer(self.reading.first_page, display, item)
+
+
+class ShortPages(PagingService):
+    """Holds back items, so that pages come short, as services do that filter after they cut.
+
+    Args:
+        lengths: How many items each page shows, from the first page on; at least one each.
+    """
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        super().__init__(sum(lengths))
+        rest = iter(self.ids)
+        self.pages = [[next(rest) for _ in range(length)] for length in lengths]
+
+    def _answer(self, page: int, _display: int, item: Any) -> Response:
+        answer = {
+            "status": "ok",
+            "headers": [],
+            "data": [item(name) for name in self.pages[page - 1]],
+            "total_found": len(self.ids),
+            "current_page": page,
+            "total_pages": len(self.pages),
+        }
+        return Response(200, {}, json.dumps(answer).encode())
+
+
+def readings(**fixed: Any) -> st.SearchStrategy[Reading]:
+    """Every reading, but for what is fixed."""
+    drawn: dict[str, st.SearchStrategy[Any]] = {
+        "first_page": st.sampled_from([1, 0]),
+        "past_end": st.sampled_from(["empty", "clamped", "clamped as asked", 400, 404]),
+        "most": st.sampled_from([None, 1, 2, 3]),
+        "pages_when_empty": st.sampled_from([0, 1]),
+        "newest_first": st.booleans(),
+        "miscounted": st.just(0),
+    }
+    return st.builds(Reading, **drawn | {name: st.just(value) for name, value in fixed.items()})
+
+
+def insertions() -> st.SearchStrategy[list[Change]]:
+    """Insertions before some of the first requests."""
+    change = st.builds(Change, st.integers(0, 8), st.integers(1, 12))
+    return st.lists(change, min_size=1, max_size=4, unique_by=lambda change: change.before)
+
+
+def deletions() -> st.SearchStrategy[list[Change]]:
+    """Deletions before some of the first requests."""
+    places = st.lists(st.integers(0, 14), min_size=1, max_size=4).map(tuple)
+    change = st.builds(lambda before, deleted: Change(before, deleted=deleted), st.integers(0, 8), places)
+    return st.lists(change, min_size=1, max_size=4, unique_by=lambda change: change.before)

@@ -1,0 +1,58 @@
+"""Every way in which our transports reach a socket, and the event loops on which each of them runs."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiohttp
+import httpx
+import httpx2
+import pytest
+
+from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.wire import Transport
+
+Make = Callable[..., Transport]
+
+
+def _httpx_client(url: str, *, tls: ssl.SSLContext | None = None, **options: Any) -> Transport:
+    return HttpxTransport(httpx.AsyncClient(base_url=url, verify=tls or False, trust_env=False), **options)
+
+
+def _httpx2_client(url: str, *, tls: ssl.SSLContext | None = None, **options: Any) -> Transport:
+    return HttpxTransport(httpx2.AsyncClient(base_url=url, verify=tls or False, trust_env=False), **options)
+
+
+def _aiohttp_session(url: str, *, tls: ssl.SSLContext | None = None, **options: Any) -> Transport:
+    connector = aiohttp.TCPConnector(ssl=tls or True)
+    return AiohttpTransport(aiohttp.ClientSession(f"{url}/", connector=connector), **options)
+
+
+MAKERS: Final[dict[str, Make]] = {
+    "httpx": lambda url, tls=None, **options: HttpxTransport(url, ssl_context=tls, **options),
+    "httpx2": lambda url, tls=None, **options: HttpxTransport(url, family="httpx2", ssl_context=tls, **options),
+    "aiohttp": lambda url, tls=None, **options: AiohttpTransport(url, ssl_context=tls, **options),
+    "httpx_client": _httpx_client,
+    "httpx2_client": _httpx2_client,
+    "aiohttp_session": _aiohttp_session,
+}
+"""Makes a transport to a URL; must be called in the event loop."""
+
+OWN: Final = ("httpx", "httpx2", "aiohttp")
+"""Those made from a URL, which can prove that nothing has left."""
+
+LOOPS: Final = {"asyncio": ("asyncio", {"debug": False}), "trio": ("trio", {})}
+
+
+def over(*names: str) -> pytest.MarkDecorator:
+    """Run an async test over transports, each on every event loop that it knows; the argument is `make`."""
+    pairs = [
+        pytest.param(MAKERS[name], backend, id=f"{name}-{loop}")
+        for name in names
+        for loop, backend in LOOPS.items()
+        if loop == "asyncio" or not name.startswith("aiohttp")
+    ]
+    return pytest.mark.parametrize(("make", "anyio_backend"), pairs, indirect=["anyio_backend"])

@@ -1,0 +1,301 @@
+"""The interface's tables, copied by hand, and what can be made of them: wire JSON of every model, the models, and wrong JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any, TypeAlias
+
+import attrs
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from outreach_async.contacts import CreateAnswer
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, WorkspaceField, WorkspaceFields
+from outreach_async.vocabulary import (
+    CampaignStatus,
+    MailboxStatus,
+    MailboxType,
+    OpenEnum,
+    Outcome,
+    StepStatus,
+    StepType,
+    TemplateStatus,
+)
+
+Wire: TypeAlias = dict[str, Any]
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+"""Settings of a property on a machine that others use as well."""
+
+_LIST = {
+    "status": "str",
+    "headers": "[str]",
+    "data": "",
+    "total_found": "number",
+    "current_page": "number",
+    "total_pages": "number",
+}
+
+TABLES: dict[str, dict[str, str]] = {
+    "Campaign": {
+        "id": "str",
+        "status": "str",
+        "name": "str",
+        "steps": "number",
+        "contacts": "number",
+        "opens": "number",
+        "initials": "number",
+        "interested": "number",
+        "replies": "number",
+        "bounces": "number",
+        "last_activity": "str",
+        "opens_num": "number",
+        "replies_num": "number",
+        "bounces_num": "number",
+        "interested_num": "number",
+        "days_left": "number",
+        "days_left_date": "str or number",
+        "days_left_display": "str",
+        "created": "number",
+    },
+    "Mailbox": {
+        "id": "str",
+        "status": "str",
+        "email": "str",
+        "sender_name": "str",
+        "campaigns": "number",
+        "daily_limit": "number",
+        "spf": "bool",
+        "dkim": "bool",
+        "dmarc": "bool",
+        "blacklists": "number",
+        "age": "str",
+        "sent_today": "number",
+        "sent_30days": "number",
+        "opened_14days": "number",
+        "sent_90days": "number",
+        "bounced_30days": "number",
+        "avg_open_rate": "number",
+        "avg_click_rate": "number",
+        "last_activity": "str",
+        "type": "str",
+        "created": "str",
+        "domain_ip": "str or null",
+        "server_ip": "str",
+        "created_at": "number",
+    },
+    "Step": {
+        "id": "str",
+        "order": "number",
+        "status": "str",
+        "type": "str",
+        "wait_time": "number",
+        "left_to_send": "number",
+        "already_sent": "number",
+        "out_of": "number",
+        "templates": "[Template]",
+    },
+    "Template": {
+        "id": "str",
+        "test_letter": "str",
+        "name": "str",
+        "status": "str",
+        "new_thread": "bool or null",
+        "subject": "str or null",
+        "body_text": "str or null",
+        "sent": "number",
+        "opened": "number",
+        "opened_num": "number",
+        "clicked": "number",
+        "clicked_num": "number",
+        "replied": "number",
+        "replied_num": "number",
+        "unsubscribed": "number",
+        "unsubscribed_num": "number",
+    },
+    "WorkspaceField": {"label": "str", "code": "str", "searchable": "[str]"},
+    "CreateAnswer": {"status": "str", "id": "str or null", "details": "str or null"},
+    "Page[Campaign]": {**_LIST, "data": "[Campaign]"},
+    "Page[Mailbox]": {**_LIST, "data": "[Mailbox]"},
+    "CampaignSteps": {
+        "status": "str",
+        "days_left": "number",
+        "days_left_date": "str or number",
+        "days_left_display": "str",
+        "data": "[Step]",
+    },
+    "WorkspaceFields": {"status": "str", "data": "[WorkspaceField]"},
+}
+"""Every answer and every resource in one: the fields of each, in the interface's order, and the JSON that each takes."""
+
+KINDS: dict[str, Any] = {
+    "Campaign": Campaign,
+    "Mailbox": Mailbox,
+    "Step": Step,
+    "Template": Template,
+    "WorkspaceField": WorkspaceField,
+    "CreateAnswer": CreateAnswer,
+    "Page[Campaign]": Page[Campaign],
+    "Page[Mailbox]": Page[Mailbox],
+    "CampaignSteps": CampaignSteps,
+    "WorkspaceFields": WorkspaceFields,
+}
+"""What to decode each table into."""
+
+ENUMS: dict[tuple[str, str], type[OpenEnum]] = {
+    ("Campaign", "status"): CampaignStatus,
+    ("Mailbox", "status"): MailboxStatus,
+    ("Mailbox", "type"): MailboxType,
+    ("Step", "status"): StepStatus,
+    ("Step", "type"): StepType,
+    ("Template", "status"): TemplateStatus,
+    ("CreateAnswer", "status"): Outcome,
+}
+
+names = st.sampled_from(sorted(TABLES))
+"""Draws a table."""
+
+_SEEN = ["", "ok", "live", "draft", "paused", "active", "Google", "SMTP & IMAP", "added", "overwriten", "camp_1", "contact_1"]
+_ODD = ['say "id": 1', '"a":', 'x" : y', "\\", '\\":', "Bonjour :", "é ü/%2F?#", "\U0001f600", "true", "None", "3"]
+
+texts = st.sampled_from(_SEEN) | st.sampled_from(_ODD) | st.text(max_size=8)
+numbers = st.integers(0, 100) | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.just(2**70)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=4,
+)
+"""Draws any JSON value."""
+
+_PLAIN: dict[str, st.SearchStrategy[Any]] = {
+    "str": texts,
+    "number": numbers,
+    "bool": st.booleans(),
+    "str or number": texts | numbers,
+    "str or null": texts | st.none(),
+    "bool or null": st.booleans() | st.none(),
+}
+
+TAKES: dict[str, tuple[str, frozenset[type]]] = {
+    "str": ("str", frozenset({str})),
+    "number": ("number", frozenset({int, float})),
+    "bool": ("bool", frozenset({bool})),
+    "str or number": ("str or number", frozenset({str, int, float})),
+    "str or null": ("str", frozenset({str, type(None)})),
+    "bool or null": ("bool", frozenset({bool, type(None)})),
+    "array": ("array", frozenset({list})),
+    "object": ("object", frozenset({dict})),
+}
+"""What a fault says was expected, and what is taken, by the kinds of the tables."""
+
+OF_EVERY_KIND = [None, True, False, 0, 1, -1.5, 3.9, 1.0, "", "true", "3", "null", [], ["x"], {}, {"a": 1}]
+
+
+def wire(name: str, *, unknown: bool = True) -> st.SearchStrategy[Wire]:
+    """Draw wire JSON of a table, at will with members that no table has."""
+    known = st.fixed_dictionaries({field: _drawn(kind, unknown=unknown) for field, kind in TABLES[name].items()})
+    others = st.dictionaries(st.sampled_from(["extra", "undecodable", "new"]) | st.text(max_size=4), values, max_size=2)
+    return st.builds(lambda new, old: {**new, **old}, others, known) if unknown else known
+
+
+def _drawn(kind: str, *, unknown: bool) -> st.SearchStrategy[Any]:
+    if not kind.startswith("["):
+        return _PLAIN.get(kind) or st.deferred(lambda: wire(kind, unknown=unknown))
+    return st.lists(_drawn(kind[1:-1], unknown=unknown), max_size=2)
+
+
+def written(value: Any, seed: int) -> bytes:
+    """Write JSON as someone might: members in any order, blanks anywhere or nowhere, texts escaped or not."""
+    random = Random(seed)  # noqa: S311 - nothing here is secret
+    blanks = random.choice([[""], ["", "", "", " "], [" ", "\n\t", "\r\n", ""]])
+    return _written(value, random, blanks, ascii_only=random.random() < 0.5).encode()
+
+
+def _written(value: Any, random: Random, blanks: list[str], *, ascii_only: bool) -> str:
+    def part(inner: Any) -> str:
+        text = _written(inner, random, blanks, ascii_only=ascii_only)
+        return random.choice(blanks) + text + random.choice(blanks)
+
+    if isinstance(value, dict):
+        members = random.sample(list(value.items()), len(value))
+        return "{" + ",".join(f"{part(name)}:{part(member)}" for name, member in members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(part, value)) + "]"
+    return json.dumps(value, ensure_ascii=ascii_only)
+
+
+def made(name: str, value: Wire) -> Any:
+    """Make the model that wire JSON means, by hand."""
+    table = TABLES[name]
+    members = {field: _made(kind, value[field]) for field, kind in table.items()}
+    members |= {field: kind(value[field]) for (owner, field), kind in ENUMS.items() if owner == name}
+    return KINDS[name](**members, extra={member: value[member] for member in value.keys() - table.keys()})
+
+
+def _made(kind: str, value: Any) -> Any:
+    if kind.startswith("["):
+        return [_made(kind[1:-1], item) for item in value]
+    return made(kind, value) if kind in TABLES else value
+
+
+def exactly(value: Any) -> Any:
+    """Take a value apart so that what `==` overlooks differs: 1, 1.0 and True, an enumeration and its text, `extra`."""
+    if attrs.has(type(value)):
+        return type(value), {field.name: exactly(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    if isinstance(value, dict):
+        return {name: exactly(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [exactly(item) for item in value]
+    return type(value), repr(value)
+
+
+@attrs.frozen
+class Place:
+    """A place in wire JSON: its path in a fault, the way to it, and what stands there."""
+
+    path: str
+    way: tuple[str | int, ...]
+    expected: str
+    takes: frozenset[type]
+
+
+def places(name: str, value: Wire) -> list[Place]:
+    """Return every place that a table speaks of, the whole first."""
+    return list(_places(name, value, Place("$", (), *TAKES["object"])))
+
+
+def _places(kind: str, value: Any, place: Place) -> Iterator[Place]:
+    inner: Any = ()
+    yield place
+    if kind in TABLES:
+        inner = [(f".{field}", field, below, value[field]) for field, below in TABLES[kind].items()]
+    elif kind.startswith("["):
+        inner = [(f"[{at}]", at, kind[1:-1], item) for at, item in enumerate(value)]
+    for path, step, below, member in inner:
+        sort = "array" if below.startswith("[") else "object" if below in TABLES else below
+        yield from _places(below, member, Place(place.path + path, (*place.way, step), *TAKES[sort]))
+
+
+def changed(value: Any, way: tuple[str | int, ...], put: Any) -> Any:
+    """Return JSON with another value at a place."""
+    if not way:
+        return put
+    copy: Any = value.copy()
+    copy[way[0]] = changed(value[way[0]], way[1:], put)
+    return copy
+
+
+def without(value: Any, way: tuple[str | int, ...]) -> Any:
+    """Return JSON without the member at a place."""
+    *owner, name = way
+    held: Any = value
+    for step in owner:
+        held = held[step]
+    return changed(value, tuple(owner), {member: inner for member, inner in held.items() if member != name})
+
+
+def kind_of(value: object) -> str:
+    """Name a JSON value's kind as a fault does."""
+    return "None" if value is None else type(value).__name__

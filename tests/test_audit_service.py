@@ -1,0 +1,90 @@
+"""The audit of the whole service in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from outreach_async import OutreachClient
+from outreach_async.audit import Report, audit
+from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.transport.wire import Progress, Request, Response
+
+
+def client_of(fake: FakeService) -> OutreachClient:
+    return OutreachClient(transport=FakeTransport(fake))
+
+
+def rules(found: Report) -> list[tuple[str, str, str | None]]:
+    return [(one.rule, one.workspace, one.mailbox) for one in found.findings]
+
+
+@pytest.fixture
+def fake() -> FakeService:
+    """Two workspaces; one of 2,000 healthy mailboxes and a few that are not."""
+    fake = FakeService(seed=1)
+    fake.add_workspace("space_1")
+    fake.add_workspace("space_2")
+    fake.add_mailboxes("space_1", 2000)
+    return fake
+
+
+async def test_the_services_healthy_mailboxes_are_clean(fake: FakeService) -> None:
+    found = await audit(client_of(fake), ["space_1", "space_2"])
+
+    assert (found.mailboxes, found.findings, found.exit_code()) == (2000, [], 0)
+
+
+async def test_what_is_wrong_is_found_among_what_cannot_be_read(fake: FakeService) -> None:
+    (damaged,) = fake.add_mailboxes("space_1", 1, spf="yes")
+    (open_,) = fake.add_mailboxes("space_1", 1, dmarc=False)
+    (listed,) = fake.add_mailboxes("space_2", 1, blacklists=3)
+
+    found = await audit(client_of(fake), ["space_1", "space_unknown", "space_2"])
+
+    assert rules(found) == [
+        ("OA103", "space_1", open_),
+        ("OA902", "space_1", damaged),
+        ("OA901", "space_unknown", None),
+        ("OA110", "space_2", listed),
+    ]
+    assert (found.mailboxes, found.unreadable, found.exit_code()) == (2002, ["space_unknown"], 3)
+
+
+@pytest.mark.parametrize(
+    "reading", [{"first_page": 0}, {"past_end": "error"}, {"past_end": "clamp"}, {"order": "newest"}, {"order": "last_activity"}]
+)
+async def test_every_mailbox_is_judged_under_every_reading_of_paging(reading: dict[str, Any]) -> None:
+    fake = FakeService(behaviour=Behaviour(**reading))
+    fake.add_workspace("space_1")
+    fake.add_mailboxes("space_1", 23, spf=False)
+
+    found = await audit(client_of(fake), ["space_1"], display=10)
+
+    assert len({one.mailbox for one in found.findings if one.rule == "OA101"}) == found.mailboxes == 23
+    assert not found.incomplete
+
+
+class GrowingTransport(FakeTransport):
+    """After the first answer somebody adds a mailbox."""
+
+    service: FakeService
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        response = await super().send(request, progress)
+        if len(self.service.requests) == 1:
+            self.service.add_mailboxes("space_1", 1)
+        return response
+
+
+async def test_a_mailbox_added_meanwhile_makes_the_audit_incomplete_and_hides_no_other() -> None:
+    fake = FakeService(behaviour=Behaviour(order="newest"))
+    fake.add_workspace("space_1")
+    fake.add_mailboxes("space_1", 6, dkim=False)
+
+    found = await audit(OutreachClient(transport=GrowingTransport(fake)), ["space_1"], display=2)
+
+    assert len([one for one in found.findings if one.rule == "OA102"]) == found.mailboxes == 6
+    assert [one.message for one in found.findings if one.rule == "OA903"] == ["the service counts 1 more than its pages showed"]
+    assert found.exit_code() == 3

@@ -1,0 +1,140 @@
+"""The command as a process: signals, pipes, terminals, ports, and what it says when its libraries are missing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+from support_cli import COMMAND, Watched, ended, environment, on_terminal, served, started
+
+from outreach_async.fake import FakeService
+from outreach_async.fake.faults import hang, ok
+
+KEY = "key_s3cr3t"
+
+
+@contextmanager
+def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], str, dict[str, str]]]:
+    """Run `serve` until the block ends it."""
+    command = ["sh", "-c", f'{before} exec "$@"', "sh", *COMMAND] if before else [*COMMAND]
+    with subprocess.Popen(
+        [*command, "serve", *arguments], text=True, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip(), json.loads(process.stdout.readline())
+
+
+def test_demo_in_a_pipe_is_plain_text_that_ends_with_what_to_try_next() -> None:
+    done = ended(started("demo"))
+    assert (done.code, done.err) == (0, "")
+    assert "\x1b" not in done.out
+    assert "\nadded\t2799\n" in done.out
+    assert done.out.count("\nline ") == 8
+    assert "... and 78 more" in done.out
+    assert "Mailbox audit: 340 mailboxes" in done.out
+    assert "outreach-async serve" in done.out[-1000:]
+
+
+def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> None:
+    done = on_terminal("demo")
+    assert done.code == 0
+    assert "\x1b[" in done.err
+    assert "3044/3044" in done.err
+    assert "rows/s ETA" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_progress_on_the_terminal_leaves_a_piped_stdout_alone(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("email\na@a.example\nbad\n", encoding="utf-8")
+    done = on_terminal("import", str(path), "--base-url", "fake:", piped_stdout=True)
+    assert done.code == 3
+    assert "2/2" in done.err
+    assert done.out.startswith("line 3: bad: rejected: ")
+    assert "\nadded\t1\n" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_what_serve_says_is_enough_to_import_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n", encoding="utf-8")
+    with serving() as (server, url, entrance):
+        env = {"OUTREACH_BASE_URL": url, "OUTREACH_WORKSPACE": entrance["workspace"], "OUTREACH_OWNER_KEY": entrance["owner_key"]}
+        done = ended(started("import", str(path), "--campaign", entrance["campaign"], "--json", env=env))
+        assert (done.code, done.err) == (0, "")
+        report = json.loads(done.out)
+        assert (report["rows"], report["outcomes"]["added"], report["outcomes"]["skipped"]) == (3, 2, 1)
+        server.send_signal(signal.SIGTERM)
+        assert ended(server).err == ""
+        assert server.returncode == 0
+
+
+def test_serve_where_ctrl_c_is_ignored_still_ends_at_sigterm(tmp_path: Path) -> None:
+    world = tmp_path / "world.json"
+    world.write_text('{"workspaces": [{"id": "space_1"}]}', encoding="utf-8")
+    with serving("--world", str(world), before='trap "" INT;') as (server, _, entrance):
+        assert entrance == {"workspace": "space_1", "owner_key": None, "campaign": None}
+        server.send_signal(signal.SIGTERM)
+        assert ended(server).err == ""
+        assert server.returncode == 0
+
+
+@pytest.mark.parametrize(("number", "last"), [(signal.SIGINT, "outreach-async: interrupted\n"), (signal.SIGTERM, "")])
+def test_an_interrupted_import_tells_how_far_it_came(tmp_path: Path, number: signal.Signals, last: str) -> None:
+    service, reached = FakeService(), Event()
+    service.add_owner_key(service.add_workspace("space_1"), key=KEY)
+    service.faults.script("create_contact", ok, ok, ok, hang())
+    path = tmp_path / "people.csv"
+    path.write_text("email\n" + "".join(f"p{at}@a.example\n" for at in range(100)), encoding="utf-8")
+    with served(Watched(service, 4, reached.set)) as url:
+        arguments = ("--base-url", url, "--workspace", "space_1", "--concurrency", "1", "--json")
+        process = started("import", str(path), *arguments, env={"OUTREACH_OWNER_KEY": KEY})
+        assert reached.wait(30)
+        process.send_signal(number)
+        done = ended(process)
+    assert (done.code, done.err) == (130, last)
+    report = json.loads(done.out)
+    assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    process = started("mailboxes", "--base-url", "fake:")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    done = ended(process)
+    assert (done.code, done.err) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("library", "code", "said"),
+    [
+        (
+            "raise ModuleNotFoundError('no click', name='click')",
+            2,
+            "install the command with: pip install 'outreach_async[cli]'\n",
+        ),
+        ("import nothing_of_this_name", 1, "No module named 'nothing_of_this_name'\n"),
+        ("raise KeyboardInterrupt", 130, ""),
+    ],
+)
+def test_a_command_whose_libraries_do_not_load_says_why(tmp_path: Path, library: str, code: int, said: str) -> None:
+    (tmp_path / "click.py").write_text(library, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "outreach_async", "demo"],
+        env=environment(PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == code
+    assert done.stderr.endswith(said)
+    assert ("Traceback" in done.stderr) == (code == 1)
