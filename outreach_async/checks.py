@@ -54,7 +54,8 @@ def _described(value: str) -> str:
     """Say what a text looks like; its own characters are kept out, for it may be a key in the wrong place."""
     for what, prefix in ID_PREFIXES.items():
         if value.startswith(prefix):
-            return f"only the prefix {prefix!r}" if value == prefix else f"what looks like a {what} id ({prefix}...)"
+            kind_of_id = "an owner_key" if what == "owner_key" else f"a {what} id"
+            return f"only the prefix {prefix!r}" if value == prefix else f"what looks like {kind_of_id} ({prefix}...)"
     return f"a text of {len(value)} characters that starts otherwise"
 
 
@@ -177,7 +178,8 @@ def _check_codes(field: str, codes: object) -> None:
 
 def _check_code(field: str, code: object) -> None:
     if not isinstance(code, str) or not code:
-        raise InvalidRequest(f"{field}: expected codes as texts, got {kind(code)}; use the codes of client.workspaces.fields()")
+        got = kind(code) if code != "" else "a blank text"
+        raise InvalidRequest(f"{field}: expected codes as texts, got {got}; use the codes of client.workspaces.fields()")
     require_encodable(field, code)
     if field == "custom" and not _CUSTOM_CODE.fullmatch(code):
         raise InvalidRequest(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from outreach_async import operations
-from outreach_async.checks import contact_of, require_number, require_seconds
+from outreach_async.checks import contact_of, kind, require_number, require_seconds
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine, Terms
 from outreach_async.errors import InvalidRequest
@@ -245,7 +245,7 @@ def either(given: object, default: object) -> object:
 
 def _lister(make: Any, settings: Settings, workspace: str | None, display: int, undecodable: Keep) -> Any:
     if undecodable not in ("raise", "keep"):
-        raise InvalidRequest(f"undecodable: expected 'raise' or 'keep', got {undecodable!r}; pass one of them")
+        raise InvalidRequest(f"undecodable: expected 'raise' or 'keep', got {kind(undecodable)}; pass one of them")
     space = either(workspace, settings.workspace)
     return lambda page: make(space, page, display, settings.dialect, keep=undecodable == "keep")
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 from anyio.from_thread import start_blocking_portal
 
+from outreach_async.cli.app import run
+from outreach_async.fake import FakeService
 from outreach_async.fake.exchange import Exchange, Service
 from outreach_async.fake.server import serve
 from outreach_async.transport.wire import Request
 
+KEY = "key_s3cr3t"
+ENVIRONMENT = ("OUTREACH_BASE_URL", "OUTREACH_WORKSPACE", "OUTREACH_OWNER_KEY", "OUTREACH_LOG")
 COMMAND = (sys.executable, "-W", "error", "-m", "outreach_async")
 
 
@@ -27,6 +34,22 @@ class Ended:
     code: int
     out: str
     err: str
+
+
+class Shell:
+    """Runs the command in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> Ended:
+        code = run(arguments)
+        out, err = self._capsys.readouterr()
+        return Ended(code, out, err)
+
+    def json(self, *arguments: str) -> tuple[int, Any]:
+        ended = self(*arguments, "--json")
+        return ended.code, json.loads(ended.out.splitlines()[-1])
 
 
 class Watched:
@@ -45,6 +68,28 @@ class Watched:
         return self._service.exchange(request)
 
 
+def small_service() -> FakeService:
+    """Make a service that `connected` fits."""
+    service = FakeService()
+    service.add_workspace("space_1", custom_fields=["Plan"])
+    boxes = service.add_mailboxes("space_1", 3)
+    service.add_campaign("space_1", id="camp_1", name="Spring", status="live", mailboxes=boxes, steps=[{"templates": []}, "A|B"])
+    service.add_owner_key("space_1", key=KEY)
+    return service
+
+
+def connected(url: str) -> tuple[str, ...]:
+    """Return the options that lead into the small service."""
+    return ("--base-url", url, "--workspace", "space_1", "--owner-key", KEY)
+
+
+def saved(folder: Path, content: str) -> str:
+    """Write a file of contacts, and return its path."""
+    path = folder / "people.csv"
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
 @contextmanager
 def served(service: Service) -> Iterator[str]:
     """Serve a service on a real port, in another thread."""
@@ -54,14 +99,16 @@ def served(service: Service) -> Iterator[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Return this process's environment without what the command would read."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTREACH_")}
+    kept = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
     return {**kept, **more}
 
 
-def started(*arguments: str, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
+def started(
+    *arguments: str, env: Mapping[str, str] | None = None, command: Sequence[str] = COMMAND, **options: Any
+) -> subprocess.Popen[str]:
     """Start the command in a process of its own."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.Popen([*COMMAND, *arguments], text=True, env=environment(**(env or {})), **pipes)
+    return subprocess.Popen([*command, *arguments], text=True, env=environment(**(env or {})), **pipes)
 
 
 def ended(process: subprocess.Popen[str]) -> Ended:

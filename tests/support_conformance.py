@@ -1,14 +1,13 @@
 """What every transport must do, whatever stands behind it: one suite for all of them.
 
-A check takes an `Open`, which opens a transport to a service in an async context. The service is an `Echo`, or one that
-answers as an `Echo` does.
+A check takes an `Open`, which opens a transport to a service in an async context.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote, urlencode
 
 import anyio
@@ -45,7 +44,15 @@ class Echo:
         return Response(int(request.headers.get("x-status", "200")), fields, body)
 
 
-Open = Callable[[Echo], AbstractAsyncContextManager[Transport]]
+class Service(Protocol):
+    """What a transport can end in."""
+
+    def exchange(self, request: Request, /) -> Exchange: ...
+
+    def handle(self, request: Request, /) -> Response: ...
+
+
+Open = Callable[[Service], AbstractAsyncContextManager[Transport]]
 Check = Callable[[Open], Awaitable[None]]
 
 

@@ -31,7 +31,8 @@ def get(fake: FakeService, path: str, headers: dict[str, str] | None = None, **q
 
 def page(fake: FakeService, path: str, **query: Any) -> Response:
     """GET a page of a list; 10 items of page 1 of `SPACE` unless said otherwise."""
-    return get(fake, path, **{"workspace": SPACE, "display": 10, "page": 1} | query)
+    merged: dict[str, Any] = {"workspace": SPACE, "display": 10, "page": 1} | query
+    return get(fake, path, **merged)
 
 
 def steps(fake: FakeService, campaign: str) -> Any:

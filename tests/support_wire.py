@@ -201,9 +201,9 @@ def wire(name: str, *, unknown: bool = True) -> st.SearchStrategy[Wire]:
 
 
 def _drawn(kind: str, *, unknown: bool) -> st.SearchStrategy[Any]:
-    if not kind.startswith("["):
-        return _PLAIN.get(kind) or st.deferred(lambda: wire(kind, unknown=unknown))
-    return st.lists(_drawn(kind[1:-1], unknown=unknown), max_size=2)
+    if kind.startswith("["):
+        return st.lists(_drawn(kind[1:-1], unknown=unknown), max_size=2)
+    return wire(kind, unknown=unknown) if kind in TABLES else _PLAIN[kind]
 
 
 def written(value: Any, seed: int) -> bytes:

@@ -232,11 +232,13 @@ def test_what_the_service_says_cannot_steer_a_terminal(write: Callable[[Report],
     assert not set(text) & set("\x1b\x07\r\u202e")
 
 
-@pytest.mark.parametrize("length", [44, 45, 120])
-def test_a_long_domain_is_never_cut(length: int) -> None:
+@pytest.mark.parametrize("length", [42, 43, 48, 120])
+@pytest.mark.parametrize("worse", [0, 10])
+def test_a_long_domain_is_never_cut_in_detail_or_in_brief(length: int, worse: int) -> None:
     domain = "-".join("abcdefghij" * 12)[: length - 8] + ".example"
+    boxes = [box for n in range(worse) for box in mailboxes(1, domain=f"d{n}.example", blacklists=3)]
 
-    text = report_text(report(reading(mailboxes(1, domain=domain, spf=False))))
+    text = report_text(report(reading([*boxes, *mailboxes(1, domain=domain, spf=False)])))
 
     assert joined(domain) in joined(text)
     assert max(map(len, text.split("\n"))) <= 80

@@ -228,6 +228,14 @@ def test_a_mailbox_that_two_workspaces_share_counts_once_in_its_domains_volume()
     assert found.mailboxes == 52
 
 
+def test_mailboxes_of_two_workspaces_that_share_only_an_id_both_count_in_their_domains_volume() -> None:
+    boxes = [mailbox(email=f"{name}@one.example", daily_limit=2500, spf=False) for name in ("ann", "bob")]
+
+    found = report(reading(boxes[:1]), reading(boxes[1:], workspace="space_2"))
+
+    assert {one.severity for one in found.findings} == {"critical"}
+
+
 @pytest.mark.parametrize(
     ("changes", "codes"),
     [

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from support_audit import REPORTS, mailbox, mailboxes, reading, report
 
 from outreach_async.audit import Report, check, mailbox_score
+from outreach_async.models import Undecodable
 
 DEDUCTIONS = {"critical": 40, "error": 20, "warning": 8, "info": 0}
 
@@ -64,6 +65,14 @@ def test_a_critical_finding_caps_its_domain_and_nothing_else() -> None:
     assert scores.domains["one.example"].score == 40
     assert scores.domains["two.example"].score == 100
     assert scores.workspaces["space_1"].score == scores.overall == pytest.approx(97.8)
+
+
+def test_a_mailbox_that_could_not_be_read_on_one_page_loses_nothing_for_it_on_another() -> None:
+    fault = Undecodable(
+        index=0, id="mailbox_1", error="$.data[0].spf: expected bool, got str", fields={"email": "ann@one.example"}
+    )
+
+    assert report(reading([mailbox(id="mailbox_1")], undecodable=[fault])).scores.overall == 100
 
 
 def test_what_was_not_judged_has_no_score() -> None:

@@ -5,81 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import attrs
-import click
 import pytest
-from support_cli import Ended, served
+from support_cli import ENVIRONMENT, KEY, Shell, connected, saved, served, small_service
 
-from outreach_async.cli.app import run
-from outreach_async.cli.exits import code_of, line_of
-from outreach_async.cli.options import Options
-from outreach_async.cli.text import printable, without_keys
-from outreach_async.errors import (
-    BulkStopped,
-    DeadlineExceeded,
-    InvalidRequest,
-    RateLimited,
-    StatusError,
-    TransportError,
-    UnexpectedResponse,
-)
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth
 from outreach_async.fake.faults import commit_then, drift, reset
 
-KEY = "key_s3cr3t"
 FAKE = ("--base-url", "fake:")
-
-
-class Shell:
-    """Runs the command in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str) -> Ended:
-        code = run(arguments)
-        out, err = self._capsys.readouterr()
-        return Ended(code, out, err)
-
-    def json(self, *arguments: str) -> tuple[int, Any]:
-        ended = self(*arguments, "--json")
-        return ended.code, json.loads(ended.out.splitlines()[-1])
 
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    for name in ("OUTREACH_BASE_URL", "OUTREACH_WORKSPACE", "OUTREACH_OWNER_KEY"):
+    for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
     return Shell(capsys)
 
 
 @pytest.fixture
 def service() -> FakeService:
-    service = FakeService()
-    service.add_workspace("space_1", custom_fields=["Plan"])
-    boxes = service.add_mailboxes("space_1", 3)
-    service.add_campaign("space_1", id="camp_1", name="Spring", status="live", mailboxes=boxes, steps=[{"templates": []}, "A|B"])
-    service.add_owner_key("space_1", key=KEY)
-    return service
+    return small_service()
 
 
 @pytest.fixture
-def url(service: FakeService) -> Iterator[str]:
+def there(service: FakeService) -> Iterator[tuple[str, ...]]:
     with served(service) as url:
-        yield url
-
-
-@pytest.fixture
-def there(url: str) -> tuple[str, ...]:
-    return ("--base-url", url, "--workspace", "space_1", "--owner-key", KEY)
-
-
-def saved(folder: Path, content: str) -> str:
-    path = folder / "people.csv"
-    path.write_text(content, encoding="utf-8")
-    return str(path)
+        yield connected(url)
 
 
 # Lists.
@@ -216,6 +168,19 @@ def _without(options: tuple[str, ...], name: str) -> tuple[str, ...]:
     return tuple(part for pair in pairs if pair[0] != name for part in pair)
 
 
+def test_rows_that_wait_behind_a_refused_one_are_counted_and_the_refusal_is_told_once(
+    shell: Shell, there: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = saved(tmp_path, "email\n" + "a@a.example\n" * 100)
+    ended = shell("import", path, *there, "--campaign", "camp_none", "--concurrency", "2")
+    assert ended.code == 3
+    assert "rejected\t1\n" in ended.out
+    assert "not_applied\t0\n" not in ended.out
+    assert "line " not in ended.out
+    assert ended.out.endswith(", for the service finds duplicates by e-mail.\n")
+    assert ended.err.count("\n") == 1
+
+
 def test_a_dry_run_checks_every_row_and_asks_the_service_nothing(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -276,9 +241,11 @@ def test_an_unread_workspace_beats_findings(shell: Shell, there: tuple[str, ...]
     assert (value["mailboxes"], value["unreadable"]) == (3, ["space_none"])
 
 
-def test_audit_takes_workspaces_from_the_environment(shell: Shell, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_takes_workspaces_from_the_environment(
+    shell: Shell, there: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OUTREACH_WORKSPACE", "space_1 space_2")
-    monkeypatch.setenv("OUTREACH_BASE_URL", url)
+    monkeypatch.setenv("OUTREACH_BASE_URL", there[1])
     assert shell.json("audit")[1]["unreadable"] == ["space_2"]
 
 
@@ -316,131 +283,3 @@ def test_demo_as_json_holds_both_parts_and_exits_0(shell: Shell, monkeypatch: py
     assert value["import"]["outcomes"]["skipped"] >= 150
     assert value["audit"]["mailboxes"] == 340
     assert value["audit"]["findings"]
-
-
-# Options.
-
-
-def test_shared_options_may_stand_on_either_side_and_the_later_wins(shell: Shell, url: str) -> None:
-    before = shell("--base-url", url, "--workspace", "space_none", "--json", "campaigns", "--workspace", "space_1")
-    assert before.code == 0
-    assert json.loads(before.out)["count"] == 1
-
-
-@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp"])
-def test_every_backend_reaches_the_service(shell: Shell, there: tuple[str, ...], backend: str) -> None:
-    assert shell.json("fields", "--backend", backend, *there)[1]["count"] == 37
-
-
-def test_the_embedded_service_takes_nothing_from_the_environment() -> None:
-    given = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout")) | {"workspaces": (), "headers": ()}
-    around = {"OUTREACH_BASE_URL": "https://a.example", "OUTREACH_WORKSPACE": "space_9", "OUTREACH_OWNER_KEY": KEY}
-    real, fake = Options.of(given, around), Options.of({**given, "base_url": "fake:"}, around)
-    assert (real.base_url, real.workspaces, real.owner_key) == ("https://a.example", ("space_9",), KEY)
-    assert (fake.base_url, fake.workspaces, fake.owner_key) == ("fake:", (), None)
-    assert KEY not in repr(real)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("frobnicate",), "No such command 'frobnicate'"),
-        (("campaigns",), "No base URL: give --base-url URL"),
-        (("campaigns", "--base-url", "nonsense"), "base_url"),
-        (("campaigns", "--base-url", "http://a.example"), "workspace: expected a text starting with 'space_', got None"),
-        (("campaigns", *FAKE, "--workspace", "camp_1"), "workspace: expected"),
-        (("campaigns", *FAKE, "--workspace", "space_1", "--workspace", "space_2"), "give --workspace once"),
-        (("campaigns", *FAKE, "--timeout", "0"), "timeout: expected more than 0 seconds"),
-        (("campaigns", *FAKE, "--header", "X"), "--header: expected 'Name: value'"),
-        (("campaigns", *FAKE, "--header", ": X"), "--header: expected 'Name: value'"),
-        (("campaigns", *FAKE, "--backend", "urllib"), "Invalid value for '--backend'"),
-        (("campaigns", *FAKE, KEY), "Got unexpected extra argument (key_***)"),
-        (("steps", *FAKE), "Missing argument 'CAMPAIGN'"),
-        (("steps", *FAKE, "mailbox_1"), "campaign: expected"),
-        (("audit", "--base-url", "http://a.example"), "No workspace: give --workspace ID"),
-        (("audit", *FAKE, "--fail-on", "doom"), "Invalid value for '--fail-on'"),
-        (("import", "no-such-file.csv", *FAKE), "no-such-file.csv: No such file"),
-        (("import", __file__, *FAKE), "unknown column "),
-        (("import", "x.csv", *FAKE, "--campaign", "space_1"), "campaign: expected"),
-        (("import", "x.csv", *FAKE, "--duplicates", "merge"), "Invalid value for '--duplicates'"),
-        (("serve", "--port", "70000"), "Invalid value for '--port'"),
-        (("serve", "--world", "no-such-file.json"), "no-such-file.json: No such file"),
-        (("serve", "--world", __file__), "--world "),
-        (("serve", "--host", "192.0.2.1"), ""),
-    ],
-)
-def test_wrong_usage_is_one_clear_line_and_exits_2(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
-    ended = shell(*arguments)
-    assert (ended.code, ended.out) == (2, "")
-    (line,) = ended.err.splitlines()
-    assert line.startswith("outreach-async: ")
-    assert message in line
-    assert KEY not in line
-
-
-def test_a_wrong_row_map_is_refused_before_anything_is_sent(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = saved(tmp_path, "email,Titel\na@a.example,x\n")
-    for options, message in (
-        ((), "unknown column 'Titel' (near: 'title'"),
-        (("--map", "Titel"), "expected Column=code"),
-        (("--map", "Titel=titel"), "no field of a contact"),
-    ):
-        ended = shell("import", path, *options, *there)
-        assert (ended.code, len(ended.err.splitlines())) == (2, 1)
-        assert message in ended.err
-    assert all(request.operation == "list_fields" for request in service.requests)
-
-
-def test_help_and_version_exit_0(shell: Shell) -> None:
-    assert shell().out == shell("--help").out
-    assert "Exit codes: 0 clean" in shell("--help").out
-    assert shell("import", "--help").code == 0
-    assert shell("--version").out.startswith("outreach_async 0.")
-
-
-# Endings.
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (click.UsageError("x"), 2),
-        (InvalidRequest("x"), 2),
-        (StatusError("x", status_code=401), 77),
-        (StatusError("x", status_code=403), 77),
-        (StatusError("x", status_code=404), 1),
-        (StatusError("x", status_code=307), 1),
-        (StatusError("x", status_code=503), 3),
-        (RateLimited("x", status_code=429), 3),
-        (BulkStopped("x", status_code=404), 3),
-        (BulkStopped("x", status_code=401), 77),
-        (TransportError("x"), 3),
-        (DeadlineExceeded("x"), 3),
-        (UnexpectedResponse("x", status_code=200), 3),
-        (OSError(98, "Address already in use"), 2),
-    ],
-)
-def test_every_expected_error_has_its_exit_code(error: Exception, code: int) -> None:
-    assert code_of(error) == code
-
-
-def test_an_error_is_one_line_without_control_characters_or_keys() -> None:
-    assert line_of(StatusError(f"a\nb\x1b[31m {KEY} \u202e")) == "outreach-async: a\\nb\\x1b[31m key_*** \\u202e"
-    assert line_of(OSError(98, "Address already in use")) == "outreach-async: Address already in use"
-    assert line_of(OSError(2, "No such file", "x.csv")) == "outreach-async: x.csv: No such file"
-    assert line_of(OSError("odd")) == "outreach-async: odd"
-    assert line_of(click.ClickException("odd")) == "outreach-async: odd"
-
-
-def test_values_are_shown_as_people_write_them() -> None:
-    assert [printable(value) for value in (None, True, False, 3, 51.130000000000003, "a\tb")] == [
-        *("", "yes", "no", "3", "51.13", "a\\tb")
-    ]
-    assert without_keys(f"('{KEY}') owner_key_x") == "('key_***') owner_key_x"
-
-
-def test_a_refusal_and_an_unreachable_service_are_told_apart(shell: Shell, service: FakeService, there: tuple[str, ...]) -> None:
-    assert shell("steps", "camp_none", *there).code == 1
-    assert shell("campaigns", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1").code == 3

@@ -12,26 +12,21 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from support_cli import COMMAND, Watched, ended, environment, on_terminal, served, started
+from support_cli import COMMAND, Shell, Watched, connected, ended, environment, on_terminal, saved, served, small_service, started
 
-from outreach_async.fake import FakeService
 from outreach_async.fake.faults import hang, ok
-
-KEY = "key_s3cr3t"
 
 
 @contextmanager
 def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], str, dict[str, str]]]:
     """Run `serve` until the block ends it."""
-    command = ["sh", "-c", f'{before} exec "$@"', "sh", *COMMAND] if before else [*COMMAND]
-    with subprocess.Popen(
-        [*command, "serve", *arguments], text=True, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    command = ("sh", "-c", f'{before} exec "$@"', "sh", *COMMAND)
+    with started("serve", *arguments, command=command) as process:
         assert process.stdout is not None
         yield process, process.stdout.readline().strip(), json.loads(process.stdout.readline())
 
 
-def test_demo_in_a_pipe_is_plain_text_that_ends_with_what_to_try_next() -> None:
+def test_demo_in_a_pipe_is_plain_text_that_ends_with_what_works_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = ended(started("demo"))
     assert (done.code, done.err) == (0, "")
     assert "\x1b" not in done.out
@@ -39,7 +34,13 @@ def test_demo_in_a_pipe_is_plain_text_that_ends_with_what_to_try_next() -> None:
     assert done.out.count("\nline ") == 8
     assert "... and 78 more" in done.out
     assert "Mailbox audit: 340 mailboxes" in done.out
-    assert "outreach-async serve" in done.out[-1000:]
+    suggested = [
+        line.strip().partition("  ")[0].split()[1:] for line in done.out.splitlines() if line.startswith("  outreach-async")
+    ]
+    assert [words[0] for words in suggested] == ["campaigns", "steps", "audit", "import", "serve"]
+    people = saved(tmp_path, "email\na@a.example\n")
+    for words in suggested[:-1]:
+        assert Shell(capsys)(*(people if word == "your.csv" else word for word in words)).err == ""
 
 
 def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> None:
@@ -48,13 +49,13 @@ def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> Non
     assert "\x1b[" in done.err
     assert "3044/3044" in done.err
     assert "rows/s ETA" in done.err
+    assert "... and 78 more" in done.err
+    assert "CRITICAL" in done.err
     assert "Traceback" not in done.err
 
 
 def test_progress_on_the_terminal_leaves_a_piped_stdout_alone(tmp_path: Path) -> None:
-    path = tmp_path / "people.csv"
-    path.write_text("email\na@a.example\nbad\n", encoding="utf-8")
-    done = on_terminal("import", str(path), "--base-url", "fake:", piped_stdout=True)
+    done = on_terminal("import", saved(tmp_path, "email\na@a.example\nbad\n"), "--base-url", "fake:", piped_stdout=True)
     assert done.code == 3
     assert "2/2" in done.err
     assert done.out.startswith("line 3: bad: rejected: ")
@@ -62,12 +63,17 @@ def test_progress_on_the_terminal_leaves_a_piped_stdout_alone(tmp_path: Path) ->
     assert "\x1b" not in done.out
 
 
+def test_json_on_a_terminal_is_json_alone() -> None:
+    done = on_terminal("fields", "--base-url", "fake:", "--json")
+    assert done.code == 0
+    assert json.loads(done.err)["count"] == 38
+
+
 def test_what_serve_says_is_enough_to_import_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
-    path = tmp_path / "people.csv"
-    path.write_text("email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n", encoding="utf-8")
+    path = saved(tmp_path, "email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n")
     with serving() as (server, url, entrance):
         env = {"OUTREACH_BASE_URL": url, "OUTREACH_WORKSPACE": entrance["workspace"], "OUTREACH_OWNER_KEY": entrance["owner_key"]}
-        done = ended(started("import", str(path), "--campaign", entrance["campaign"], "--json", env=env))
+        done = ended(started("import", path, "--campaign", entrance["campaign"], "--json", env=env))
         assert (done.code, done.err) == (0, "")
         report = json.loads(done.out)
         assert (report["rows"], report["outcomes"]["added"], report["outcomes"]["skipped"]) == (3, 2, 1)
@@ -88,14 +94,11 @@ def test_serve_where_ctrl_c_is_ignored_still_ends_at_sigterm(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("number", "last"), [(signal.SIGINT, "outreach-async: interrupted\n"), (signal.SIGTERM, "")])
 def test_an_interrupted_import_tells_how_far_it_came(tmp_path: Path, number: signal.Signals, last: str) -> None:
-    service, reached = FakeService(), Event()
-    service.add_owner_key(service.add_workspace("space_1"), key=KEY)
+    service, reached = small_service(), Event()
     service.faults.script("create_contact", ok, ok, ok, hang())
-    path = tmp_path / "people.csv"
-    path.write_text("email\n" + "".join(f"p{at}@a.example\n" for at in range(100)), encoding="utf-8")
+    path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
     with served(Watched(service, 4, reached.set)) as url:
-        arguments = ("--base-url", url, "--workspace", "space_1", "--concurrency", "1", "--json")
-        process = started("import", str(path), *arguments, env={"OUTREACH_OWNER_KEY": KEY})
+        process = started("import", path, *connected(url), "--concurrency", "1", "--json")
         assert reached.wait(30)
         process.send_signal(number)
         done = ended(process)
@@ -105,7 +108,8 @@ def test_an_interrupted_import_tells_how_far_it_came(tmp_path: Path, number: sig
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
-    process = started("mailboxes", "--base-url", "fake:")
+    script = "import sys; from outreach_async.__main__ import main; sys.exit(main())"  # as the installed command does
+    process = started("mailboxes", "--base-url", "fake:", command=[sys.executable, "-W", "error", "-c", script])
     assert process.stdout is not None
     process.stdout.close()
     process.stdout = None

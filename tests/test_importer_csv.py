@@ -53,7 +53,9 @@ def test_every_record_becomes_one_row_with_its_cells_and_its_line(
     for record in table:
         lines.append(len(io.StringIO(text.getvalue(), newline="").readlines()) + 1)
         writer.writerow(record)
-    rows = read(saved(folder, text.getvalue().encode(encoding)))
+    path = saved(folder, text.getvalue().encode(encoding))
+    assert CsvFile.open(path).headers == ("E-mail", "first_name", "City")
+    rows = read(path)
     assert [row.cells for row in rows] == table
     assert [row.line for row in rows] == lines
     assert [dict(row).get("city", "") for row in rows] == [city if city.strip() else "" for _, _, city in table]

@@ -30,7 +30,7 @@ class Reading:
     Attributes:
         workspace: Its id.
         mailboxes: Each once, in the list's order.
-        undecodable: Mailboxes that are not what the interface says.
+        undecodable: Mailboxes that are not what the interface says, each once where an id tells.
         missing: Mailboxes that the service counts and did not show.
         error: Why it could not be read.
     """
@@ -63,13 +63,7 @@ async def _read(client: OutreachClient, workspace: str, display: int) -> Reading
         found = await pager.collect(prefetch=_PAGES_AT_ONCE)
     except OutreachError as error:
         return Reading(workspace=workspace, error=error)
-    return Reading(workspace=workspace, mailboxes=found, undecodable=_each_once(found.undecodable), missing=found.missing)
-
-
-def _each_once(items: Sequence[Undecodable]) -> list[Undecodable]:
-    """Drop what came again on a later page; only an id can tell."""
-    first = {item.id: item for item in reversed(items)}
-    return [item for item in items if item.id is None or first[item.id] is item]
+    return Reading(workspace=workspace, mailboxes=found, undecodable=found.undecodable, missing=found.missing)
 
 
 def findings_of(reading: Reading) -> list[Finding]:

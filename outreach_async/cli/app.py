@@ -11,7 +11,7 @@ import click
 
 from outreach_async.cli.auditing import audit
 from outreach_async.cli.demo import demo
-from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED, INTERRUPTED, code_of, line_of
+from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED, code_of, line_of
 from outreach_async.cli.importing import import_
 from outreach_async.cli.lists import campaigns, fields, mailboxes, steps
 from outreach_async.cli.options import declared
@@ -38,13 +38,12 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = _invoke(list(arguments) or ["--help"])
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return _told("outreach-async: interrupted", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's own flush at exit fails again
         return BROKEN_PIPE
     except EXPECTED as error:
-        return _told(line_of(error), code_of(error))
+        sys.stderr.write(f"{line_of(error)}\n")
+        return code_of(error)
     return code
 
 
@@ -55,9 +54,4 @@ def _invoke(arguments: list[str]) -> int:
             code: int = outreach.invoke(context)
     except click.exceptions.Exit as end:  # --help and --version
         return end.exit_code
-    return code
-
-
-def _told(line: str, code: int) -> int:
-    sys.stderr.write(f"{line}\n")
     return code

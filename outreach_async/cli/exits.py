@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from outreach_async.cli.text import printable, without_keys
-from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError
+from outreach_async.errors import InvalidRequest, OutreachError, StatusError
 from outreach_async.vocabulary import Outcome
 
 OK: Final = 0
@@ -27,24 +27,22 @@ _SERVER_FAULTS: Final = 500
 UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 """Outcomes of rows that made no contact."""
 
-EXPECTED: Final = (OutreachError, click.ClickException, OSError)
-"""Errors that are an ending like any other; all else is a fault of the command and shows its trace."""
+EXPECTED: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
+"""What that are an ending like any other; all else is a fault of the command and shows its trace."""
 
 
 def code_of(error: BaseException) -> int:
     """Return the exit code for an expected error."""
     match error:
-        case click.ClickException() | InvalidRequest():
-            return USAGE
+        case KeyboardInterrupt():
+            return INTERRUPTED
         case OutreachError(status_code=status) if status in _FORBIDDEN:
             return NOT_ALLOWED
-        case BulkStopped():
-            return INCOMPLETE
         case StatusError(status_code=int(status)) if status < _SERVER_FAULTS and status != _TOO_MANY_REQUESTS:
             return REFUSED
-        case OutreachError():  # asking again may succeed, so nothing is known to be refused: it is undone
+        case OutreachError() if not isinstance(error, InvalidRequest):  # asking again may succeed: undone rather than refused
             return INCOMPLETE
-        case _:  # an address that cannot be listened at, a file that cannot be written
+        case _:  # with what click finds, an address that cannot be listened at, a file that cannot be read
             return USAGE
 
 
@@ -64,6 +62,8 @@ def _message(error: BaseException) -> str:
             return f"{error.format_message()} Try '{context.command_path} --help'."
         case click.ClickException():
             return error.format_message()
+        case KeyboardInterrupt():
+            return "interrupted"
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if error.filename else reason
         case _:

@@ -7,6 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
+import attrs
 import click
 
 from outreach_async.cli.connection import open_client
@@ -16,26 +17,63 @@ from outreach_async.cli.running import run_async
 from outreach_async.cli.screen import Screen
 from outreach_async.client import OutreachClient
 from outreach_async.converters import to_wire
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Step, Template, WorkspaceField
 from outreach_async.pages import Collected, Pager
 
 _Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
+
+
+@attrs.frozen
+class _View:
+    """How a list is shown.
+
+    Attributes:
+        columns: What each column reads from an item; a pipe gets them all.
+        brief: The columns that a terminal has room for.
+    """
+
+    columns: _Columns
+    brief: tuple[str, ...]
+
+    def show(self, screen: Screen, items: Iterable[Any]) -> None:
+        """Print the items."""
+        shown = {name: self.columns[name] for name in self.brief} if screen.console else self.columns
+        screen.table(tuple(shown), ([read(item) for read in shown.values()] for item in items))
 
 
 def _names(*names: str) -> _Columns:
     return {name: attrgetter(name) for name in names}
 
 
-_CAMPAIGNS: Final = _names(
-    "id", "status", "name", "steps", "contacts", "opens", "replies", "bounces", "days_left_display", "last_activity"
+def _of_step(*names: str) -> _Columns:
+    return {name: lambda pair, name=name: getattr(pair[0], name) for name in names}
+
+
+def _of_template(*names: str) -> _Columns:
+    return {name: lambda pair, name=name: getattr(pair[1], name, None) for name in names}
+
+
+_CAMPAIGNS: Final = _View(
+    _names("id", "status", "name", "steps", "contacts", "opens", "replies", "bounces", "days_left_display", "last_activity"),
+    ("id", "status", "name", "contacts", "opens", "replies", "days_left_display"),
 )
-_MAILBOXES: Final = _names(
-    *("id", "status", "email", "type", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "sent_today"),
-    *("sent_30days", "bounced_30days", "last_activity"),
+_MAILBOXES: Final = _View(
+    _names(
+        *("id", "status", "email", "type", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "sent_today"),
+        *("sent_30days", "bounced_30days", "last_activity"),
+    ),
+    ("email", "status", "sent_30days", "bounced_30days", "spf", "dkim", "dmarc", "blacklists"),
 )
-_FIELDS: Final = {**_names("code", "label"), "searchable": lambda field: ", ".join(field.searchable)}
-_STEPS: Final = ("order", "step", "wait_time", "left_to_send", "already_sent", "out_of")
-_TEMPLATES: Final = ("test_letter", "name", "sent", "opened", "clicked", "replied", "unsubscribed")
+_FIELDS: Final = _View(
+    {**_names("code", "label"), "searchable": lambda field: ", ".join(field.searchable)}, ("code", "label", "searchable")
+)
+_STEPS: Final = _View(
+    {
+        **_of_step("order", "id", "wait_time", "left_to_send", "already_sent", "out_of"),
+        **_of_template("test_letter", "name", "sent", "opened", "clicked", "replied", "unsubscribed"),
+    },
+    ("order", "left_to_send", "already_sent", "test_letter", "sent", "opened", "clicked", "replied", "unsubscribed"),
+)
 
 
 @click.command()
@@ -70,13 +108,13 @@ def fields(options: Options) -> int:
 async def _list(
     options: Options,
     pager: Callable[[OutreachClient], Pager[Campaign] | Pager[Mailbox]],
-    columns: _Columns,
+    view: _View,
     what: str,
 ) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options) as client:
         items: Collected[Any] = await pager(client).collect()
-    _table(screen, columns, items)
+    view.show(screen, items)
     for unread in items.undecodable:
         screen.warn(f"{what}: {unread.id or 'an item without id'} cannot be read: {unread.error}")
     if items.missing:
@@ -91,31 +129,23 @@ async def _steps(options: Options, campaign: str) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options) as client:
         found = await client.campaigns.steps(campaign)
-    screen.table((*_STEPS, *_TEMPLATES), _step_rows(found))
+    _STEPS.show(screen, _templates(found))
     screen.footer(f"{len(found.data)} steps, {found.days_left_display} ({found.days_left_date})")
     screen.result({**to_wire(found), "count": len(found.data)})
     return OK
 
 
-def _step_rows(found: CampaignSteps) -> Iterator[list[Any]]:
-    """Yield a row for each template, and one for a step that has none."""
+def _templates(found: CampaignSteps) -> Iterator[tuple[Step, Template | None]]:
+    """Yield each template with its step, and a step that has none with nothing."""
     for step in found.data:
-        own = [step.order, step.id, step.wait_time, step.left_to_send, step.already_sent, step.out_of]
-        for template in step.templates:
-            yield [*own, *(getattr(template, name) for name in _TEMPLATES)]
-        if not step.templates:
-            yield [*own, *(None for _ in _TEMPLATES)]
+        yield from ((step, template) for template in step.templates or [None])
 
 
 async def _fields(options: Options) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options) as client:
         found: list[WorkspaceField] = await client.workspaces.fields()
-    _table(screen, _FIELDS, found)
+    _FIELDS.show(screen, found)
     screen.footer(f"{len(found)} fields")
     screen.result({"data": to_wire(found), "count": len(found)})
     return OK
-
-
-def _table(screen: Screen, columns: _Columns, items: Iterable[Any]) -> None:
-    screen.table(tuple(columns), ([read(item) for read in columns.values()] for item in items))

@@ -37,6 +37,6 @@ def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
         TextColumn("ETA"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
         task = bar.add_task(title, total=total)
         yield lambda: bar.advance(task)

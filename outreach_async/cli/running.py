@@ -8,16 +8,16 @@ from types import FrameType
 
 import anyio
 
-from outreach_async.cli.exits import INTERRUPTED
+from outreach_async.cli.exits import INTERRUPTED, OK
 
 
-def run_async(main: Callable[[], Awaitable[int]], *, terminated: int = INTERRUPTED) -> int:
+def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = INTERRUPTED) -> int:
     """Run a command on an event loop and return its exit code.
 
     Ctrl-C and SIGTERM cancel it, so that it can still clean up and say how far it came.
 
     Args:
-        main: The command.
+        main: The command; `None` from it is success.
         terminated: Exit code after SIGTERM.
 
     Raises:
@@ -37,7 +37,7 @@ def run_async(main: Callable[[], Awaitable[int]], *, terminated: int = INTERRUPT
 
     signal.signal(signal.SIGTERM, on_term)
     try:
-        return anyio.run(main)
+        return anyio.run(main) or OK
     except KeyboardInterrupt:
         if not ended:
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import attrs
 from rich import box
@@ -69,11 +69,20 @@ class Screen:
             print(json.dumps(value), flush=True)  # noqa: T201 - printing is what it is for
 
 
+_WHOLE: Final = frozenset({"id", "code", "status"})
+"""Columns whose values are copied or compared, and so never folded."""
+
+
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for at, column in enumerate(columns):
         figures = bool(rows) and all(_is_figure(row[at]) for row in rows)
-        table.add_column(Text(column), justify="right" if figures else "left", overflow="fold")
+        table.add_column(
+            Text(column.replace("_", " ")),
+            justify="right" if figures else "left",
+            overflow="fold",
+            no_wrap=figures or column in _WHOLE,
+        )
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     return table

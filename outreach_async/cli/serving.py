@@ -32,12 +32,7 @@ def serve(options: Options, host: str, port: int, world: Path | None) -> int:  #
     The first line on stdout is the base URL, the second a JSON object with a workspace, an owner key and a campaign to use.
     """
     service = demo_world() if world is None else stored_world(world)
-    return run_async(partial(_serve, service, host, port), terminated=OK)
-
-
-async def _serve(service: FakeService, host: str, port: int) -> int:
-    await run(service, host, port, partial(_announce, service))
-    return OK
+    return run_async(partial(run, service, host, port, partial(_announce, service)), terminated=OK)
 
 
 def _announce(service: FakeService, base_url: str) -> None:

@@ -55,6 +55,10 @@ _ALSO: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
+def _texts(values: Iterable[str]) -> frozenset[str]:
+    return frozenset(values)
+
+
 @attrs.frozen
 class HeaderAuth:
     """Ask for a credential in a header (rule A3); without it every operation answers 401.
@@ -67,7 +71,7 @@ class HeaderAuth:
 
     header: str = "authorization"
     scheme: str = "Bearer"
-    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset, repr=False)
+    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=_texts, repr=False)
 
 
 @attrs.frozen

@@ -267,7 +267,7 @@ COUNTRIES: Final[dict[str, tuple[str, ...]]] = {
 def folded(name: str) -> str:
     """Reduce a name to what is compared."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
-    words = re.sub(r"[^a-z0-9]+", " ", plain.casefold().replace("&", " and ").replace("'", "")).split()
+    words = re.sub(r"[^a-z0-9]+", " ", plain.casefold().replace("&", " and ").replace("'", "").replace("\u2019", "")).split()
     if words[:1] == ["the"]:
         words = words[1:]
     return " ".join("saint" if word == "st" else word for word in words)

@@ -36,7 +36,7 @@ class Context:
         now: Unix seconds.
     """
 
-    world: World
+    world: World = attrs.field(repr=False)
     behaviour: Behaviour
     limiter: Limiter
     seed: int

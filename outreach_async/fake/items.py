@@ -26,7 +26,7 @@ class Items:
         list_date: How the campaign list writes dates (rule T16).
     """
 
-    world: World
+    world: World = attrs.field(repr=False)
     now: float
     figures: Figures
     list_date: Literal["timestamp", "text", "mixed"]

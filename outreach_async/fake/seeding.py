@@ -35,11 +35,11 @@ class Seeder:
         key: Tells duplicate e-mails.
     """
 
-    world: World
+    world: World = attrs.field(repr=False)
     seed: int
     now: float
     key: Callable[[str], str]
-    _taken: list[str] = attrs.Factory(list)
+    _taken: list[str] = attrs.field(factory=list, repr=False)
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[Self]:
@@ -128,7 +128,7 @@ class Seeder:
         self.check_workspace(workspace)
         owner = next((key for key, spaces in self.world.keys.items() if workspace in spaces), "") if owner is None else owner
         enrolments = () if campaign is None else (Enrolment(campaign, self.now),)
-        given = people(whole("contacts", rows), self.world.contacts[workspace], self.key) if isinstance(rows, int) else rows
+        given = people(whole("contacts", rows), len(self.world.contacts[workspace])) if isinstance(rows, int) else rows
         codes = self.world.workspaces[workspace].codes
         return self.store(workspace, (ContactSeed.of(row, codes, enrolments, owner) for row in given))
 

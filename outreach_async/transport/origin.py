@@ -19,6 +19,7 @@ BAD_HOST: Final = "base_url: its host is no name that the DNS can know; correct 
 
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # what every backend sends byte for byte
+_PLACE: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
 _EXAMPLE: Final = "such as 'https://api.example'"
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -93,40 +94,23 @@ def environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
 
 def _exempts(entry: str, base: BaseUrl) -> bool:
     """Tell whether one entry of `NO_PROXY` covers the base URL."""
-    if entry in {"", "*"}:
-        return entry == "*"
+    if entry == "*":
+        return True
     scheme, _, place = entry.rpartition("://")
-    if scheme not in {"", "all", base.scheme}:
+    if not place or scheme not in {"", "all", base.scheme}:
         return False
-    if _is_network(place):
-        return _is_address(base.host) and ip_address(base.host) in ip_network(place, strict=False)
-    name, port = _host_and_port(place)
-    return port in {"", str(base.port)} and _covers(name.lower(), base.host)
-
-
-def _covers(name: str, host: str) -> bool:
-    # "example.com" covers itself and its subdomains, ".example.com" and "*.example.com" the subdomains only.
-    bare = name.removeprefix("*")
-    return host.endswith(bare) if bare.startswith(".") else host == bare or host.endswith(f".{bare}")
-
-
-def _host_and_port(place: str) -> tuple[str, str]:
-    if _is_address(place):
-        return place, ""
-    name, _, port = place.rpartition(":") if re.search(r":\d+$", place) else (place, "", "")
-    return name.strip("[]"), port
-
-
-def _is_address(text: str) -> bool:
     try:
-        ip_address(text)
+        return ip_address(base.host) in ip_network(place, strict=False)  # one address is a network too
     except ValueError:
-        return False
-    return True
+        return _names(place, base)
 
 
-def _is_network(text: str) -> bool:
-    return "/" in text and _is_address(text.partition("/")[0]) and text.partition("/")[2].isdecimal()
+def _names(place: str, base: BaseUrl) -> bool:
+    # "example.com" names itself and its subdomains, ".example.com" and "*.example.com" the subdomains only.
+    ((name, port),) = _PLACE.findall(place)
+    bare = name.lower().removeprefix("*")
+    named = base.host.endswith(bare) if bare.startswith(".") else base.host == bare or base.host.endswith(f".{bare}")
+    return named and port in {"", str(base.port)}
 
 
 def _split(field: str, text: str, schemes: Collection[str], example: str) -> SplitResult:

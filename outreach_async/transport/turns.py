@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
 import anyio
-from anyio.lowlevel import EventLoopToken, current_token
+from anyio.lowlevel import EventLoopToken, checkpoint_if_cancelled, current_token
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.evidence import lost
@@ -39,6 +39,7 @@ class Turns:
             TransportError: It was closed meanwhile.
         """
         async with self._room:
+            await checkpoint_if_cancelled()  # a mock would answer without ever looking
             if self._closed:
                 raise InvalidRequest("the transport was closed before the request was sent; make a new one")
             with anyio.CancelScope() as scope:

@@ -1,0 +1,443 @@
+"""What is refused before anything is sent, and how that is said."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from http import HTTPMethod
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async.checks import (
+    checked_members,
+    contact_of,
+    require_body,
+    require_display,
+    require_encodable,
+    require_headers,
+    require_id,
+    require_method,
+    require_number,
+    require_options,
+    require_seconds,
+    require_target,
+)
+from outreach_async.contacts import NewContact
+from outreach_async.errors import InvalidRequest
+from outreach_async.vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
+
+KEY = "key_4f9a8b7c6d"
+NO_WORKSPACE = "workspace: expected a text starting with 'space_'"
+NO_CAMPAIGN = "campaign: expected a text starting with 'camp_'"
+CAMPAIGN_REMEDY = "pass a campaign's id, or None to add to no campaign"
+NO_POLICY = "duplicates: expected one of 'skip', 'overwrite', 'update_missing_fields'"
+FIELDS_REMEDY = "use the codes of client.workspaces.fields()"
+TARGET_REMEDY = "expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
+DOTS = "target: '.' and '..' segments mean different things to different backends; leave them out"
+NO_TARGETS = [
+    "",
+    "x",
+    "//a.example/x",
+    "https://a.example",
+    "/a b",
+    "/a#b",
+    "/é",
+    "/a\\b",
+    "/a\r\nx: y",
+    '/"',
+    "/<",
+    "/^",
+    "/a\n",
+]
+DOTTED = ["/.", "/..", "/a/../b", "/a/.", "/./a", "/%2e", "/%2E%2e/a", "/a/.%2E?x", "/a/%2e./b"]
+
+
+def workspace(value: Any) -> str:
+    return require_id("workspace", value, "workspace", "pass one")
+
+
+def number(value: Any, least: int = 1, most: int | None = None) -> int:
+    return require_number("page", value, least=least, most=most)
+
+
+def seconds(value: Any) -> float | None:
+    return require_seconds("timeout", value)
+
+
+def members(email: Any = "a@b.example", **fields: Any) -> dict[str, str | None]:
+    return checked_members(NewContact(email, **fields))
+
+
+def options(duplicates: Any = "skip", *, strict: Any = True, campaign: Any = None) -> None:
+    require_options(duplicates, strict, campaign)
+
+
+REFUSALS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: workspace(None), f"{NO_WORKSPACE}, got None; pass one"),
+    (lambda: workspace(7), f"{NO_WORKSPACE}, got int; pass one"),
+    (lambda: workspace(b"space_1"), f"{NO_WORKSPACE}, got bytes; pass one"),
+    (lambda: workspace(""), f"{NO_WORKSPACE}, got a blank text; pass one"),
+    (lambda: workspace(" \n"), f"{NO_WORKSPACE}, got a blank text; pass one"),
+    (lambda: workspace("space_"), f"{NO_WORKSPACE}, got only the prefix 'space_'; pass one"),
+    (lambda: workspace("camp_"), f"{NO_WORKSPACE}, got only the prefix 'camp_'; pass one"),
+    (
+        lambda: workspace("camp_1"),
+        f"{NO_WORKSPACE}, got what looks like a campaign id (camp_...); pass one",
+    ),
+    (
+        lambda: workspace("personalized_step_1"),
+        f"{NO_WORKSPACE}, got what looks like a personalized template id (personalized_step_...); pass one",
+    ),
+    (
+        lambda: workspace(KEY),
+        f"{NO_WORKSPACE}, got what looks like an owner_key (key_...); pass one",
+    ),
+    (
+        lambda: workspace("Space_1"),
+        f"{NO_WORKSPACE}, got a text of 7 characters that starts otherwise; pass one",
+    ),
+    (
+        lambda: workspace("space_\ud800"),
+        "workspace: expected text that UTF-8 can carry, got a lone surrogate at character 6; decode its source rightly",
+    ),
+    (lambda: number("1"), "page: expected a whole number, got str; pass an int of at least 1"),
+    (lambda: number(None), "page: expected a whole number, got None; pass an int of at least 1"),
+    (lambda: number(1.0), "page: expected a whole number, got float; pass an int of at least 1"),
+    (lambda: number(True), "page: expected a whole number, got bool; pass an int of at least 1"),
+    (lambda: number(0), "page: expected at least 1, got 0; pass a larger number"),
+    (lambda: number(-(10**5000)), "page: expected at least 1, got a number of 16610 bits; pass a larger number"),
+    (lambda: number(2**63), "page: expected at most 9223372036854775807, got a number of 64 bits; pass a smaller number"),
+    (
+        lambda: require_display("display", 2001, mailboxes=True),
+        "display: expected at most 2000, got 2001; ask for smaller pages and walk more of them",
+    ),
+    (
+        lambda: require_display("display", 10**5000, mailboxes=True),
+        "display: expected at most 2000, got a number of 16610 bits; ask for smaller pages and walk more of them",
+    ),
+    (lambda: require_display("display", 0, mailboxes=False), "display: expected at least 1, got 0; pass a larger number"),
+    (lambda: seconds("30"), "timeout: expected seconds as a number or None, got str; pass for example 30.0"),
+    (lambda: seconds(True), "timeout: expected seconds as a number or None, got bool; pass for example 30.0"),
+    (lambda: seconds(Decimal(1)), "timeout: expected seconds as a number or None, got Decimal; pass for example 30.0"),
+    (lambda: seconds(0), "timeout: expected more than 0 seconds, got 0; pass None for no bound"),
+    (lambda: seconds(-1.5), "timeout: expected more than 0 seconds, got -1.5; pass None for no bound"),
+    (lambda: seconds(math.nan), "timeout: expected more than 0 seconds, got nan; pass None for no bound"),
+    (lambda: seconds(-(10**5000)), "timeout: expected more than 0 seconds, got a number of 16610 bits; pass None for no bound"),
+    (lambda: seconds(10**5000), "timeout: expected seconds, got a number of 16610 bits; pass None for no bound"),
+    (
+        lambda: options(duplicates="Skip"),
+        f"{NO_POLICY}, got 'Skip'; pass one of them",
+    ),
+    (
+        lambda: options(duplicates=KEY),
+        f"{NO_POLICY}, got 'key_...'; pass one of them",
+    ),
+    (
+        lambda: options(duplicates=["skip"]),
+        f"{NO_POLICY}, got list; pass one of them",
+    ),
+    (lambda: options(strict="true"), "strict_validation: expected bool, got str; pass True or False"),
+    (lambda: options(strict=1), "strict_validation: expected bool, got int; pass True or False"),
+    (lambda: options(strict=None), "strict_validation: expected bool, got None; pass True or False"),
+    (
+        lambda: options(campaign="space_1"),
+        f"{NO_CAMPAIGN}, got what looks like a workspace id (space_...); {CAMPAIGN_REMEDY}",
+    ),
+    (
+        lambda: options(campaign=""),
+        f"{NO_CAMPAIGN}, got a blank text; {CAMPAIGN_REMEDY}",
+    ),
+    (lambda: members(None), "email: expected text, got None; give the contact an e-mail address"),
+    (lambda: members(UNSET), "email: expected text, got Unset; give the contact an e-mail address"),
+    (lambda: members(" \t"), "email: expected an address, got a blank text; give the contact an e-mail address"),
+    (
+        lambda: members("a\udfff@b.example"),
+        "email: expected text that UTF-8 can carry, got a lone surrogate at character 1; decode its source rightly",
+    ),
+    (lambda: members(zip=75001), "zip: expected text or None, got int; convert it with str()"),
+    (lambda: members(city=["Paris"]), "city: expected text or None, got list; convert it with str()"),
+    (
+        lambda: members(city="Paris\ud83d"),
+        "city: expected text that UTF-8 can carry, got a lone surrogate at character 5; decode its source rightly",
+    ),
+    (lambda: members(custom=None), "custom: expected a mapping of code to text, got None; pass a dict"),
+    (lambda: members(custom=["custom_1"]), "custom: expected a mapping of code to text, got list; pass a dict"),
+    (lambda: members(custom={1: "x"}), f"custom: expected codes as texts, got int; {FIELDS_REMEDY}"),
+    (lambda: members(custom={"": "x"}), f"custom: expected codes as texts, got a blank text; {FIELDS_REMEDY}"),
+    (lambda: members(custom={"plan": "x"}), f"custom['plan']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
+    (lambda: members(custom={"custom_": "x"}), f"custom['custom_']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
+    (lambda: members(custom={"custom_x": "x"}), f"custom['custom_x']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
+    (
+        lambda: members(custom={"custom_1\n": "x"}),
+        f"custom['custom_1\\n']: expected a code of the form custom_<n>; {FIELDS_REMEDY}",
+    ),
+    (lambda: members(custom={"custom_٣": "x"}), f"custom['custom_٣']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
+    (lambda: members(custom={KEY: "x"}), f"custom['key_...']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
+    (lambda: members(custom={"custom_1": 5}), "custom['custom_1']: expected text or None, got int; convert it with str()"),
+    (lambda: members(extra={"linkedin": 5}), "extra['linkedin']: expected text or None, got int; convert it with str()"),
+    (
+        lambda: members(extra={"linkedin": "\udc00"}),
+        "extra['linkedin']: expected text that UTF-8 can carry, got a lone surrogate at character 0; decode its source rightly",
+    ),
+    (
+        lambda: members(extra={"a\udc00": "x"}),
+        "extra: expected text that UTF-8 can carry, got a lone surrogate at character 1; decode its source rightly",
+    ),
+    (
+        lambda: members(extra={"custom_1": "x"}),
+        "extra['custom_1']: this code has a place of its own; pass it as an argument or in custom",
+    ),
+    (
+        lambda: members(extra={"owner_key": "x"}),
+        "extra['owner_key']: this code has a place of its own; pass it as an argument or in custom",
+    ),
+    (lambda: contact_of(None), "contact: expected NewContact or a mapping, got None; build NewContact(email, ...)"),
+    (lambda: contact_of(KEY), "contact: expected NewContact or a mapping, got str; build NewContact(email, ...)"),
+    (lambda: contact_of(["a@b.example"]), "contact: expected NewContact or a mapping, got list; build NewContact(email, ...)"),
+    (lambda: contact_of({}), "email: missing; every contact needs an e-mail address"),
+    (lambda: contact_of({"first_name": "A"}), "email: missing; every contact needs an e-mail address"),
+    (
+        lambda: contact_of({"email": "a@b.example", "frist_name": "A"}),
+        "'frist_name': not a field of a contact; did you mean 'first_name'? Further codes of the workspace go under 'extra'",
+    ),
+    (
+        lambda: contact_of({"email": "a@b.example", "qqq": "A"}),
+        "'qqq': not a field of a contact; Further codes of the workspace go under 'extra'",
+    ),
+    (
+        lambda: contact_of({"email": "a@b.example", KEY: "A"}),
+        "'key_...': not a field of a contact; Further codes of the workspace go under 'extra'",
+    ),
+    (
+        lambda: contact_of({"email": "a@b.example", 5: "A"}),
+        "contact: expected members named by texts, got int; use the names of NewContact",
+    ),
+    (
+        lambda: contact_of({"email": "a@b.example", "custom": 5, "custom_1": "x"}),
+        "custom: expected a mapping of code to text, got int; pass a dict",
+    ),
+    (lambda: require_method("get"), "method: expected an HTTP method in capitals, got str; pass for example 'GET'"),
+    (lambda: require_method(""), "method: expected an HTTP method in capitals, got str; pass for example 'GET'"),
+    (lambda: require_method("GET\r\nx: y"), "method: expected an HTTP method in capitals, got str; pass for example 'GET'"),
+    (lambda: require_method(None), "method: expected an HTTP method in capitals, got None; pass for example 'GET'"),
+    (lambda: require_body("{}"), "body: expected bytes, got str; encode it, such as json.dumps(value).encode()"),
+    (lambda: require_body({}), "body: expected bytes, got dict; encode it, such as json.dumps(value).encode()"),
+    (lambda: require_body(None), "body: expected bytes, got None; encode it, such as json.dumps(value).encode()"),
+    (lambda: require_target(None), "target: expected text such as '/campaigns?page=1', got None; pass path and query in one"),
+    (lambda: require_target(b"/"), "target: expected text such as '/campaigns?page=1', got bytes; pass path and query in one"),
+    *((lambda target=target: require_target(target), f"target: {TARGET_REMEDY}") for target in NO_TARGETS),
+    *((lambda target=target: require_target(target), DOTS) for target in DOTTED),
+    (lambda: require_headers(None), "headers: expected a mapping of text to text, got None; pass a dict"),
+    (lambda: require_headers([("a", "b")]), "headers: expected a mapping of text to text, got list; pass a dict"),
+    *(
+        (
+            lambda name=name: require_headers({name: "x"}),
+            "headers: expected field names of letters, digits and hyphens; remove blanks and line breaks",
+        )
+        for name in ["", "a b", "a:", "a\r\nb", "é", 5, None]
+    ),
+    *(
+        (
+            lambda value=value: require_headers({"X-A": value}),
+            f"headers['X-A']: expected a text without line breaks, got {type(value).__name__}; remove control characters",
+        )
+        for value in ["a\r\nb", "a\n", "\x00", "\x7f", "\u0100", 5, b"x"]
+    ),
+    (
+        lambda: require_headers({"x-a": None}),
+        "headers['x-a']: expected a text without line breaks, got None; remove control characters",
+    ),
+    (
+        lambda: require_headers({KEY: None}),
+        "headers['key_...']: expected a text without line breaks, got None; remove control characters",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), REFUSALS, ids=[said for _, said in REFUSALS])
+def test_a_refusal_names_the_field_the_kind_and_the_remedy(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        call()
+    assert str(caught.value) == said
+    assert KEY not in repr(caught.value)
+    assert caught.value.maybe_sent is False
+
+
+UNKEYED: list[Callable[[str], Any]] = [
+    *(lambda text, what=what: require_id(what, text, what, "remedy") for what in ID_PREFIXES if what != "owner_key"),
+    number,
+    lambda text: number(1, most=0) if text else None,
+    seconds,
+    lambda text: options(duplicates=text),
+    lambda text: options(strict=text),
+    lambda text: options(campaign=text),
+    lambda text: members(custom={text: "x"}),
+    lambda text: members(custom=text),
+    lambda text: members(extra={text: 5}),
+    lambda text: members(city=[text]),
+    lambda text: members(custom={"custom_1": [text]}),
+    contact_of,
+    lambda text: contact_of({"email": "a@b.example", text: "x"}),
+    lambda text: contact_of({text: "x"}),
+    require_body,
+    require_method,
+    require_target,
+    lambda text: require_target("/a b?" + text),
+    require_headers,
+    lambda text: require_headers({text: None}),
+    lambda text: require_headers({"a " + text: "x"}),
+    lambda text: require_headers({"authorization": text + "\n"}),
+    lambda text: require_headers({"authorization": [text]}),
+]
+
+
+@given(st.sampled_from(UNKEYED), st.text("abcXYZ0189-_'\"\\/é", min_size=1))
+def test_no_refusal_shows_a_key_wherever_it_was_put(call: Callable[[str], Any], rest: str) -> None:
+    key = f"key_{rest}"
+    with pytest.raises(InvalidRequest) as caught:
+        call(key)
+    text = str(caught.value)
+    assert key not in text
+    assert repr(key)[1:-1] not in text
+
+
+@pytest.mark.parametrize("wrong", ["key_", "", "  ", "KEY_1", "space_1", "Bearer key_1", f" {KEY}", 5])
+def test_a_wrong_key_is_refused_without_being_shown(wrong: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        require_id("owner_key", wrong, "owner_key", "pass owner_key=")
+    assert str(caught.value).startswith("owner_key: expected a text starting with 'key_', got ")
+    assert "key_1" not in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+@given(st.sampled_from(sorted(ID_PREFIXES)), st.text(min_size=1))
+def test_an_id_is_any_text_behind_its_prefix(what: str, rest: str) -> None:
+    assert require_id("x", ID_PREFIXES[what] + rest, what, "remedy") == ID_PREFIXES[what] + rest
+
+
+@given(st.sampled_from(sorted(ID_PREFIXES)), st.text(), st.sampled_from(["", *ID_PREFIXES.values()]))
+def test_any_other_text_is_no_id(what: str, rest: str, prefix: str) -> None:
+    text = prefix + rest
+    if not text.startswith(ID_PREFIXES[what]):
+        with pytest.raises(InvalidRequest):
+            require_id("x", text, what, "remedy")
+
+
+@pytest.mark.parametrize(("what", "prefix"), ID_PREFIXES.items())
+def test_a_text_with_another_prefix_is_said_to_look_like_what_it_is(what: str, prefix: str) -> None:
+    other = "campaign" if what == "workspace" else "workspace"
+    with pytest.raises(InvalidRequest, match=re.escape(f"({prefix}...)")) as caught:
+        require_id("x", prefix + "1", other, "remedy")
+    assert what in str(caught.value)
+
+
+@given(st.text())
+def test_any_whole_text_can_be_encoded(text: str) -> None:
+    require_encodable("x", text)
+
+
+@given(st.text(), st.characters(categories=["Cs"]), st.text())
+def test_a_lone_surrogate_is_found_where_it_stands(before: str, surrogate: str, after: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"at character {len(before)};") as caught:
+        require_encodable("x", before + surrogate + after)
+    str(caught.value).encode()
+
+
+@given(st.integers(), st.integers(0, 5), st.none() | st.integers(5, 10))
+def test_a_whole_number_within_bounds_is_taken(value: int, least: int, most: int | None) -> None:
+    if least <= value <= (2**63 - 1 if most is None else most):
+        assert require_number("x", value, least=least, most=most) == value
+    else:
+        with pytest.raises(InvalidRequest):
+            require_number("x", value, least=least, most=most)
+
+
+def test_only_mailboxes_have_a_largest_page() -> None:
+    assert require_display("display", 2000, mailboxes=True) == 2000
+    assert require_display("display", 1_000_000, mailboxes=False) == 1_000_000
+
+
+@given(st.none() | st.integers(1, 10**300) | st.floats(min_value=0, exclude_min=True, allow_nan=False))
+def test_seconds_are_any_positive_number_or_none(value: float | None) -> None:
+    assert require_seconds("x", value) == (None if value is None else float(value))
+    assert type(require_seconds("x", value)) in {float, type(None)}
+
+
+@pytest.mark.parametrize("duplicates", ["skip", "overwrite", "update_missing_fields"])
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("campaign", [None, "camp_1"])
+def test_the_interfaces_options_are_taken(duplicates: str, strict: bool, campaign: str | None) -> None:
+    require_options(duplicates, strict, campaign)
+
+
+@given(
+    st.dictionaries(st.sampled_from(STANDARD_FIELDS), st.none() | st.text(), max_size=5),
+    st.dictionaries(st.integers(0).map("custom_{}".format), st.none() | st.text(), max_size=3),
+    st.dictionaries(st.text(min_size=1), st.none() | st.text(), max_size=3),
+)
+def test_a_contact_of_texts_is_taken_as_it_is(standard: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]) -> None:
+    extra = {code: value for code, value in extra.items() if code not in RESERVED_FIELDS and not code.startswith("custom_")}
+    taken = members("a@b.example", **standard, custom=custom, extra=extra)
+    assert taken == {"email": "a@b.example", **standard, **custom, **extra}
+
+
+@pytest.mark.parametrize("code", sorted(RESERVED_FIELDS))
+def test_no_member_that_has_a_place_of_its_own_goes_under_extra(code: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(f"extra[{code!r}]")):
+        members(extra={code: "x"})
+
+
+def test_a_contact_is_taken_as_it_is() -> None:
+    contact = NewContact("a@b.example", first_name="A")
+    assert contact_of(contact) is contact
+
+
+def test_a_row_may_name_custom_codes_beside_its_fields() -> None:
+    row = {"email": "a@b.example", "city": None, "custom_1": "x", "custom": {"custom_2": "y"}, "extra": {"linkedin": "z"}}
+    assert contact_of(row) == NewContact(
+        "a@b.example", city=None, custom={"custom_1": "x", "custom_2": "y"}, extra={"linkedin": "z"}
+    )
+
+
+def test_the_values_of_a_row_are_checked_when_it_is_sent() -> None:
+    contact = contact_of({"email": 5, "custom": "no mapping"})
+    with pytest.raises(InvalidRequest, match="email: expected text"):
+        checked_members(contact)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "M-SEARCH", HTTPMethod.DELETE])
+def test_a_method_in_capitals_is_taken(method: str) -> None:
+    assert require_method(method) == method
+
+
+def test_a_body_is_bytes() -> None:
+    assert require_body(b"") == b""
+
+
+@given(st.text(), st.text())
+def test_any_quoted_path_and_query_is_a_target(path: str, value: str) -> None:
+    target = f"/x{quote(path, safe='')}?a={quote(value, safe='')}"
+    assert require_target(target) == target
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/", "/?", "/campaigns?page=1&display=5", "/a%2F..%2Fb", "/a..b", "/...", "/a?x=../..", "/a[0]", "/a;b=c,d", "/a//b"],
+)
+def test_a_target_is_taken_as_it_is(target: str) -> None:
+    assert require_target(target) == target
+
+
+def test_header_fields_are_taken_by_lower_case_name() -> None:
+    assert require_headers({"X-A": "1", "authorization": "Bearer \xe9\t "}) == {"x-a": "1", "authorization": "Bearer \xe9\t "}
+    assert require_headers({}) == {}
+
+
+def test_a_word_of_an_open_enumeration_is_a_text_like_any_other() -> None:
+    assert members(city=Outcome.ADDED)["city"] == "added"

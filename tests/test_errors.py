@@ -1,0 +1,161 @@
+"""The exception tree, and what every error keeps."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async import errors
+from outreach_async.errors import (
+    BODY_LIMIT,
+    BulkStopped,
+    DeadlineExceeded,
+    InvalidRequest,
+    OutreachError,
+    RateLimited,
+    StatusError,
+    TransportError,
+    UnexpectedResponse,
+)
+
+TREE = {
+    OutreachError: (Exception,),
+    InvalidRequest: (OutreachError, ValueError),
+    TransportError: (OutreachError,),
+    DeadlineExceeded: (OutreachError, TimeoutError),
+    UnexpectedResponse: (OutreachError,),
+    StatusError: (OutreachError,),
+    RateLimited: (StatusError,),
+    BulkStopped: (OutreachError,),
+}
+OWN: dict[type[OutreachError], tuple[str, list[Any]]] = {
+    UnexpectedResponse: ("well_formed", [False, True]),
+    RateLimited: ("retry_after", [None, 2.5]),
+    BulkStopped: ("report", [None, {"rows": 3, "outcomes": {"added": 2}}]),
+}
+
+texts = st.text(max_size=8)
+headers = st.dictionaries(texts | st.just("x-request-id"), texts, max_size=3)
+
+
+@st.composite
+def drawn_errors(draw: st.DrawFn) -> OutreachError:
+    """Draw an error of any class with everything it can have."""
+    kind = draw(st.sampled_from(list(TREE)))
+    error = kind(
+        draw(texts),
+        operation=draw(st.none() | texts),
+        status_code=draw(st.none() | st.integers(300, 599)),
+        headers=draw(st.none() | headers),
+        body=draw(st.binary(max_size=20)),
+        attempts=draw(st.integers(0, 9)),
+        maybe_sent=draw(st.booleans()),
+    )
+    error.maybe_applied = draw(st.booleans())
+    if kind in OWN:
+        setattr(error, OWN[kind][0], draw(st.sampled_from(OWN[kind][1])))
+    return error
+
+
+def copies(error: OutreachError) -> Iterator[OutreachError]:
+    yield from (pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1))  # noqa: S301 - our own bytes
+    yield from (copy.copy(error), copy.deepcopy(error))
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_an_error_stands_in_its_place_of_the_tree(kind: type[OutreachError]) -> None:
+    assert kind.__bases__ == TREE[kind]
+
+
+def test_the_tree_holds_every_error_of_the_module_and_no_other() -> None:
+    assert {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, BaseException)} == set(TREE)
+
+
+def test_the_docstring_draws_the_tree_as_it_is() -> None:
+    drawing = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
+    stack: list[tuple[int, str]] = []
+    for line in drawing.splitlines():
+        found = re.search(r"[A-Z]\w+", line)
+        assert found
+        stack = [(column, name) for column, name in stack if column < found.start()]
+        kind = getattr(errors, found[0])
+        assert [kind.__bases__[0].__name__] == ([stack[-1][1]] if stack else ["Exception"])
+        also = re.search(r"\(also (\w+)\)", line)
+        assert [base.__name__ for base in kind.__bases__[1:]] == ([also[1]] if also else [])
+        stack.append((found.start(), found[0]))
+    assert set(re.findall(r"\b[A-Z]\w+", drawing)) - {"ValueError", "TimeoutError"} == {kind.__name__ for kind in TREE}
+
+
+@given(drawn_errors())
+def test_every_error_survives_pickling_and_copying_with_all_it_has(error: OutreachError) -> None:
+    for again in copies(error):
+        assert again is not error
+        assert (type(again), str(again), again.args, vars(again)) == (type(error), str(error), error.args, vars(error))
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_notes_travel_with_an_error(kind: type[OutreachError]) -> None:
+    error = kind("x")
+    error.add_note("row 7")
+    for again in copies(error):
+        assert again.__notes__ == ["row 7"]
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_a_copy_is_apart_from_its_error(kind: type[OutreachError]) -> None:
+    error = kind("x", headers={"a": "1"})
+    again = copy.deepcopy(error)
+    again.headers["a"] = "2"
+    again.attempts = 5
+    assert (error.headers, error.attempts) == ({"a": "1"}, 0)
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_an_error_that_knows_nothing_says_so(kind: type[OutreachError]) -> None:
+    error = kind("the message")
+    assert vars(error) == {
+        "operation": None,
+        "status_code": None,
+        "headers": {},
+        "body": b"",
+        "request_id": None,
+        "attempts": 0,
+        "maybe_sent": False,
+        "maybe_applied": False,
+    }
+    assert (str(error), repr(error)) == ("the message", f"{kind.__name__}('the message')")
+    assert kind not in OWN or getattr(error, OWN[kind][0]) == OWN[kind][1][0]
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_an_error_keeps_what_it_is_told(kind: type[OutreachError]) -> None:
+    told = {"operation": "create_contact", "status_code": 418, "headers": {"x-request-id": "req_1"}, "attempts": 3}
+    error = kind("x", body=b"teapot", maybe_sent=True, **told)  # type: ignore[arg-type]  # a dict of several types
+    assert vars(error) == {**told, "body": b"teapot", "request_id": "req_1", "maybe_sent": True, "maybe_applied": True}
+
+
+@pytest.mark.parametrize("size", [0, 1, BODY_LIMIT - 1, BODY_LIMIT, BODY_LIMIT + 1, 1_000_000])
+def test_an_error_keeps_the_beginning_of_a_body(size: int) -> None:
+    body = bytes(index % 251 for index in range(size))
+    assert OutreachError("x", body=body).body == body[:BODY_LIMIT]
+
+
+def test_an_error_keeps_header_fields_of_its_own() -> None:
+    fields = {"a": "1"}
+    error = OutreachError("x", headers=fields)
+    fields["a"] = "2"
+    assert error.headers == {"a": "1"}
+
+
+def test_an_invalid_request_is_caught_as_a_value_error_and_a_deadline_as_a_timeout() -> None:
+    with pytest.raises(ValueError, match="wrong"):
+        raise InvalidRequest("wrong")
+    with pytest.raises(TimeoutError, match="late"):
+        raise DeadlineExceeded("late")

@@ -1,0 +1,111 @@
+"""What the package offers at its top, and what importing it costs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+
+import pytest
+
+import outreach_async
+from outreach_async.operations import Dialect
+
+NAMES = [
+    "UNSET",
+    "AiohttpTransport",
+    "BulkReport",
+    "BulkStopped",
+    "Campaign",
+    "CampaignSteps",
+    "Collected",
+    "ContactOutcome",
+    "CreatedContact",
+    "DeadlineExceeded",
+    "HttpxTransport",
+    "InvalidRequest",
+    "Mailbox",
+    "NewContact",
+    "Outcome",
+    "OutreachClient",
+    "OutreachError",
+    "Page",
+    "Pager",
+    "Progress",
+    "RateLimited",
+    "Request",
+    "Response",
+    "RetryPolicy",
+    "StatusError",
+    "Step",
+    "Template",
+    "Transport",
+    "TransportError",
+    "Undecodable",
+    "UnexpectedResponse",
+    "WorkspaceField",
+]
+
+HEAVY = ["aiohttp", "anyio", "attrs", "cattrs", "httpcore", "httpx", "httpx2", "msgspec", "sniffio", "ssl", "trio"]
+
+
+def printed(code: str) -> str:
+    """Return what a fresh interpreter prints."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_public_names_are_these_and_sorted() -> None:
+    assert outreach_async.__all__ == NAMES
+    assert sorted(NAMES, key=lambda name: (not name.isupper(), name)) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_is_what_its_module_calls_so(name: str) -> None:
+    value = getattr(outreach_async, name)
+    assert getattr(outreach_async, name) is value
+    if name != "UNSET":
+        assert (value.__name__, value.__module__.partition(".")[0]) == (name, "outreach_async")
+        assert value.__doc__
+
+
+def test_a_star_import_gives_the_public_names() -> None:
+    code = "before = set(globals())\nfrom outreach_async import *\nprint(sorted(set(globals()) - before - {'before'}))"
+    assert printed(code) == str(sorted(NAMES))
+
+
+def test_dir_shows_the_public_names() -> None:
+    assert dir(outreach_async) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", ["Client", "httpx", "_HOME", "outreachclient", "__version__"])
+def test_a_wrong_name_is_an_attribute_error_that_shows_it(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"^module 'outreach_async' has no attribute '{name}'$"):
+        getattr(outreach_async, name)
+    assert not hasattr(outreach_async, name)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = f"import sys, outreach_async\nprint([name for name in {HEAVY} if name in sys.modules])"
+    assert printed(code) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "absent"),
+    [
+        ("NewContact", ["cattrs", "httpx", "msgspec", "anyio"]),
+        ("OutreachError", ["attrs", "cattrs", "httpx", "msgspec", "anyio"]),
+        ("OutreachClient", ["cattrs", "httpx", "httpx2", "aiohttp", "trio", "asyncio"]),
+        ("HttpxTransport", ["cattrs", "httpx", "httpx2", "aiohttp", "trio"]),
+        ("AiohttpTransport", ["cattrs", "httpx", "httpx2", "aiohttp", "trio"]),
+    ],
+)
+def test_a_public_name_costs_what_it_needs_and_no_more(name: str, absent: list[str]) -> None:
+    code = f"import sys\nfrom outreach_async import {name}\nprint([name for name in {absent} if name in sys.modules])"
+    assert printed(code) == "[]"
+
+
+def test_requests_name_the_version_that_is_installed() -> None:
+    assert Dialect.of({}).read["user-agent"] == f"outreach_async/{importlib.metadata.version('outreach_async')}"

@@ -1,0 +1,162 @@
+"""Whether and when to try again, as tables."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async.errors import (
+    BulkStopped,
+    DeadlineExceeded,
+    InvalidRequest,
+    OutreachError,
+    RateLimited,
+    StatusError,
+    TransportError,
+    UnexpectedResponse,
+)
+from outreach_async.retry import Evidence, Repeat, RetryPolicy, backoff, cost, may_repeat, taints, weigh
+
+FREELY, KNOWINGLY, UNSENT = Repeat.FREELY, Repeat.KNOWINGLY, Repeat.UNSENT
+NOT_SENT, REFUSED, AMBIGUOUS, FINAL = Evidence.NOT_SENT, Evidence.REFUSED, Evidence.AMBIGUOUS, Evidence.FINAL
+
+
+def answered(status: int | None, *, retry_after: str | None = None) -> StatusError:
+    kind = RateLimited if status == 429 else StatusError
+    return kind("x", status_code=status, headers={"retry-after": retry_after} if retry_after is not None else {}, maybe_sent=True)
+
+
+def unexpected(*, well_formed: bool) -> UnexpectedResponse:
+    error = UnexpectedResponse("x", status_code=200, maybe_sent=True)
+    error.well_formed = well_formed
+    return error
+
+
+WEIGHED: list[tuple[str, OutreachError, Evidence]] = [
+    ("nothing left", TransportError("x", maybe_sent=False), NOT_SENT),
+    ("an answer was lost", TransportError("x", maybe_sent=True), AMBIGUOUS),
+    *((f"{status}", answered(status), FINAL) for status in [300, 301, 302, 303, 304, 307, 308]),
+    *(
+        (f"{status}", answered(status), FINAL)
+        for status in [400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 413, 415, 422, 431]
+    ),
+    *((f"{status}", answered(status), FINAL) for status in [501, 505]),
+    *((f"{status}", answered(status), AMBIGUOUS) for status in [408, 500, 502, 503, 504, 506, 507, 511, 520, 599, 600]),
+    ("a 500 that asks to wait", answered(500, retry_after="1"), AMBIGUOUS),
+    ("a 400 that asks to wait", answered(400, retry_after="1"), FINAL),
+    ("a 301 that asks to wait", answered(301, retry_after="1"), FINAL),
+    ("429", answered(429), REFUSED),
+    ("a 429 that asks to wait", answered(429, retry_after="1"), REFUSED),
+    ("a 503 that asks to wait", answered(503, retry_after="1"), REFUSED),
+    ("a 503 that asks for nonsense", answered(503, retry_after="soon"), REFUSED),
+    ("a refusal without a status", answered(None), FINAL),
+    ("a deadline", DeadlineExceeded("x", maybe_sent=True), FINAL),
+    ("a wrong call", InvalidRequest("x"), FINAL),
+    ("a stopped run", BulkStopped("x"), FINAL),
+    ("an answer that makes sense but is not allowed", unexpected(well_formed=True), FINAL),
+]
+
+
+@pytest.mark.parametrize("repeat", Repeat)
+@pytest.mark.parametrize(("error", "evidence"), [row[1:] for row in WEIGHED], ids=[row[0] for row in WEIGHED])
+def test_what_a_failure_proves(error: OutreachError, evidence: Evidence, repeat: Repeat) -> None:
+    assert weigh(error, repeat) is evidence
+
+
+@pytest.mark.parametrize(("repeat", "evidence"), [(FREELY, FINAL), (KNOWINGLY, AMBIGUOUS), (UNSENT, FINAL)])
+def test_a_damaged_answer_to_a_creation_is_worth_asking_again(repeat: Repeat, evidence: Evidence) -> None:
+    assert weigh(unexpected(well_formed=False), repeat) is evidence
+
+
+@pytest.mark.parametrize(
+    ("evidence", "freely", "knowingly", "unsent"),
+    [(NOT_SENT, True, True, True), (REFUSED, True, True, False), (AMBIGUOUS, True, True, False), (FINAL, False, False, False)],
+)
+def test_when_an_operation_may_be_sent_again(evidence: Evidence, freely: bool, knowingly: bool, unsent: bool) -> None:
+    assert [may_repeat(evidence, repeat) for repeat in (FREELY, KNOWINGLY, UNSENT)] == [freely, knowingly, unsent]
+
+
+@pytest.mark.parametrize(
+    ("error", "evidence", "tainted"),
+    [
+        (TransportError("x"), NOT_SENT, False),
+        (TransportError("x", maybe_sent=True), AMBIGUOUS, True),
+        (answered(500), AMBIGUOUS, True),
+        (answered(503), AMBIGUOUS, True),
+        (answered(429), REFUSED, False),
+        (answered(503, retry_after="1"), REFUSED, True),
+        (answered(400), FINAL, False),
+        (unexpected(well_formed=False), AMBIGUOUS, True),
+        (unexpected(well_formed=True), FINAL, False),
+    ],
+)
+def test_which_failure_casts_doubt_on_later_answers(error: OutreachError, evidence: Evidence, tainted: bool) -> None:
+    assert weigh(error, KNOWINGLY) is evidence
+    assert taints(error, evidence) is tainted
+
+
+@pytest.mark.parametrize(("evidence", "price"), [(NOT_SENT, 14), (REFUSED, 5), (AMBIGUOUS, 14), (FINAL, 14)])
+def test_what_a_repeat_costs(evidence: Evidence, price: int) -> None:
+    assert cost(evidence) == price
+
+
+@pytest.mark.parametrize(
+    ("attempts", "longest"), [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 16.0), (7, 20.0), (8, 20.0), (10_000, 20.0)]
+)
+def test_each_wait_may_be_twice_as_long_as_the_last_up_to_the_cap(attempts: int, longest: float) -> None:
+    assert backoff(RetryPolicy(jitter=lambda: 1.0), attempts) == longest
+    assert backoff(RetryPolicy(jitter=lambda: 0.25), attempts) == longest / 4
+    assert backoff(RetryPolicy(jitter=lambda: 0.0), attempts) == 0
+
+
+@given(
+    st.floats(0, 1e6),
+    st.floats(0, 1e6),
+    st.integers(1, 10**6),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_a_wait_is_never_negative_nor_beyond_the_cap(first: float, cap: float, attempts: int, drawn: float) -> None:
+    policy = RetryPolicy(backoff=first, backoff_cap=cap, jitter=lambda: drawn)
+    assert 0 <= backoff(policy, attempts) <= cap
+    assert backoff(policy, attempts) <= backoff(policy, attempts + 1)
+
+
+def test_waits_differ_so_that_clients_do_not_come_back_in_step() -> None:
+    assert len({backoff(RetryPolicy(), 3) for _ in range(20)}) > 1
+
+
+def test_the_policy_unless_told_otherwise() -> None:
+    policy = RetryPolicy()
+    assert (policy.attempts, policy.backoff, policy.backoff_cap, policy.retry_after_cap, policy.budget) == (
+        4,
+        0.5,
+        20.0,
+        900.0,
+        500,
+    )
+    assert repr(policy) == "RetryPolicy(attempts=4, backoff=0.5, backoff_cap=20.0, retry_after_cap=900.0, budget=500)"
+    assert policy == RetryPolicy(jitter=lambda: 0.0)
+
+
+@pytest.mark.parametrize("attempts", [0, -1])
+def test_a_policy_tries_at_least_once(attempts: int) -> None:
+    said = f"attempts: expected at least 1, got {attempts}; 1 tries once and repeats nothing"
+    with pytest.raises(InvalidRequest, match=re.escape(said)):
+        RetryPolicy(attempts=attempts)
+
+
+@pytest.mark.parametrize("name", ["backoff", "backoff_cap", "retry_after_cap", "budget"])
+@pytest.mark.parametrize("value", [-1, -0.001, -math.inf, math.nan])
+def test_a_policy_waits_and_spends_nothing_less_than_nothing(name: str, value: Any) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(f"{name}: expected 0 or more, got {value}; 0 waits or spends nothing")):
+        RetryPolicy(**{name: value})
+
+
+def test_a_policy_may_wait_and_spend_nothing() -> None:
+    policy = RetryPolicy(attempts=1, backoff=0, backoff_cap=0, retry_after_cap=0, budget=0)
+    assert backoff(policy, 5) == 0

@@ -1,0 +1,262 @@
+"""A byte scan: no key and no credential of a header is in anything that the library logs, shows, raises or pickles."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+from support_paging import campaign, mailbox
+from support_time import virtual_time
+from support_transport import HANG, STUCK, Script, lost, unsent
+
+from outreach_async import (
+    InvalidRequest,
+    NewContact,
+    OutreachClient,
+    OutreachError,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+)
+
+CONTACT = NewContact("a@b.example")
+
+
+@attrs.frozen
+class Secrets:
+    """What must not show: the key of the client and of a call, and header fields of the client and of a call."""
+
+    key: str
+    call_key: str
+    token: str
+    cookie: str
+
+    def all(self) -> list[str]:
+        return [self.key, self.call_key, self.token, self.cookie]
+
+    def client(self, transport: Any, **options: Any) -> OutreachClient:
+        headers = {"Authorization": f"Bearer {self.token}", "x-plain": "plain"}
+        return OutreachClient(transport=transport, owner_key=self.key, workspace="space_1", headers=headers, **options)
+
+
+PLAIN = Secrets("key_5f1c0b9ad7e24c63", "key_8e7d6c5b4a392817", "eyJhbGciOi.J9-Zm9v_YmFy", "sid=7c9e6679f3")
+ODD = Secrets('key_5f"1c/0b 9a\\d7+é%2F', "key_\u2603'8e\t7d&6c", "eyJh+bGci/Oi~J9==", 'sid="7c 9e"; id=6679')
+each_kind = pytest.mark.parametrize("secrets", [PLAIN, ODD], ids=["plain", "odd"])
+
+
+def spellings(secret: str) -> set[bytes]:
+    """A secret as JSON, Python, a URL, a form and a pickle write it."""
+    texts = {
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1],
+        ascii(secret)[1:-1],
+        quote(secret, safe=""),
+        quote(secret),
+        quote_plus(secret),
+    }
+    return {text.encode() for text in texts} | {secret.encode("raw_unicode_escape"), secret.encode("utf-16-le")}
+
+
+def assert_hidden(secrets: Secrets, shown: bytes, where: object) -> None:
+    for secret in secrets.all():
+        for spelling in spellings(secret):
+            at = shown.find(spelling)
+            assert at < 0, f"{type(where).__name__}: {shown[max(0, at - 80) : at + 80]!r}"
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, what it was raised from, and the members of a group."""
+    if error is not None:
+        yield error
+        yield from chain(error.__cause__)
+        yield from chain(error.__context__)
+        for member in getattr(error, "exceptions", ()):
+            yield from chain(member)
+
+
+def views(thing: Any) -> Iterator[bytes]:
+    """Everything that anybody may come to see of a thing."""
+    yield repr(thing).encode()
+    yield str(thing).encode()
+    for each in chain(thing if isinstance(thing, BaseException) else getattr(thing, "error", None)):
+        yield "".join(traceback.format_exception(each)).encode()
+        yield repr(vars(each)).encode()
+        if isinstance(each, OutreachError):
+            yield from pickles(each)
+            yield repr(vars(copy.copy(each))).encode()
+
+
+def pickles(thing: Any) -> Iterator[bytes]:
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        yield pickle.dumps(thing, protocol)
+
+
+def log_views(records: list[logging.LogRecord]) -> Iterator[bytes]:
+    formatter = logging.Formatter("%(name)s %(message)s")
+    for record in records:
+        yield formatter.format(record).encode()
+        yield repr(vars(record)).encode()
+
+
+# How the service may answer: each echoes all that it was sent, in one spelling or another
+
+
+def sent_in(request: Request) -> str:
+    return f"{dict(request.headers)} {request.body.decode()}"
+
+
+def as_json(request: Request) -> Any:
+    """What was sent, as a service would log it: header by header, and the body as an object."""
+    return {"headers": dict(request.headers), "body": json.loads(request.body or b"null")}
+
+
+def echoed(request: Request) -> dict[str, str]:
+    """Header fields that show what was sent."""
+    raw = sent_in(request).encode("latin-1", "replace").decode("latin-1")
+    return {"x-request-id": "req_1", "x-echo": raw, "location": f"/?{quote(raw)}", "set-cookie": "sid=0", "retry-after": "0"}
+
+
+BODIES: dict[str, Callable[[Request], bytes]] = {
+    "text": lambda request: sent_in(request).encode(),
+    "HTML": lambda request: f"<html><pre>{sent_in(request)}</pre></html>".encode(),
+    "error": lambda request: json.dumps({"status": "error", "error": {"message": f"no: {sent_in(request)}"}}).encode(),
+    "error, not ASCII": lambda request: json.dumps({"message": as_json(request)}, ensure_ascii=False).encode(),
+    "status": lambda request: json.dumps({"status": sent_in(request), "id": None, "details": None}).encode(),
+    "members": lambda request: json.dumps({"status": "ok", sent_in(request): 1, "data": [{sent_in(request): 1}]}).encode(),
+    "wrong kinds": lambda request: json.dumps({"status": [as_json(request)], "id": 1, "data": sent_in(request)}).encode(),
+    "cut": lambda request: json.dumps({"status": "ok", "data": as_json(request)}).encode()[:-2],
+    "URL": lambda request: f"at /?{quote_plus(sent_in(request))}".encode(),
+    "UTF-16": lambda request: sent_in(request).encode("utf-16-le"),
+    "long": lambda request: (f"{'.' * 150} {sent_in(request)} {'.' * 3950} {sent_in(request)}").encode(),
+}
+
+
+def good(request: Request) -> bytes:
+    """An answer to any operation, with the echo where only `extra` keeps it."""
+    item = campaign("camp_1") if request.target.startswith("/campaigns?") else mailbox("mailbox_1")
+    lists = {"status": "ok", "headers": [], "data": [item], "total_found": 1, "current_page": 1, "total_pages": 1}
+    steps = {"status": "ok", "data": [], "days_left": 1, "days_left_date": "a", "days_left_display": "a"}
+    made = {"status": "added", "id": "contact_1", "details": None}
+    fields = {"status": "ok", "data": []}
+    answers = {"/contacts": made, "/campaigns/camp_1/steps": steps, "/workspaces/space_1/all-fields": fields}
+    return json.dumps({**answers.get(request.target, lists), "echo": as_json(request)}).encode()
+
+
+class Echo:
+    """Answers with what it was sent."""
+
+    def __init__(self, status: int, body: Callable[[Request], bytes]) -> None:
+        self.status, self.body = status, body
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        await anyio.lowlevel.checkpoint()
+        return Response(self.status, echoed(request), self.body(request))
+
+    async def aclose(self) -> None: ...
+
+
+# What a program may do
+
+
+async def listed(client: OutreachClient, _secrets: Secrets) -> Any:
+    return [item async for item in client.campaigns.list()]
+
+
+async def paged(client: OutreachClient, _secrets: Secrets) -> Any:
+    return [page async for page in client.mailboxes.list().pages()]
+
+
+async def collected(client: OutreachClient, _secrets: Secrets) -> Any:
+    return await client.campaigns.list().collect()
+
+
+async def kept(client: OutreachClient, _secrets: Secrets) -> Any:
+    page = await client.mailboxes.list(undecodable="keep")
+    return [page, *page.undecodable]
+
+
+async def many(client: OutreachClient, secrets: Secrets) -> Any:
+    run = client.contacts.create_many([CONTACT, {"email": ""}, CONTACT], owner_key=secrets.call_key)
+    seen: list[Any] = [run]
+    try:
+        async with run as outcomes:
+            seen += [outcomes, outcomes._source]
+            async for outcome in outcomes:
+                seen.append(outcome)  # noqa: PERF401 - those before an error are wanted too
+    except OutreachError as error:
+        seen.append(error)
+    return [*seen, outcomes.report, outcomes.report.to_dict()]
+
+
+async def raw(client: OutreachClient, secrets: Secrets) -> Any:
+    body = json.dumps({"owner_key": secrets.key, "more": secrets.call_key}).encode()
+    return [await client.request("POST", "/contacts", body=body, headers={"Cookie": secrets.cookie})]
+
+
+ACTS: dict[str, Callable[[OutreachClient, Secrets], Awaitable[Any]]] = {
+    "create": lambda client, _: client.contacts.create(CONTACT),
+    "create, key of the call": lambda client, secrets: client.contacts.create(CONTACT, owner_key=secrets.call_key),
+    "create_many": many,
+    "request": raw,
+    "page": lambda client, _: client.campaigns.list(),
+    "items": listed,
+    "pages": paged,
+    "collect": collected,
+    "keep": kept,
+    "steps": lambda client, _: client.campaigns.steps("camp_1"),
+    "fields": lambda client, _: client.workspaces.fields(),
+    "copy": lambda client, _: client.with_options(workspace="space_2").mailboxes.list(),
+}
+each_act = pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+
+
+@attrs.frozen
+class Scan:
+    """Does things under full logging and looks at all that comes of them."""
+
+    log: pytest.LogCaptureFixture
+    capture: pytest.CaptureFixture[bytes]
+
+    async def __call__(self, secrets: Secrets, transport: Any, act: Any, **options: Any) -> list[Any]:
+        client = secrets.client(transport, retry=RetryPolicy(attempts=2), **options)
+        with self.log.at_level(logging.DEBUG):
+            try:
+                given = await act(client, secrets)
+            except OutreachError as error:
+                given = error
+        things = given if isinstance(given, list) else [given]
+        for thing in [*things, client, client.contacts, client._settings, client._settings.dialect]:
+            for view in views(thing):
+                assert_hidden(secrets, view, thing)
+        assert self.log.records or isinstance(given, InvalidRequest)
+        for view in (*log_views(self.log.records), *self.capture.readouterr()):
+            assert_hidden(secrets, view, "log")
+        return things
+
+
+@pytest.fixture
+def scan(caplog: pytest.LogCaptureFixture, capfdbinary: pytest.CaptureFixture[bytes]) -> Scan:
+    return Scan(caplog, capfdbinary)
+
+
+@virtual_time
+@each_kind
+@each_act
+@pytest.mark.parametrize("status", [200, 201, 307, 400, 401, 404, 422, 429, 500, 503])
+async def test_an_answer_that_echoes_what_was_sent_shows_no_secret(status: int, act: Any, secrets: Secrets, scan: Scan) -> None:
+    for body in (*BODIES.values(), good):
+        await scan(secrets, Echo(status, body), act)

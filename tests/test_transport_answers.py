@@ -1,0 +1,102 @@
+"""Answers are read within a bound and decoded alike for every backend."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async.errors import TransportError
+from outreach_async.transport.answers import MAX_ANSWER, Intake
+
+
+def raw_deflate(body: bytes) -> bytes:
+    stream = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return stream.compress(body) + stream.flush()
+
+
+ENCODERS: dict[tuple[str, str], Callable[[bytes], bytes]] = {
+    ("", "none"): bytes,
+    ("identity", "identity"): bytes,
+    ("gzip", "gzip"): gzip.compress,
+    (" X-GZip ", "gzip by another name"): gzip.compress,
+    ("gzip", "gzip in two members"): lambda body: gzip.compress(body[: len(body) // 2]) + gzip.compress(body[len(body) // 2 :]),
+    ("deflate", "deflate"): zlib.compress,
+    ("deflate", "deflate without its header"): raw_deflate,
+}
+
+
+def cut(data: bytes, sizes: Iterable[int]) -> list[bytes]:
+    pieces = []
+    for size in sizes:
+        pieces.append(data[:size])
+        data = data[size:]
+    return [*pieces, data]
+
+
+def take(intake: Intake, pieces: Iterable[bytes]) -> bytes:
+    for piece in pieces:
+        intake.feed(piece)
+    return intake.whole()
+
+
+@pytest.mark.parametrize(("coding", "kind"), ENCODERS, ids=lambda value: value)
+@given(body=st.binary(max_size=300), sizes=st.lists(st.integers(0, 40), max_size=8))
+def test_a_body_is_decoded_wherever_it_is_cut(coding: str, kind: str, body: bytes, sizes: list[int]) -> None:
+    pieces = cut(ENCODERS[coding, kind](body), sizes)
+    assert take(Intake({"content-encoding": coding}, len(body) or 1), pieces) == body
+
+
+@pytest.mark.parametrize(("coding", "kind"), ENCODERS, ids=lambda value: value)
+@given(body=st.binary(min_size=2, max_size=300), sizes=st.lists(st.integers(0, 40), max_size=8))
+def test_a_body_is_refused_as_soon_as_it_is_one_byte_too_large(coding: str, kind: str, body: bytes, sizes: list[int]) -> None:
+    intake = Intake({"content-encoding": coding}, len(body) - 1)
+    with pytest.raises(TransportError, match=f"too large.*max_answer={len(body) - 1} bytes") as caught:
+        take(intake, cut(ENCODERS[coding, kind](body), sizes))
+    assert caught.value.maybe_sent
+
+
+def test_a_small_piece_that_holds_very_much_is_never_decoded_whole() -> None:
+    bomb = gzip.compress(b"0" * 50_000_000)
+    intake = Intake({"content-encoding": "gzip"}, 1000)
+    with pytest.raises(TransportError, match="too large"):
+        intake.feed(bomb)
+    assert sum(map(len, intake._pieces)) == 0
+
+
+@pytest.mark.parametrize("stated", ["1001", "999999999999999999", "9" * 30, "-1", "1, 1", "٣"])  # noqa: RUF001 - a digit, but not in HTTP
+def test_a_stated_length_beyond_the_limit_or_beyond_reason_is_refused_unread(stated: str) -> None:
+    with pytest.raises(TransportError, match="states a length") as caught:
+        Intake({"content-length": stated}, 1000)
+    assert caught.value.maybe_sent
+
+
+def test_a_stated_length_within_the_limit_is_accepted() -> None:
+    assert take(Intake({"content-length": "1000"}, 1000), [b"x" * 1000]) == b"x" * 1000
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip, gzip", "zstd"])
+def test_an_encoding_that_was_not_asked_for_is_refused(coding: str) -> None:
+    with pytest.raises(TransportError, match=f"{coding}.*gzip, deflate was"):
+        Intake({"content-encoding": coding}, MAX_ANSWER)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_body_in_another_encoding_than_stated_is_refused(coding: str) -> None:
+    with pytest.raises(TransportError, match=f"not in its stated content-encoding '{coding}'") as caught:
+        take(Intake({"content-encoding": coding}, MAX_ANSWER), [b'{"status": "ok"}'])
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(("coding", "body"), [("gzip", gzip.compress(b"ok")), ("deflate", zlib.compress(b"ok"))])
+def test_a_body_that_ends_within_its_encoding_is_refused(coding: str, body: bytes) -> None:
+    with pytest.raises(TransportError, match="ends within its stated content-encoding"):
+        take(Intake({"content-encoding": coding}, MAX_ANSWER), [body[:-1]])
+
+
+def test_what_comes_decoded_is_taken_as_it_is() -> None:
+    assert take(Intake({"content-encoding": "br"}, MAX_ANSWER, decoded=True), [b"plain"]) == b"plain"

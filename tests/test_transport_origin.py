@@ -1,0 +1,156 @@
+"""Base URLs and proxies: checked before anything is opened, chosen as httpx chooses, shown without credentials."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport.origin import choose_proxy, environment_proxy, parse_base_url
+
+PROXY = "http://proxy.example:3128"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "path"),
+    [
+        ("https://api.example", "https://api.example", ""),
+        ("HTTPS://API.Example:443/", "https://api.example", ""),
+        ("http://api.example:80/v1/", "http://api.example/v1", "/v1"),
+        ("http://api.example:8080/a%2Fb/~c", "http://api.example:8080/a%2Fb/~c", "/a%2Fb/~c"),
+        ("http://[::1]:8080", "http://[::1]:8080", ""),
+        ("https://user:pass%40word@api.example/v1", "https://api.example/v1", "/v1"),
+        ("https://bücher.example", "https://bücher.example", ""),
+    ],
+)
+def test_a_base_url_is_taken_apart_and_shown_without_its_credentials(text: str, shown: str, path: str) -> None:
+    base = parse_base_url(text)
+    assert (str(base), base.path) == (shown, path)
+    assert parse_base_url(shown) == parse_base_url(str(parse_base_url(shown)))
+
+
+@pytest.mark.parametrize(
+    ("user", "field"),
+    [("", None), ("user:pass%40word@", "Basic dXNlcjpwYXNzQHdvcmQ="), ("user@", "Basic dXNlcjo="), ("ü:ß@", "Basic w7w6w58=")],
+)
+def test_user_and_password_become_basic_authorization_and_show_nowhere(user: str, field: str | None) -> None:
+    base = parse_base_url(f"https://{user}api.example")
+    assert base.authorization == field
+    assert "pass" not in repr(base)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "api.example",
+        "api.example:8080",
+        "//api.example",
+        "ftp://api.example",
+        "https://",
+        "https:///path",
+        "https://user:secret@",
+        "https://api.example:port",
+        "https://api.example:0",
+        "https://api.example:65536",
+        "https://[::1",
+        "https://api .example",
+        "https://api.example\r\nx: y",
+        "https://api.example\\evil.example",
+        "https://user:secret@api.example?x=1",
+        "https://api.example/v1?",
+        "https://api.example/#part",
+        "https://api.example#",
+        "https://api.example/é",
+        "https://api.example/a/../b",
+        'https://api.example/"quoted"',
+    ],
+)
+def test_a_url_at_which_no_service_can_be_is_refused_by_name_and_never_repeated(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="^base_url: ") as caught:
+        parse_base_url(text)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("text", ["proxy.example:3128", "ftp://proxy.example", "http://", "http://user:secret@:3128"])
+def test_a_proxy_that_can_never_work_is_refused_by_name_and_never_repeated(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="^proxy: expected .* http, https") as caught:
+        choose_proxy(parse_base_url("http://api.example"), text, ("http", "https"), trust_env=False)
+    assert "secret" not in str(caught.value)
+
+
+NO_PROXY = st.one_of(
+    st.sampled_from(
+        [
+            "",
+            "*",
+            "example",
+            ".example",
+            "api.example",
+            ".api.example",
+            "API.example",
+            "api.example:8080",
+            "pi.example",
+            "localhost",
+            "127.0.0.1",
+            "127.0.0.1:8080",
+            "::1",
+            "http://api.example",
+            "https://api.example",
+            "all://127.0.0.1",
+            "other.example",
+        ]
+    ),
+    st.text("aple.xm:180", max_size=6).filter(lambda text: ":" not in text),
+)
+URLS = [
+    "http://api.example",
+    "https://api.example",
+    "http://api.example:8080",
+    "https://www.api.example",
+    "http://localhost:8080",
+    "http://127.0.0.1:8080",
+    "https://[::1]",
+]
+
+
+@given(
+    url=st.sampled_from(URLS),
+    no=st.lists(NO_PROXY, max_size=3),
+    proxies=st.fixed_dictionaries({}, optional={"http": st.just(PROXY), "https": st.just("proxy.example:1"), "all": st.just("http://all:1")}),
+)
+def test_the_environment_chooses_the_proxy_that_it_chooses_for_httpx(url: str, no: list[str], proxies: dict[str, str]) -> None:
+    found = environment_proxy(parse_base_url(url), {**proxies, "no": ", ".join(no)})
+    assert found == by_httpx(url, {**proxies, "no": ", ".join(no)})
+
+
+def by_httpx(url: str, proxies: dict[str, str]) -> str | None:
+    """Ask httpx, which reads the same variables by itself."""
+    names = {"http": "http_proxy", "https": "https_proxy", "all": "all_proxy", "no": "no_proxy"}
+    with pytest.MonkeyPatch.context() as patch:
+        for scheme, name in names.items():
+            patch.delenv(name.upper(), raising=False)
+            patch.setenv(name, proxies.get(scheme, ""))
+        client = httpx.AsyncClient(verify=False)  # noqa: S501 - it is never used
+    pool = client._transport_for_url(httpx.URL(url))._pool
+    return None if not hasattr(pool, "_proxy_url") else bytes(pool._proxy_url).decode().rstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("host", "covered"), [("10.1.2.3", True), ("11.1.2.3", False), ("api.example", False), ("[fd00::1]", True), ("[fe80::1]", False)]
+)
+def test_a_network_in_no_proxy_covers_its_addresses(host: str, covered: bool) -> None:  # noqa: FBT001 - a parameter
+    base = parse_base_url(f"http://{host}")
+    found = environment_proxy(base, {"http": PROXY, "no": "10.0.0.0/8,fd00::/8,10.0.0.0/99,[fd00::1]:80"})
+    assert found == (None if covered else PROXY)
+
+
+def test_the_proxy_that_is_given_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://environment:1")
+    base = parse_base_url("http://api.example")
+    assert choose_proxy(base, PROXY, ("http",), trust_env=True) == PROXY
+    assert choose_proxy(base, None, ("http",), trust_env=True) == "http://environment:1"
+    assert choose_proxy(base, None, ("http",), trust_env=False) is None
