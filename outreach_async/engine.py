@@ -14,7 +14,7 @@ from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, 
 from outreach_async.logs import LOGGER
 from outreach_async.operations import Operation, Trail
 from outreach_async.pacing import Gate, RetryBudget, Slots
-from outreach_async.refusals import refused, retry_after
+from outreach_async.refusals import refused, retry_after, scrubbed
 from outreach_async.retry import Evidence, RetryPolicy, backoff, cost, may_repeat, taints, weigh
 from outreach_async.transport.wire import Progress, Response, Transport
 
@@ -139,10 +139,9 @@ class Engine:
         try:
             with anyio.CancelScope(deadline=call.attempt_ends(started)) as scope:
                 response = await self.transport.send(call.operation.request, progress)
-        except OutreachError:
-            raise
-        except Exception as error:  # a transport written elsewhere may raise anything; it is chained, not lost
-            raise _foreign(error, progress) from error
+        except Exception as error:  # noqa: BLE001 - a transport written elsewhere may raise anything; it is chained, not lost
+            failure = error if isinstance(error, OutreachError) else _foreign(error, progress)
+            raise scrubbed(failure, call.operation.secrets) from failure.__cause__
         finally:
             self._slots.give()
             call.left -= anyio.current_time() - started
@@ -195,18 +194,17 @@ class Engine:
         asked = self._heed(error, evidence)
         if not may_repeat(evidence, repeat) or call.tries >= self._policy.attempts:
             call.fail(error)
-        wait = backoff(self._policy, call.attempts) if asked is None else asked
-        if anyio.current_time() + wait >= call.ends:
+        wait = backoff(self._policy, call.attempts)
+        if anyio.current_time() + max(wait, asked) >= call.ends:
             self._give_up(call, error, evidence)
         if not self._afford(call, evidence):
             call.fail(error)
-        if asked is None:
-            await anyio.sleep(wait)
+        await anyio.sleep(wait)  # the gate may add to it: a service that asks for 0 seconds is not asked without end
 
-    def _heed(self, error: OutreachError, evidence: Evidence) -> float | None:
+    def _heed(self, error: OutreachError, evidence: Evidence) -> float:
         """Hold back every task of the client for as long as a refusal asks, and return the seconds it asked for."""
         if evidence is not Evidence.REFUSED or (asked := retry_after(error.headers, now=self._wall())) is None:
-            return None
+            return 0.0
         self._gate.hold(anyio.current_time() + min(asked, self._policy.retry_after_cap))
         return asked
 
@@ -225,4 +223,6 @@ class Engine:
 
 def _foreign(error: Exception, progress: Progress) -> TransportError:
     unsent = progress.sent is False or (progress.sent is None and isinstance(error, ConnectionRefusedError))
-    return TransportError(f"the transport failed: {type(error).__name__}", maybe_sent=not unsent)
+    failure = TransportError(f"the transport failed: {type(error).__name__}", maybe_sent=not unsent)
+    failure.__cause__ = error
+    return failure

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from outreach_async.converters import DecodeError, read_json
-from outreach_async.errors import RateLimited, StatusError, UnexpectedResponse
+from outreach_async.errors import OutreachError, RateLimited, StatusError, UnexpectedResponse
 from outreach_async.transport.wire import Response
 from outreach_async.vocabulary import SERVICE_OUTCOMES
 
@@ -83,6 +83,18 @@ def masked_headers(headers: Mapping[str, str], secrets: Iterable[str]) -> dict[s
     """Return header fields fit for an error: secret fields masked, and secrets masked in the others and in every name."""
     pairs = ((name, MASK if is_secret_header(name) else value) for name, value in headers.items())
     return {masked_text(name, secrets): masked_text(value, secrets) for name, value in pairs}
+
+
+def scrubbed(error: OutreachError, secrets: tuple[str, ...]) -> OutreachError:
+    """Return the error, without secrets: where a backend quotes an answer that echoes one, so do the errors it was made from."""
+    link: BaseException | None = error
+    while link is not None:
+        if masked_text(str(link), secrets) != str(link):
+            error.args = (masked_text(str(error), secrets),)
+            error.__cause__ = error.__context__ = None
+            break
+        link = link.__cause__ or link.__context__
+    return error
 
 
 def refused(operation: str, response: Response, secrets: tuple[str, ...], *, now: float) -> StatusError:

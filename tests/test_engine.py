@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
@@ -19,6 +20,7 @@ from outreach_async import (
     NewContact,
     Outcome,
     OutreachClient,
+    OutreachError,
     RateLimited,
     Request,
     Response,
@@ -170,6 +172,25 @@ async def test_retry_after_as_a_date_counts_from_the_wall_clock_where_the_answer
     operation = Operation("read", Request("GET", "/"), lambda response, _: response, Repeat.FREELY)
     await engine.run(operation, Terms(None, None))
     assert script.times[1] - script.times[0] == pytest.approx(7.0)
+
+
+async def test_a_retry_after_of_nothing_still_waits_as_long_as_any_repeat() -> None:
+    script = Script(*[status(429, retry_after="0")] * 2, page())
+    await client(script).campaigns.list()
+    assert [moment - script.times[0] for moment in script.times] == pytest.approx([0.0, 0.5, 1.5])
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "foreign"])
+@pytest.mark.parametrize("deadline", [None, 2.0])
+async def test_a_backends_error_that_quotes_a_secret_is_masked_and_stands_alone(ours: bool, deadline: float | None) -> None:
+    quoting: Exception = ValueError("bad status line b'key_secret'")
+    if ours:
+        cause, quoting = quoting, TransportError("no answer from b'key_secret'", maybe_sent=True)
+        quoting.__cause__ = cause
+    with pytest.raises(OutreachError) as caught:
+        await client(Script(quoting), deadline=deadline).contacts.create(CONTACT)
+    assert "key_secret" not in "".join(traceback.format_exception(caught.value))
+    assert not ours or "***" in str(caught.value)
 
 
 async def test_retry_after_is_capped() -> None:
