@@ -31,8 +31,8 @@ class Terms:
     Attributes:
         timeout: Seconds of one attempt; `None` for no bound.
         deadline: Seconds over all attempts and waits; `None` for no bound.
-        patient: Count only the attempts' own time against the deadline, wait out every refusal, and never give up for an empty
-            retry budget: what a row of a bulk run wants.
+        patient: Count only the attempts' own time against the deadline, wait refusals out for as long as a `Retry-After` would be
+            honoured, and never give up for an empty retry budget: what a row of a bulk run wants.
     """
 
     timeout: float | None
@@ -43,7 +43,19 @@ class Terms:
 class _Call:
     """One call under way: its operation, its time, and what its attempts have shown."""
 
-    __slots__ = ("attempts", "ends", "last", "left", "maybe_sent", "operation", "refusals", "spent", "tainted", "terms")
+    __slots__ = (
+        "attempts",
+        "ends",
+        "last",
+        "left",
+        "maybe_sent",
+        "operation",
+        "refusals",
+        "refused_at",
+        "spent",
+        "tainted",
+        "terms",
+    )
 
     def __init__(self, operation: Operation[Any], terms: Terms) -> None:
         self.operation = operation
@@ -51,6 +63,7 @@ class _Call:
         self.left = math.inf if terms.deadline is None else terms.deadline
         self.ends = math.inf if terms.patient else anyio.current_time() + self.left
         self.attempts = self.refusals = self.spent = 0
+        self.refused_at = math.inf
         self.tainted = self.maybe_sent = False
         self.last: OutreachError | None = None
 
@@ -67,14 +80,18 @@ class _Call:
         """Take in what a failed attempt has shown."""
         self.last = error
         self.attempts += 1
-        self.refusals += evidence is Evidence.REFUSED
+        if evidence is Evidence.REFUSED:
+            self.refusals += 1
+            self.refused_at = min(self.refused_at, anyio.current_time())
         self.tainted |= taints(error, evidence)
         self.maybe_sent |= error.maybe_sent
 
-    @property
-    def tries(self) -> int:
-        """Attempts that count against the policy: the service's refusals do not burn those of a patient call."""
-        return self.attempts - self.refusals if self.terms.patient else self.attempts
+    def exhausts(self, policy: RetryPolicy) -> bool:
+        """Whether no attempt is left; a patient call's refusals count by their time instead of their number."""
+        if not self.terms.patient:
+            return self.attempts >= policy.attempts
+        refused_for = anyio.current_time() - self.refused_at
+        return self.attempts - self.refusals >= policy.attempts or refused_for >= policy.retry_after_cap
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:
         """Raise the error with all that the call knows."""
@@ -192,7 +209,7 @@ class Engine:
         call.learn(error, evidence)
         LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, error)
         asked = self._heed(error, evidence)
-        if not may_repeat(evidence, repeat) or call.tries >= self._policy.attempts:
+        if not may_repeat(evidence, repeat) or call.exhausts(self._policy):
             call.fail(error)
         wait = backoff(self._policy, call.attempts)
         if anyio.current_time() + max(wait, asked) >= call.ends:

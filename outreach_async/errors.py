@@ -105,7 +105,7 @@ class RateLimited(StatusError):
 
 
 class BulkStopped(OutreachError):
-    """A bulk run met a refusal that concerns every row (an unknown key, workspace or campaign) and stopped.
+    """A bulk run stopped over what concerns every row: an unknown key, workspace or campaign, or throttling without end.
 
     `__cause__` is the refusal. Every row that was read has its outcome; no further row was read.
 

@@ -222,6 +222,17 @@ async def test_a_transport_that_refuses_a_sound_row_stops_the_run() -> None:
     assert len(script.requests) <= 2
 
 
+@pytest.mark.parametrize("refusal", [status(429), status(429, retry_after="0"), status(503, retry_after="3600")], ids=repr)
+async def test_a_service_that_refuses_without_end_stops_the_run(refusal: Response) -> None:
+    began = anyio.current_time()
+    async with client(Script(refusal)).contacts.create_many(rows(1000), concurrency=2) as outcomes:
+        found: list[ContactOutcome] = []
+        with pytest.raises(BulkStopped):
+            await drain(outcomes, found)
+    assert 900 <= anyio.current_time() - began <= 1900
+    assert all(outcome.status in {Outcome.NOT_APPLIED, Outcome.UNKNOWN} for outcome in found)
+
+
 async def test_awaiting_a_run_that_stops_raises_with_its_figures() -> None:
     with pytest.raises(BulkStopped) as caught:
         await client(Script(status(401))).contacts.create_many(rows(1))

@@ -96,8 +96,9 @@ def unsent(index: int, row: object, cause: OutreachError) -> ContactOutcome:
 def concerns_every_row(error: OutreachError) -> bool:
     """Whether the failure is not about this row: a key, workspace, campaign or address that no further row will change.
 
-    The row itself was found right before it was sent, so a transport that refuses it refuses them all: it is closed, say.
+    The row itself was found right before it was sent, so a transport that refuses it refuses them all: it is closed, say. And a
+    refusal for now is given up only after it has lasted too long.
     """
-    if isinstance(error, InvalidRequest):
+    if isinstance(error, InvalidRequest) or weigh(error, Repeat.KNOWINGLY) is Evidence.REFUSED:
         return True
     return isinstance(error, StatusError) and (error.status_code in _ABOUT_EVERY_ROW or error.status_code in _REDIRECTS)
