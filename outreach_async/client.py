@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self
 
+import attrs
+
 from outreach_async import operations
 from outreach_async.checks import kind, require_headers, require_number, require_seconds
 from outreach_async.engine import Engine
@@ -62,14 +64,15 @@ class OutreachClient:
         retry: RetryPolicy = _DEFAULT_RETRY,
     ) -> None:
         log_as_asked()
+        key = either(owner_key, os.environ.get("OUTREACH_OWNER_KEY"))
         fields = require_headers(headers or {})
         settings = Settings(
-            either(owner_key, os.environ.get("OUTREACH_OWNER_KEY")),
+            key,
             either(workspace, os.environ.get("OUTREACH_WORKSPACE")),
             fields,
             require_seconds("timeout", timeout),
             require_seconds("deadline", deadline),
-            Dialect.of(fields),
+            _dialect(fields, key),
         )
         limit = require_number("max_in_flight", max_in_flight, least=1)
         carrier = _transport(base_url, transport, limit)
@@ -102,7 +105,7 @@ class OutreachClient:
         fields = {**self._settings.headers, **require_headers(headers or {})}
         key, space = either(owner_key, self._settings.owner_key), either(workspace, self._settings.workspace)
         copy = object.__new__(type(self))
-        copy._become(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, Dialect.of(fields)), owns=False)
+        copy._become(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, _dialect(fields, key)), owns=False)
         return copy
 
     async def request(
@@ -151,6 +154,15 @@ class OutreachClient:
         workspace = self._settings.workspace
         shown = repr(workspace) if workspace is None or str(workspace).startswith(ID_PREFIXES["workspace"]) else "?"
         return f"<{type(self).__name__} {self._engine.transport!r} workspace={shown}>"
+
+
+def _dialect(headers: Mapping[str, str], owner_key: object) -> Dialect:
+    """Return how the client words its requests; its key is a secret in every one, for `request()` may send it too."""
+    dialect = Dialect.of(headers)
+    prefix = ID_PREFIXES["owner_key"]
+    if not isinstance(owner_key, str) or not owner_key.startswith(prefix) or owner_key == prefix:
+        return dialect  # no key: masking it would mask common words
+    return attrs.evolve(dialect, secrets=(*dialect.secrets, owner_key))
 
 
 def _carries(transport: object) -> bool:

@@ -80,7 +80,7 @@ def _own(value: Any) -> Any:
 
 
 def _codes() -> Any:
-    return attrs.field(factory=dict, converter=_own, hash=False)
+    return attrs.field(factory=dict, converter=_own, hash=False, kw_only=True)
 
 
 @attrs.frozen(repr=False)

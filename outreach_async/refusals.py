@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -18,7 +18,8 @@ _REASON_LIMIT: Final = 200
 _FAULTS_LIMIT: Final = 1000
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _NO_FAULT: Final = SERVICE_OUTCOMES | {"ok"}
-_SHORT: Final = {'"': '"', "'": "'", "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
+_ESCAPE: Final = r"\\\\{0,7}"
+_SHORT: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _SECRET_HEADERS: Final = ("auth", "token", "secret", "key", "cookie", "signature", "password", "session")
 _TOO_MANY_REQUESTS: Final = 429
 
@@ -53,21 +54,21 @@ def _spellings(secret: str) -> tuple[re.Pattern[bytes], ...]:
     """Match a secret with any of its characters escaped, percent-encoded, or the whole of it in another encoding."""
     raw = secret.encode()
     whole = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
-    whole |= {secret.encode("utf-16-le"), secret.encode("utf-16-be")}
+    whole |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
     each = b"".join(map(_escaped, secret)), b"".join(map(_percent, raw))
     return tuple(map(re.compile, (*each, *map(re.escape, whole))))
 
 
 def _escaped(character: str) -> bytes:
-    """Match a character as it is, or behind a backslash as JSON and Python write it.
+    """Match a character as it is, or behind backslashes as JSON and Python write it; where one quotes the other, behind several.
 
     A backslash itself is never matched as it is: no spelling may be the beginning of another, or matching could take for ever.
     """
     units = character.encode("utf-16-be").hex()
-    forms = ["".join(rf"\\(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))]
-    forms += [rf"\\(?i:u{ord(character):08x}|x{ord(character):02x})"]
-    forms += [rf"\\{re.escape(_SHORT[character])}"] if character in _SHORT else []
-    forms += [re.escape(character)] if character != "\\" else []
+    forms = ["".join(rf"{_ESCAPE}(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))]
+    forms += [rf"{_ESCAPE}(?i:u{ord(character):08x}|x{ord(character):02x})"]
+    forms += [_ESCAPE + _SHORT[character]] if character in _SHORT else []
+    forms += [re.escape(character)] if character != "\\" else [r"\\\\"]
     return f"(?:{'|'.join(forms)})".encode()
 
 
@@ -87,14 +88,28 @@ def masked_headers(headers: Mapping[str, str], secrets: Iterable[str]) -> dict[s
 
 def scrubbed(error: OutreachError, secrets: tuple[str, ...]) -> OutreachError:
     """Return the error, without secrets: where a backend quotes an answer that echoes one, so do the errors it was made from."""
-    link: BaseException | None = error
-    while link is not None:
-        if masked_text(str(link), secrets) != str(link):
-            error.args = (masked_text(str(error), secrets),)
-            error.__cause__ = error.__context__ = None
-            break
-        link = link.__cause__ or link.__context__
+    shown = [text for link in _linked(error) for text in (str(link), *_notes(link))]
+    if any(masked_text(text, secrets) != text for text in shown):
+        error.args = (masked_text(str(error), secrets),)
+        error.__notes__ = [masked_text(note, secrets) for note in _notes(error)]
+        error.__cause__ = error.__context__ = None
     return error
+
+
+def _linked(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and every other that a traceback may show with it; an error can be its own cause."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        link = waiting.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            waiting += link.__cause__, link.__context__, *getattr(link, "exceptions", ())
+            yield link
+
+
+def _notes(error: BaseException) -> list[str]:
+    return getattr(error, "__notes__", [])
 
 
 def refused(operation: str, response: Response, secrets: tuple[str, ...], *, now: float) -> StatusError:
@@ -146,7 +161,7 @@ def reason(body: bytes) -> str:
         told = _told(read_json(body))
     except (DecodeError, RecursionError):
         told = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
-    return _cut(" ".join(told.split()), _REASON_LIMIT)
+    return _cut(" ".join(told.split()), _REASON_LIMIT) or "no words"
 
 
 def _cut(text: str, limit: int) -> str:

@@ -39,7 +39,7 @@ class Echo:
     def handle(self, request: Request, /) -> Response:
         self.asked.append(request)
         size = request.headers.get("x-size")
-        body = request.body if size is None else bytes(byte % 251 for byte in range(int(size)))
+        body = request.body if size is None else b"x" * int(size)
         fields = {"content-type": "application/octet-stream", "set-cookie": "session=1; Path=/", "location": "/elsewhere"}
         return Response(int(request.headers.get("x-status", "200")), fields, body)
 

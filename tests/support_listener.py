@@ -277,4 +277,3 @@ def flood(head: bytes, data: bytes) -> Behaviour:
             peer.send(data)
 
     return behave
-

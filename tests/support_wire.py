@@ -26,8 +26,8 @@ from outreach_async.vocabulary import (
 
 Wire: TypeAlias = dict[str, Any]
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-"""Settings of a property on a machine that others use as well."""
+unhurried = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+"""Settings of a property over large values, on a machine that others use as well."""
 
 _LIST = {
     "status": "str",

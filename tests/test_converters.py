@@ -175,26 +175,22 @@ def test_a_fault_reads_as_the_design_says() -> None:
     assert fault("Page[Mailbox]", {**PAGE, "data": items}) == ["$.data[3].spf: expected bool, got str"]
 
 
-@pytest.mark.parametrize(("text", "kind"), NO_OBJECT.items())
 @pytest.mark.parametrize("name", sorted(TABLES))
-def test_json_that_is_no_object_is_a_fault_of_the_whole(name: str, text: str, kind: str) -> None:
-    with pytest.raises(DecodeError, match="expected object") as caught:
-        loads(KINDS[name], text.encode())
-    assert caught.value.faults == [f"$: expected object, got {kind}"]
-    assert caught.value.value is None
+def test_json_that_is_no_object_is_a_fault_of_the_whole(name: str) -> None:
+    for text, kind in NO_OBJECT.items():
+        with pytest.raises(DecodeError) as caught:
+            loads(KINDS[name], text.encode())
+        assert (caught.value.faults, caught.value.value) == ([f"$: expected object, got {kind}"], None)
 
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
-@pytest.mark.parametrize("name", sorted(TABLES))
-def test_a_body_that_is_no_json_is_one_fault(name: str, body: bytes) -> None:
-    with pytest.raises(DecodeError) as caught:
-        loads(KINDS[name], body)
-    assert len(caught.value.faults) == 1
-    assert caught.value.faults[0].startswith("$: expected JSON")
-    assert caught.value.value is None
-    with pytest.raises(DecodeError) as read:
+def test_a_body_that_is_no_json_is_one_fault_whatever_was_expected(body: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"^\$: expected JSON") as read:
         read_json(body)
-    assert read.value.faults == caught.value.faults
+    for kind in KINDS.values():
+        with pytest.raises(DecodeError) as caught:
+            loads(kind, body)
+        assert (caught.value.faults, caught.value.value) == (read.value.faults, None)
 
 
 @pytest.mark.parametrize(

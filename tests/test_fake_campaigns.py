@@ -253,7 +253,7 @@ def test_what_does_not_agree_is_refused_and_leaves_no_trace(said: dict[str, Any]
     before = fake.dump()
 
     with pytest.raises(ValueError, match=r"."):
-        fake.add_campaign(SPACE, **said)
+        fake.add_campaign(SPACE, **{"id": "camp_5"} | said)
     assert fake.dump() == before
     assert fake.add_campaign(SPACE, id="camp_5") == "camp_5"
 
@@ -320,7 +320,7 @@ def test_t17_what_is_not_live_is_estimated_as_if_it_were() -> None:
 def test_t13_waits_that_nobody_has_before_them_do_not_count() -> None:
     fake = world()
     boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
-    waits = [{"wait_time": 9 * DAY_MS, "templates": [{"sent": 10}]}, {"wait_time": 2 * DAY_MS}]
+    waits: list[dict[str, Any]] = [{"wait_time": 9 * DAY_MS, "templates": [{"sent": 10}]}, {"wait_time": 2 * DAY_MS}]
     camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, steps=waits)
 
     assert ending(fake, camp)[0] == 3

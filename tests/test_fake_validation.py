@@ -164,6 +164,7 @@ def test_c27_plain_emails_pass(email: str) -> None:
         ("CA", "US", True),
         ("CA", "united states", True),
         ("Bavaria", "US", False),
+        ("Bavaria", "united states", False),
         ("Bavaria", "", False),
         ("Bavaria", "  ", False),
         ("Bavaria", "Germany", True),

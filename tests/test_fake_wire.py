@@ -281,6 +281,16 @@ def test_e3_a_hint_is_ascii_whatever_the_name_it_shows() -> None:
     assert "\n" not in response.headers["x-fake-hint"]
 
 
+def test_e3_however_much_is_dropped_the_header_stays_short_and_the_journal_says_all() -> None:
+    fake = small_world()
+    response = post(fake, creation(**{f"first_name_{number}": "x" for number in range(300)}))
+
+    assert response.status == 201
+    assert len(response.headers["x-fake-hint"]) == 2000
+    assert len(fake.requests[-1].hints) == 300
+    assert sum("did you mean" in hint for hint in fake.requests[-1].hints) == 20
+
+
 SECRET = "key_5ecret"
 SECRETS = [
     creation(owner_key=SECRET),

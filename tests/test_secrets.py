@@ -8,16 +8,15 @@ import logging
 import pickle
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import anyio
-import anyio.lowlevel
 import attrs
 import pytest
 from support_paging import campaign, mailbox
 from support_time import virtual_time
-from support_transport import HANG, STUCK, Script, lost, unsent
 
 from outreach_async import (
     InvalidRequest,
@@ -28,6 +27,7 @@ from outreach_async import (
     Request,
     Response,
     RetryPolicy,
+    TransportError,
 )
 
 CONTACT = NewContact("a@b.example")
@@ -55,6 +55,7 @@ ODD = Secrets('key_5f"1c/0b 9a\\d7+é%2F', "key_\u2603'8e\t7d&6c", "eyJh+bGci/Oi
 each_kind = pytest.mark.parametrize("secrets", [PLAIN, ODD], ids=["plain", "odd"])
 
 
+@cache
 def spellings(secret: str) -> set[bytes]:
     """A secret as JSON, Python, a URL, a form and a pickle write it."""
     texts = {
@@ -78,13 +79,10 @@ def assert_hidden(secrets: Secrets, shown: bytes, where: object) -> None:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, what it was raised from, and the members of a group."""
+    """An error and those that a traceback shows with it."""
     if error is not None:
         yield error
-        yield from chain(error.__cause__)
-        yield from chain(error.__context__)
-        for member in getattr(error, "exceptions", ()):
-            yield from chain(member)
+        yield from chain(error.__cause__ if error.__suppress_context__ else error.__context__)
 
 
 def views(thing: Any) -> Iterator[bytes]:
@@ -100,7 +98,7 @@ def views(thing: Any) -> Iterator[bytes]:
 
 
 def pickles(thing: Any) -> Iterator[bytes]:
-    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+    for protocol in (0, 2, pickle.HIGHEST_PROTOCOL):
         yield pickle.dumps(thing, protocol)
 
 
@@ -115,7 +113,8 @@ def log_views(records: list[logging.LogRecord]) -> Iterator[bytes]:
 
 
 def sent_in(request: Request) -> str:
-    return f"{dict(request.headers)} {request.body.decode()}"
+    members: dict[str, Any] = json.loads(request.body or b"{}")
+    return " ".join([*request.headers.values(), *(value for value in members.values() if isinstance(value, str))])
 
 
 def as_json(request: Request) -> Any:
@@ -131,6 +130,7 @@ def echoed(request: Request) -> dict[str, str]:
 
 BODIES: dict[str, Callable[[Request], bytes]] = {
     "text": lambda request: sent_in(request).encode(),
+    "dump": lambda request: f"{dict(request.headers)} ".encode() + request.body,
     "HTML": lambda request: f"<html><pre>{sent_in(request)}</pre></html>".encode(),
     "error": lambda request: json.dumps({"status": "error", "error": {"message": f"no: {sent_in(request)}"}}).encode(),
     "error, not ASCII": lambda request: json.dumps({"message": as_json(request)}, ensure_ascii=False).encode(),
@@ -151,8 +151,17 @@ def good(request: Request) -> bytes:
     steps = {"status": "ok", "data": [], "days_left": 1, "days_left_date": "a", "days_left_display": "a"}
     made = {"status": "added", "id": "contact_1", "details": None}
     fields = {"status": "ok", "data": []}
-    answers = {"/contacts": made, "/campaigns/camp_1/steps": steps, "/workspaces/space_1/all-fields": fields}
+    answers: dict[str, Any] = {"/contacts": made, "/campaigns/camp_1/steps": steps, "/workspaces/space_1/all-fields": fields}
     return json.dumps({**answers.get(request.target, lists), "echo": as_json(request)}).encode()
+
+
+@each_kind
+@pytest.mark.parametrize("body", [*BODIES.values(), good], ids=[*BODIES, "good"])
+def test_the_scan_finds_the_secrets_in_every_echo(body: Callable[[Request], bytes], secrets: Secrets) -> None:
+    owner_key = json.dumps({"owner_key": secrets.key}).encode()
+    echo = body(Request("POST", "/contacts", {"authorization": secrets.token, "cookie": secrets.cookie}, owner_key))
+    for secret in (secrets.key, secrets.token, secrets.cookie):
+        assert any(spelling in echo for spelling in spellings(secret))
 
 
 class Echo:
@@ -163,7 +172,7 @@ class Echo:
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         progress.sent = True
-        await anyio.lowlevel.checkpoint()
+        await anyio.sleep(1.0)  # a bulk run waits out any number of refusals, until the attempts have taken the row's deadline
         return Response(self.status, echoed(request), self.body(request))
 
     async def aclose(self) -> None: ...
@@ -196,14 +205,14 @@ async def many(client: OutreachClient, secrets: Secrets) -> Any:
         async with run as outcomes:
             seen += [outcomes, outcomes._source]
             async for outcome in outcomes:
-                seen.append(outcome)  # noqa: PERF401 - those before an error are wanted too
+                seen.append(outcome)
     except OutreachError as error:
         seen.append(error)
     return [*seen, outcomes.report, outcomes.report.to_dict()]
 
 
 async def raw(client: OutreachClient, secrets: Secrets) -> Any:
-    body = json.dumps({"owner_key": secrets.key, "more": secrets.call_key}).encode()
+    body = json.dumps({"owner_key": secrets.key}).encode()
     return [await client.request("POST", "/contacts", body=body, headers={"Cookie": secrets.cookie})]
 
 
@@ -232,7 +241,7 @@ class Scan:
     capture: pytest.CaptureFixture[bytes]
 
     async def __call__(self, secrets: Secrets, transport: Any, act: Any, **options: Any) -> list[Any]:
-        client = secrets.client(transport, retry=RetryPolicy(attempts=2), **options)
+        client = secrets.client(transport, retry=RetryPolicy(attempts=2), deadline=5.0, **options)
         with self.log.at_level(logging.DEBUG):
             try:
                 given = await act(client, secrets)
@@ -256,7 +265,116 @@ def scan(caplog: pytest.LogCaptureFixture, capfdbinary: pytest.CaptureFixture[by
 @virtual_time
 @each_kind
 @each_act
-@pytest.mark.parametrize("status", [200, 201, 307, 400, 401, 404, 422, 429, 500, 503])
+@pytest.mark.parametrize("status", [200, 307, 429, 500])
 async def test_an_answer_that_echoes_what_was_sent_shows_no_secret(status: int, act: Any, secrets: Secrets, scan: Scan) -> None:
     for body in (*BODIES.values(), good):
         await scan(secrets, Echo(status, body), act)
+
+
+async def no_answer(request: Request, _progress: Progress) -> Response:
+    raise TransportError(f"lost: {sent_in(request)}", maybe_sent=True)
+
+
+async def chained(request: Request, _progress: Progress) -> Response:
+    try:
+        raise KeyError(sent_in(request))  # noqa: TRY301 - a library's own error, which its adapter takes up
+    except KeyError as error:
+        raise TransportError("lost", maybe_sent=False) from error
+
+
+async def foreign(request: Request, _progress: Progress) -> Response:
+    raise RuntimeError(sent_in(request), request.body)
+
+
+async def foreign_and_chained(request: Request, _progress: Progress) -> Response:
+    try:
+        raise OSError(7, sent_in(request))  # noqa: TRY301 - likewise
+    except OSError:
+        raise ValueError(request.headers) from ConnectionResetError(request.body)
+
+
+async def silent(_request: Request, _progress: Progress) -> Response:
+    await anyio.sleep_forever()
+    raise AssertionError("for ever is over")
+
+
+async def stuck(request: Request, progress: Progress) -> Response:
+    progress.sent = False
+    return await silent(request, progress)
+
+
+async def refused_connection(request: Request, _progress: Progress) -> Response:
+    raise ConnectionRefusedError(111, sent_in(request))
+
+
+class Fails:
+    """Fails in one way, always."""
+
+    def __init__(self, way: Callable[[Request, Progress], Awaitable[Response]]) -> None:
+        self.way = way
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        await anyio.sleep(1.0)
+        return await self.way(request, progress)
+
+    async def aclose(self) -> None: ...
+
+
+@virtual_time
+@each_kind
+@each_act
+async def test_a_transport_that_fails_with_what_it_sent_shows_no_secret(act: Any, secrets: Secrets, scan: Scan) -> None:
+    for way in (no_answer, chained, foreign, foreign_and_chained, silent, stuck, refused_connection):
+        await scan(secrets, Fails(way), act)
+        await scan(secrets, Fails(way), act, timeout=None)
+
+
+async def never(_request: Request, _progress: Progress) -> Response:
+    raise AssertionError("something was sent")
+
+
+def misplaced(key: Any) -> dict[str, Callable[[OutreachClient], Any]]:
+    """A key where none belongs, or a key that is none."""
+    return {
+        "as workspace": lambda c: c.contacts.create(CONTACT, workspace=key),
+        "as the client's workspace": lambda c: c.with_options(workspace=key).campaigns.list(),
+        "as workspace of many": lambda c: c.contacts.create_many([CONTACT], workspace=key),
+        "as workspace of fields": lambda c: c.workspaces.fields(workspace=key),
+        "as campaign": lambda c: c.campaigns.steps(key),
+        "as campaign of a creation": lambda c: c.contacts.create(CONTACT, campaign=key),
+        "as duplicates": lambda c: c.contacts.create(CONTACT, duplicates=key),
+        "as strict_validation": lambda c: c.contacts.create(CONTACT, strict_validation=key),
+        "as code": lambda c: c.contacts.create(NewContact("a@b.co", custom={key: "x"})),
+        "as member": lambda c: c.contacts.create({"email": "a@b.co", key: "x"}),
+        "as contact": lambda c: c.contacts.create(key),
+        "as rows": lambda c: c.contacts.create_many(key),
+        "as concurrency": lambda c: c.contacts.create_many([], concurrency=key),
+        "as page": lambda c: c.campaigns.list(page=key),
+        "as display": lambda c: c.campaigns.list(display=key),
+        "as undecodable": lambda c: c.campaigns.list(undecodable=key),
+        "as prefetch": lambda c: c.campaigns.list().collect(prefetch=key),
+        "as timeout": lambda c: c.campaigns.list(timeout=key),
+        "as method": lambda c: c.request(key, "/"),
+        "as target": lambda c: c.request("GET", key),
+        "as body": lambda c: c.request("GET", "/", body=key),
+        "as headers": lambda c: c.request("GET", "/", headers=key),
+        "as header, with a line break": lambda c: c.request("GET", "/", headers={"authorization": f"{key}\n"}),
+        "as the client's header": lambda c: c.with_options(headers={"authorization": f"{key}\n"}),
+        "with a blank before it": lambda c: c.contacts.create(CONTACT, owner_key=f" {key}"),
+        "with a scheme before it": lambda c: c.contacts.create(CONTACT, owner_key=f"Bearer {key}"),
+        "with a lone surrogate": lambda c: c.contacts.create(CONTACT, owner_key=f"{key}\ud800"),
+    }
+
+
+@each_kind
+@pytest.mark.parametrize("place", misplaced(""))
+async def test_a_key_in_the_wrong_place_is_refused_without_being_shown(place: str, secrets: Secrets, scan: Scan) -> None:
+    async def act(client: OutreachClient, secrets: Secrets) -> Any:
+        try:
+            await misplaced(secrets.key)[place](client)
+        except InvalidRequest as error:
+            return error
+        raise AssertionError("it was not refused")
+
+    (error,) = await scan(secrets, Fails(never), act)
+    assert isinstance(error, InvalidRequest)

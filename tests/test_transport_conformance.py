@@ -213,9 +213,10 @@ WIRE_FAULTS: Final = {
 }
 
 
-@pytest.mark.parametrize(
-    ("route", "anyio_backend"), [pair for pair in PAIRS if "on_a_socket" in str(pair.id)], indirect=["anyio_backend"]
-)
+ON_SOCKETS: Final = [pair for pair in PAIRS if str(pair.id).startswith(("lanes_on", "httpx2_lanes_on", "aiohttp_on"))]
+
+
+@pytest.mark.parametrize(("route", "anyio_backend"), ON_SOCKETS, indirect=["anyio_backend"])
 @pytest.mark.parametrize("label", WIRE_FAULTS)
 async def test_a_fault_means_on_a_socket_what_it_means_in_memory(route: Open, label: str) -> None:
     in_memory = await outcome(fake, label)

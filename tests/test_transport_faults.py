@@ -74,15 +74,10 @@ async def fail(transport: Transport, request: Request) -> tuple[TransportError, 
     return caught.value, progress
 
 
-@over(*ALL)
-@pytest.mark.parametrize("request_", [pytest.param(POST, id="POST"), pytest.param(GET, id="GET")])
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_a_broken_exchange_is_a_transport_error_that_never_denies_what_arrived(
-    make: Make, fault: str, request_: Request
-) -> None:
+async def break_off(make: Make, fault: str, request: Request) -> None:
     with Listener(FAULTS[fault]) as listener:
         transport = make(listener.url, max_answer=100_000)
-        error, progress = await fail(transport, request_)
+        error, progress = await fail(transport, request)
         await transport.aclose()
         await anyio.to_thread.run_sync(listener.wait_idle)
         assert error.maybe_sent is (progress.sent is not False)
@@ -90,6 +85,18 @@ async def test_a_broken_exchange_is_a_transport_error_that_never_denies_what_arr
         assert len(listener.peers) == 1
         assert "\n" not in str(error)
         assert "key_secret" not in repr(error)
+
+
+@over(*ALL)
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_broken_exchange_is_a_transport_error_that_never_denies_what_arrived(make: Make, fault: str) -> None:
+    await break_off(make, fault, POST)
+
+
+@over(*OWN)
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_so_it_is_without_a_body(make: Make, fault: str) -> None:
+    await break_off(make, fault, GET)
 
 
 @over(*ALL)
@@ -123,14 +130,12 @@ class Certificates:
 @cache
 def certificates() -> Certificates:
     authority = trustme.CA()
-    contexts = []
-    for name in ("localhost", "stranger.example"):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert(name).configure_cert(context)
-        contexts.append(context)
+    server, stranger = (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(2))
+    authority.issue_cert("localhost").configure_cert(server)
+    authority.issue_cert("stranger.example").configure_cert(stranger)
     client = ssl.create_default_context()
     authority.configure_trust(client)
-    return Certificates(*contexts, client)
+    return Certificates(server, stranger, client)
 
 
 @over(*ALL)
@@ -284,6 +289,25 @@ async def test_what_is_cancelled_while_it_connects_is_certainly_not_sent(make: M
         await transport.aclose()
 
 
+@over("httpx", "httpx2")
+async def test_what_is_cancelled_while_its_lane_connects_again_leaves_no_connection(make: Make) -> None:
+    def once_over_tls(peer: Peer) -> None:
+        peer.start_tls(certificates().server)
+        answer_once(OK)(peer)
+
+    with Listener(once_over_tls, mute) as listener:
+        transport = make(f"https://localhost:{listener.port}", tls=certificates().client, max_in_flight=1)
+        await transport.send(POST, Progress())
+        await anyio.to_thread.run_sync(listener.wait_asked)
+        await anyio.to_thread.run_sync(listener.wait_idle)
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.send, POST, Progress())
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            group.cancel_scope.cancel()
+        await anyio.to_thread.run_sync(listener.wait_idle)
+        await transport.aclose()
+
+
 def mute(peer: Peer) -> None:
     """Read a TLS greeting and never answer."""
     peer.read()
@@ -328,7 +352,7 @@ async def cancel_soon(transport: Transport, delay: float) -> None:
 @over(*OWN)
 @pytest.mark.parametrize("tls", [False, True], ids=["TCP", "TLS"])
 @pytest.mark.parametrize("scope", ["one scope for all", "a scope for each"])
-async def test_bursts_of_cancellations_leave_every_lane_usable_and_no_connection(make: Make, tls: bool, scope: str) -> None:  # noqa: FBT001 - a parameter
+async def test_bursts_of_cancellations_leave_every_lane_usable_and_no_connection(make: Make, tls: bool, scope: str) -> None:
     chance = random.Random(5)  # noqa: S311 - delays, not secrets
     keys = certificates()
     with Listener(serve(), tls=keys.server if tls else None) as listener:
@@ -384,7 +408,7 @@ async def test_under_random_faults_and_cancellations_no_delivered_request_is_den
         transport = make(listener.url, max_in_flight=4)
 
         async def work(worker: int) -> None:
-            for number in range(30):
+            for number in range(20):
                 body = b"<%d-%d>" % (worker, number)
                 progress = Progress()
                 with anyio.move_on_after(chance.uniform(0, 0.008) if chance.random() < 0.35 else 0.05):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 from hypothesis import given
@@ -69,7 +71,7 @@ def test_user_and_password_become_basic_authorization_and_show_nowhere(user: str
     ],
 )
 def test_a_url_at_which_no_service_can_be_is_refused_by_name_and_never_repeated(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="^base_url: ") as caught:
+    with pytest.raises(InvalidRequest, match=r"^base_url: ") as caught:
         parse_base_url(text)
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -77,7 +79,7 @@ def test_a_url_at_which_no_service_can_be_is_refused_by_name_and_never_repeated(
 
 @pytest.mark.parametrize("text", ["proxy.example:3128", "ftp://proxy.example", "http://", "http://user:secret@:3128"])
 def test_a_proxy_that_can_never_work_is_refused_by_name_and_never_repeated(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="^proxy: expected .* http, https") as caught:
+    with pytest.raises(InvalidRequest, match=r"^proxy: expected .* http, https") as caught:
         choose_proxy(parse_base_url("http://api.example"), text, ("http", "https"), trust_env=False)
     assert "secret" not in str(caught.value)
 
@@ -120,7 +122,9 @@ URLS = [
 @given(
     url=st.sampled_from(URLS),
     no=st.lists(NO_PROXY, max_size=3),
-    proxies=st.fixed_dictionaries({}, optional={"http": st.just(PROXY), "https": st.just("proxy.example:1"), "all": st.just("http://all:1")}),
+    proxies=st.fixed_dictionaries(
+        {}, optional={"http": st.just(PROXY), "https": st.just("proxy.example:1"), "all": st.just("http://all:1")}
+    ),
 )
 def test_the_environment_chooses_the_proxy_that_it_chooses_for_httpx(url: str, no: list[str], proxies: dict[str, str]) -> None:
     found = environment_proxy(parse_base_url(url), {**proxies, "no": ", ".join(no)})
@@ -135,14 +139,16 @@ def by_httpx(url: str, proxies: dict[str, str]) -> str | None:
             patch.delenv(name.upper(), raising=False)
             patch.setenv(name, proxies.get(scheme, ""))
         client = httpx.AsyncClient(verify=False)  # noqa: S501 - it is never used
-    pool = client._transport_for_url(httpx.URL(url))._pool
+    transport: Any = client._transport_for_url(httpx.URL(url))
+    pool = transport._pool
     return None if not hasattr(pool, "_proxy_url") else bytes(pool._proxy_url).decode().rstrip("/")
 
 
 @pytest.mark.parametrize(
-    ("host", "covered"), [("10.1.2.3", True), ("11.1.2.3", False), ("api.example", False), ("[fd00::1]", True), ("[fe80::1]", False)]
+    ("host", "covered"),
+    [("10.1.2.3", True), ("11.1.2.3", False), ("api.example", False), ("[fd00::1]", True), ("[fe80::1]", False)],
 )
-def test_a_network_in_no_proxy_covers_its_addresses(host: str, covered: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_network_in_no_proxy_covers_its_addresses(host: str, covered: bool) -> None:
     base = parse_base_url(f"http://{host}")
     found = environment_proxy(base, {"http": PROXY, "no": "10.0.0.0/8,fd00::/8,10.0.0.0/99,[fd00::1]:80"})
     assert found == (None if covered else PROXY)

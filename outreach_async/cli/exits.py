@@ -28,7 +28,7 @@ UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 """Outcomes of rows that made no contact."""
 
 EXPECTED: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
-"""What that are an ending like any other; all else is a fault of the command and shows its trace."""
+"""Exceptions that are an ending like any other; all else is a fault of the command and shows its trace."""
 
 
 def code_of(error: BaseException) -> int:

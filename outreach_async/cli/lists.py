@@ -24,6 +24,14 @@ _Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 
 @attrs.frozen
+class _StepLine:
+    """A template with its step, or a step that has none."""
+
+    step: Step
+    template: Template | None
+
+
+@attrs.frozen
 class _View:
     """How a list is shown.
 
@@ -46,11 +54,15 @@ def _names(*names: str) -> _Columns:
 
 
 def _of_step(*names: str) -> _Columns:
-    return {name: lambda pair, name=name: getattr(pair[0], name) for name in names}
+    return {name: attrgetter(f"step.{name}") for name in names}
 
 
 def _of_template(*names: str) -> _Columns:
-    return {name: lambda pair, name=name: getattr(pair[1], name, None) for name in names}
+    return {name: partial(_template_value, name) for name in names}
+
+
+def _template_value(name: str, line: _StepLine) -> Any:
+    return None if line.template is None else getattr(line.template, name)
 
 
 _CAMPAIGNS: Final = _View(
@@ -62,7 +74,7 @@ _MAILBOXES: Final = _View(
         *("id", "status", "email", "type", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "sent_today"),
         *("sent_30days", "bounced_30days", "last_activity"),
     ),
-    ("email", "status", "sent_30days", "bounced_30days", "spf", "dkim", "dmarc", "blacklists"),
+    ("email", "status", "daily_limit", "sent_30days", "bounced_30days", "blacklists"),
 )
 _FIELDS: Final = _View(
     {**_names("code", "label"), "searchable": lambda field: ", ".join(field.searchable)}, ("code", "label", "searchable")
@@ -72,7 +84,7 @@ _STEPS: Final = _View(
         **_of_step("order", "id", "wait_time", "left_to_send", "already_sent", "out_of"),
         **_of_template("test_letter", "name", "sent", "opened", "clicked", "replied", "unsubscribed"),
     },
-    ("order", "left_to_send", "already_sent", "test_letter", "sent", "opened", "clicked", "replied", "unsubscribed"),
+    ("order", "left_to_send", "already_sent", "test_letter", "sent", "opened", "clicked", "replied"),
 )
 
 
@@ -129,16 +141,16 @@ async def _steps(options: Options, campaign: str) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options) as client:
         found = await client.campaigns.steps(campaign)
-    _STEPS.show(screen, _templates(found))
+    _STEPS.show(screen, _lines(found))
     screen.footer(f"{len(found.data)} steps, {found.days_left_display} ({found.days_left_date})")
     screen.result({**to_wire(found), "count": len(found.data)})
     return OK
 
 
-def _templates(found: CampaignSteps) -> Iterator[tuple[Step, Template | None]]:
-    """Yield each template with its step, and a step that has none with nothing."""
+def _lines(found: CampaignSteps) -> Iterator[_StepLine]:
     for step in found.data:
-        yield from ((step, template) for template in step.templates or [None])
+        templates: list[Template | None] = [*step.templates]
+        yield from (_StepLine(step, template) for template in templates or [None])
 
 
 async def _fields(options: Options) -> int:

@@ -58,7 +58,7 @@ class Screen:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print a table."""
         if self.console:
-            self.console.print(_table(columns, list(rows)))
+            self.console.print(_table(columns, list(rows)), crop=False)  # a figure that is cut is another figure
         elif not self.as_json:
             for row in (columns, *rows):
                 print(*map(printable, row), sep="\t")  # noqa: T201 - printing is what it is for
@@ -69,20 +69,19 @@ class Screen:
             print(json.dumps(value), flush=True)  # noqa: T201 - printing is what it is for
 
 
-_WHOLE: Final = frozenset({"id", "code", "status"})
-"""Columns whose values are copied or compared, and so never folded."""
+_WHOLE: Final = frozenset({"id", "code", "status", "test_letter"})
+"""Columns whose values are copied or compared, and so are folded last."""
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for at, column in enumerate(columns):
-        figures = bool(rows) and all(_is_figure(row[at]) for row in rows)
-        table.add_column(
-            Text(column.replace("_", " ")),
-            justify="right" if figures else "left",
-            overflow="fold",
-            no_wrap=figures or column in _WHOLE,
-        )
+        values = [row[at] for row in rows]
+        figures = bool(values) and all(map(_is_figure, values))
+        whole = map(printable, values) if figures or column in _WHOLE else ()
+        least = max(map(len, [*whole, *column.split("_")]))
+        heading = Text(column.replace("_", "\n"))
+        table.add_column(heading, justify="right" if figures else "left", overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     return table

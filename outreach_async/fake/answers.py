@@ -15,6 +15,8 @@ from outreach_async.fake.refusals import RENDERERS, Refusal, Refused, Rendered
 from outreach_async.transport.wire import Response
 
 _JSON: Final = {"content-type": "application/json"}
+_MAX_HINT: Final = 2000
+"""Characters of `x-fake-hint`: a longer header is refused by HTTP libraries. The journal has all."""
 
 
 def answer(call: Call, context: Context, number: int) -> Response:
@@ -36,7 +38,7 @@ def answer(call: Call, context: Context, number: int) -> Response:
         fields |= refused.refusal.headers
         status, headers, body = _rendered(refused.refusal, context.behaviour)
     if call.hints:
-        fields["x-fake-hint"] = "; ".join(call.hints)
+        fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT]
     return Response(status, {**headers, **fields}, b"" if call.request.method == "HEAD" else body)
 
 

@@ -23,6 +23,9 @@ DUPLICATES: Final[tuple[Duplicates, ...]] = ("skip", "overwrite", "update_missin
 _REQUIRED: Final = ("owner_key", "workspace", "email", "upload_options")
 _OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
 
+_GUESSES: Final = 20
+"""Dropped fields that a guess is made for: each takes a look at every known name."""
+
 Fields = dict[str, str | None]
 """Sent values by code."""
 
@@ -83,7 +86,7 @@ def _require(members: Mapping[str, Any], names: tuple[str, ...], prefix: str) ->
 
 def _typed(members: Mapping[str, Any], name: str, kind: type, wanted: str, prefix: str = "") -> Any:
     value = members[name]
-    if type(value) is not kind:
+    if not isinstance(value, kind):
         raise refused(400, "invalid_type", f"{prefix}{name} must be {wanted}", prefix + name)
     return value
 
@@ -180,7 +183,7 @@ def _unknown_custom(name: str, workspace: Workspace, behaviour: Behaviour, hints
 
 
 def _dropped(name: str, known: list[str], behaviour: Behaviour, hints: list[str]) -> None:
-    guess = suggestion(name, known)
+    guess = suggestion(name, known) if len(hints) < _GUESSES else ""
     if behaviour.unknown_body == "reject":
         hints_ = (guess,) if guess else ()
         raise refused(400, "unknown_field", f"there is no field {shown(name)}", shown(name), hints=hints_, knob="unknown_body")

@@ -348,7 +348,7 @@ class FakeService:
             self.requests.clear()
 
     def load(self, source: str | Path | Mapping[str, Any]) -> None:
-        """Replace what is stored by a world file's content; a bad file changes nothing.
+        """Replace what is stored by a world file's content, and set the time if it says one; a bad file changes nothing.
 
         Args:
             source: JSON text, the path of a file, or the document itself; `outreach_async.fake.worldfile` shows its form.

@@ -24,6 +24,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.fake.campaign_seeds import CampaignSeed
+from outreach_async.fake.clock import parse_time
 from outreach_async.fake.contact_seeds import ContactSeed
 from outreach_async.fake.given import check_known, text, whole
 from outreach_async.fake.records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
@@ -127,6 +128,9 @@ def read_document(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
         document = _object(json.loads(source) if isinstance(source, str) else source, _WORLD, "a world")
         if document.get("version", VERSION) != VERSION:
             raise ValueError(f"version {document['version']!r}: this is version {VERSION}")
+    if "now" in document:
+        with _at("$.now"):
+            parse_time(document["now"])
     return document
 
 

@@ -98,8 +98,9 @@ class AiohttpTransport:
         if self._session is not None and self._started:
             raise InvalidRequest("transport: the session belongs to another event loop; make a new one in this")
         self._started = True
+        place = aiohttp_session.place(self._base)
         session = self._session or aiohttp_session.open_session(self._context, self._proxy)
-        return aiohttp_session.Wire(session, self._base, self.max_in_flight, self._limit, self._middlewares)
+        return aiohttp_session.Wire(session, place, self.max_in_flight, self._limit, self._middlewares)
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         """Send the request and read the whole answer, whatever its status.

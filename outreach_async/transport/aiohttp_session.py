@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import aiohttp
+import attrs
 import yarl
 from aiohttp.abc import AbstractStreamWriter
 
@@ -18,10 +19,44 @@ from outreach_async.transport.origin import BAD_HOST, BaseUrl
 from outreach_async.transport.turns import Turns
 from outreach_async.transport.wire import Progress, Request, Response
 
-_AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+_CONTENT_TYPE = ("Content-Type",)
+_AUTOMATIC = (*_CONTENT_TYPE, "Accept", "Accept-Encoding", "User-Agent")
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, ceil_threshold=math.inf)
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
 _BROKEN = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
+
+
+@attrs.frozen
+class Place:
+    """Where a session's requests go.
+
+    Attributes:
+        prefix: What stands before every target; `.` leaves it to the session's own base URL.
+        fields: Header fields of every request.
+        own: The session is ours, so nothing stands between it and the socket.
+        shown: The place as errors name it.
+    """
+
+    prefix: str
+    fields: Mapping[str, str]
+    own: bool
+    shown: str
+
+
+def place(base: BaseUrl | None) -> Place:
+    """Tell where requests go: to a base URL, or to that of the session.
+
+    Raises:
+        InvalidRequest: The URL's host is no name.
+    """
+    if base is None:
+        return Place(".", {}, own=False, shown="the session's base_url")
+    try:
+        origin = yarl.URL(str(base)).origin()
+    except ValueError:
+        raise InvalidRequest(BAD_HOST) from None
+    fields = {} if base.authorization is None else {"authorization": base.authorization}
+    return Place(f"{origin}{base.path}", fields, own=True, shown=str(base))
 
 
 class Wire:
@@ -29,7 +64,7 @@ class Wire:
 
     Args:
         session: The session.
-        base: Where to send; `None` for the session's own base URL.
+        place: Where to send.
         most: Exchanges at once; `None` for no bound of ours.
         limit: Bytes of an answer's decoded body at most.
         middlewares: What to run around every request.
@@ -38,16 +73,13 @@ class Wire:
     def __init__(
         self,
         session: aiohttp.ClientSession,
-        base: BaseUrl | None,
+        place: Place,
         most: int | None,
         limit: int,
         middlewares: Sequence[aiohttp.ClientMiddlewareType],
     ) -> None:
         self._session = session
-        self._own = base is not None
-        self._where = str(base or "the session's base_url")
-        self._prefix = "." if base is None else _prefix(base)
-        self._defaults = {} if base is None or base.authorization is None else {"authorization": base.authorization}
+        self._place = place
         self._limit = limit
         self._middlewares = (_once, *middlewares)
         self._turns = Turns(most)
@@ -73,21 +105,22 @@ class Wire:
     async def _exchange(self, request: Request, progress: Progress) -> Response:
         if self._session.closed:
             raise closed(self._session)
-        headers = fields(request, self._defaults)
-        release(progress, request, proof=self._own)
+        headers = fields(request, self._place.fields)
+        release(progress, request, proof=self._place.own)
         async with self._session.request(
             request.method,
-            yarl.URL(f"{self._prefix}{request.target}", encoded=True),
+            yarl.URL(f"{self._place.prefix}{request.target}", encoded=True),
             data=_Body(request.body, progress) if request.body else None,
             headers=headers,
-            skip_auto_headers=_AUTOMATIC if self._own else _AUTOMATIC[2:3],
+            skip_auto_headers=_AUTOMATIC if self._place.own else _CONTENT_TYPE,
             allow_redirects=False,
             auto_decompress=False,
             timeout=_NO_TIMEOUT,
             middlewares=self._middlewares,
         ) as answer:
             progress.sent = True
-            self._forget_cookies(answer)
+            if not self._place.own:  # our own session has no jar
+                self._forget_cookies(answer)
             return await self._read(answer)
 
     async def _read(self, answer: aiohttp.ClientResponse) -> Response:
@@ -100,7 +133,7 @@ class Wire:
         return Response(answer.status, headers, intake.whole())
 
     def _forget_cookies(self, answer: aiohttp.ClientResponse) -> None:
-        """Take an answer's cookies out of a jar that has just stored them; our own session's stores none."""
+        """Take an answer's cookies out of the jar that has just stored them."""
         if set_here := {(morsel.key, morsel.value) for morsel in answer.cookies.values()}:
             self._session.cookie_jar.clear(lambda morsel: (morsel.key, morsel.value) in set_here)
 
@@ -114,9 +147,10 @@ class Wire:
             progress.sent = False
         what = "no connection to" if progress.sent is False else "no answer from"
         if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the request's header fields
-            return lost(f"{what} {self._where}: {error.status} {said(Exception(error.message))}", progress), None
-        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error  # its repr shows a proxy's password
-        return lost(f"{what} {self._where}: {said(cause)}", progress), cause
+            return lost(f"{what} {self._place.shown}: {error.status} {said(Exception(error.message))}", progress), None
+        # A connector's error shows the proxy's password in its repr; what it wraps does not.
+        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+        return lost(f"{what} {self._place.shown}: {said(cause)}", progress), cause
 
     async def aclose(self) -> None:
         """End what is under way and close the session."""
@@ -133,13 +167,6 @@ def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.C
     )
 
 
-def _prefix(base: BaseUrl) -> str:
-    try:
-        return f"{yarl.URL(str(base)).origin()}{base.path}"
-    except ValueError:
-        raise InvalidRequest(BAD_HOST) from None
-
-
 class _Body(aiohttp.Payload):
     """A request's body that notes when its bytes are asked for; aiohttp sends them together with the head.
 
@@ -151,11 +178,6 @@ class _Body(aiohttp.Payload):
         self._content = content
         self._progress = progress
 
-    @property
-    def size(self) -> int:
-        """Return the bytes to send."""
-        return len(self._content)
-
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Write the bytes."""
         del content_length  # it is this body's own size
@@ -165,6 +187,11 @@ class _Body(aiohttp.Payload):
         """Write the bytes."""
         self._progress.sent = True
         await writer.write(self._content)
+
+    async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """Return the bytes, for middlewares that sign them."""
+        del encoding, errors
+        return self._content
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Return the body as text, for middlewares that look at it."""

@@ -64,9 +64,13 @@ def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
 
 
 def said(error: BaseException) -> str:
-    """Return a library's error as one short line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:_TEXT_LIMIT]}" if text else type(error).__name__
+    """Return a library's error as one short line; where it has no text of its own, with that of what lies beneath."""
+    beneath: BaseException | None = error
+    text = ""
+    while beneath is not None and not text:
+        text = " ".join(str(beneath).split())[:_TEXT_LIMIT]
+        beneath = beneath.__cause__ or beneath.__context__
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _head_size(request: Request) -> int:

@@ -102,15 +102,16 @@ def _exempts(entry: str, base: BaseUrl) -> bool:
     try:
         return ip_address(base.host) in ip_network(place, strict=False)  # one address is a network too
     except ValueError:
-        return _names(place, base)
+        return _names(place, base, exactly=bool(scheme))
 
 
-def _names(place: str, base: BaseUrl) -> bool:
-    # "example.com" names itself and its subdomains, ".example.com" and "*.example.com" the subdomains only.
+def _names(place: str, base: BaseUrl, *, exactly: bool) -> bool:
+    # "example.com" names itself and its subdomains, ".example.com" and "*.example.com" the subdomains only, and
+    # "http://example.com" itself only.
     ((name, port),) = _PLACE.findall(place)
     bare = name.lower().removeprefix("*")
-    named = base.host.endswith(bare) if bare.startswith(".") else base.host == bare or base.host.endswith(f".{bare}")
-    return named and port in {"", str(base.port)}
+    inside = base.host.endswith(bare if bare.startswith(".") else f".{bare}") and not (exactly and bare == name.lower())
+    return (inside or base.host == bare) and port in {"", str(base.port)}
 
 
 def _split(field: str, text: str, schemes: Collection[str], example: str) -> SplitResult:

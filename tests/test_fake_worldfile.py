@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support_fake import KEY, SPACE, create, document, get, page, small_world, steps
+
+from outreach_async.fake import Behaviour, FakeService, WorldError
+
+BY_HAND: dict[str, Any] = {
+    "version": 1,
+    "now": "2026-05-01T00:00:00Z",
+    "workspaces": [
+        {
+            "id": "space_1",
+            "custom_fields": {"custom_1": "Plan"},
+            "mailboxes": [{"email": "ada@north.example", "spf": False}, {}],
+            "campaigns": [{"id": "camp_1", "name": "Spring", "status": "live", "steps": ["A|B", {"templates": ["A"]}]}],
+            "contacts": [
+                {"email": "bo@acme.example", "fields": {"city": "Lyon"}, "campaigns": ["camp_1"]},
+                {"email": "cy@acme.example"},
+            ],
+        },
+        {},
+    ],
+    "owner_keys": {"key_1": ["space_1"]},
+}
+
+
+def rich_world() -> FakeService:
+    """A world with something of everything."""
+    fake = small_world(overwrite_blank="store")
+    fake.advance(hours=5.5)
+    space = fake.add_workspace(
+        custom_fields={"custom_7": "É"}, extra_fields={"linkedin": "LinkedIn"}, campaign_headers=["name"], mailbox_headers=[]
+    )
+    fake.add_owner_key(space, SPACE)
+    boxes = fake.add_mailboxes(space, 5, trouble=0.5)
+    fake.add_mailbox(SPACE, age="old", created_at=3, last_activity="?", opened_14days=101)
+    said: list[dict[str, Any]] = [
+        {"sent": 40, "templates": "A|PER"},
+        {"sent": 9, "wait_time": 1},
+        {"templates": [{"new_thread": True, "body_text": None}]},
+    ]
+    camp = fake.add_campaign(space, mailboxes=boxes[:3], steps=said)
+    fake.add_campaign(space, steps=["A"], last_activity=None, contacts=3)
+    fake.add_contacts(space, 4, campaign=camp)
+    create(fake, "dee@b.co", first_name="D", campaign="camp_1")
+    fake.advance(hours=1)
+    create(fake, "dee@b.co", first_name=None, duplicates="overwrite", campaign="camp_2")
+    return fake
+
+
+def everything(fake: FakeService) -> list[Any]:
+    spaces = [space["id"] for space in json.loads(fake.dump())["workspaces"]]
+    lists = [page(fake, path, workspace=space).body for path in ("/campaigns", "/mailboxes") for space in spaces]
+    return [
+        *lists,
+        *(get(fake, f"/workspaces/{space}/all-fields").body for space in spaces),
+        *(fake.contacts(space) for space in spaces),
+    ]
+
+
+def test_what_is_dumped_and_loaded_is_the_same_world() -> None:
+    fake, other = rich_world(), FakeService(seed=0)
+    other.load(fake.dump())
+
+    assert other.dump() == fake.dump()
+    assert everything(other) == everything(fake)
+    assert other.now == fake.now
+    # What is made up next is the same, too.
+    assert [other.add_workspace(), other.add_mailboxes(SPACE, 2)] == [fake.add_workspace(), fake.add_mailboxes(SPACE, 2)]
+    assert create(other)["id"] == create(fake)["id"]
+
+
+def test_a_world_may_be_text_a_path_or_a_document(tmp_path: Path) -> None:
+    dumped = rich_world().dump()
+    file = tmp_path / "world.json"
+    file.write_text(dumped, encoding="utf-8")
+    loaded = []
+    for source in (dumped, "\n " + dumped, file, str(file), json.loads(dumped)):
+        fake = FakeService()
+        fake.load(source)
+        loaded.append(fake.dump())
+
+    assert loaded == [dumped] * 5
+
+
+def test_a_world_may_be_written_by_hand_with_only_what_matters() -> None:
+    fake = FakeService()
+    fake.load(BY_HAND)
+    mailboxes = document(page(fake, "/mailboxes"))["data"]
+
+    assert [(box["spf"], box["campaigns"]) for box in mailboxes] == [(False, 0), (True, 0)]
+    assert mailboxes[0]["email"] == "ada@north.example"
+    assert [step["left_to_send"] for step in steps(fake, "camp_1")["data"]] == [1, 1]
+    assert [(contact["email"], contact["fields"]) for contact in fake.contacts(SPACE)] == [
+        ("bo@acme.example", {"city": "Lyon"}),
+        ("cy@acme.example", {}),
+    ]
+    assert create(fake, owner_key=KEY, custom_1="gold")["status"] == "added"
+    assert len(json.loads(fake.dump())["workspaces"]) == 2
+
+
+def test_loading_replaces_what_was_stored() -> None:
+    fake = small_world()
+    fake.load({})
+
+    assert json.loads(fake.dump())["workspaces"] == []
+    assert fake.now == FakeService().now
+
+
+def test_the_text_of_a_world_is_readable_and_ends_in_a_line() -> None:
+    dumped = rich_world().dump()
+
+    assert '"custom_7": "É"' in dumped
+    assert dumped.endswith("}\n")
+
+
+BAD: list[tuple[Any, str]] = [
+    ("{", r"\$: Expecting property name"),
+    ('{"workspaces": [NaN', r"\$: Expecting"),
+    ({"version": 2}, r"\$: version 2: this is version 1"),
+    ({"workspace": []}, r"\$: a world has no 'workspace': did you mean workspaces\?"),
+    ({"workspaces": {}}, r"\$\.workspaces: must be a list, not dict"),
+    ({"workspaces": "x"}, r"\$\.workspaces: must be a list, not str"),
+    ({"workspaces": [[]]}, r"\$\.workspaces\[0\]: must be an object, not list"),
+    ({"workspaces": [{}, {"id": "camp_1"}]}, r"\$\.workspaces\[1\]: 'camp_1' is no id: it must start with space_"),
+    ({"workspaces": [{"id": 7}]}, r"\$\.workspaces\[0\]: id must be a text, not int"),
+    ({"workspaces": [{"id": "space_1"}] * 2}, r"\$\.workspaces\[1\]: the id 'space_1' is taken"),
+    ({"workspaces": [{"campaign_headers": "name"}]}, r"\$\.workspaces\[0\]: must be a list of texts, not str"),
+    ({"workspaces": [{"custom_fields": {"Plan": "x"}}]}, r"\$\.workspaces\[0\]: custom_fields: 'Plan' is not of the form"),
+    ({"workspaces": [{"mailboxes": [{"sfp": True}]}]}, r"\$\.workspaces\[0\]\.mailboxes\[0\]: a mailbox has no 'sfp'"),
+    ({"workspaces": [{"mailboxes": [{}, 1]}]}, r"\$\.workspaces\[0\]\.mailboxes\[1\]: must be an object, not int"),
+    (
+        {"workspaces": [{"campaigns": [{"steps": [{"wait_time": "3d"}]}]}]},
+        r"\$\.workspaces\[0\]\.campaigns\[0\]: wait_time must be",
+    ),
+    (
+        {"workspaces": [{"campaigns": [{"workspace": "space_1"}]}]},
+        r"\$\.workspaces\[0\]\.campaigns\[0\]: a campaign has no 'workspace'",
+    ),
+    ({"workspaces": [{"contacts": [{"fields": {}}]}]}, r"\$\.workspaces\[0\]\.contacts\[0\]: email must be a text"),
+    ({"workspaces": [{"contacts": [{"email": "a@b.co", "fields": {"city": 1}}]}]}, r"contacts\[0\]: city must be a text or null"),
+    ({"workspaces": [{"contacts": [{"email": "a@b.co", "created": "x"}]}]}, r"contacts\[0\]: created must be a whole number"),
+    (
+        {"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": ["camp_9"]}]}]},
+        r"contacts\[0\]: the workspace \w+ has no campaign 'camp_9'",
+    ),
+    ({"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": [{"at": 1}]}]}]}, r"contacts\[0\]: 'id' is missing"),
+    ({"owner_keys": {"key_1": ["space_9"]}}, r"\$\.owner_keys: there is no workspace 'space_9'"),
+    ({"owner_keys": []}, r"\$\.owner_keys: must be an object, not list"),
+    ({"made_up": {"camp_": -1}}, r"\$\.made_up: camp_=-1: must not be negative"),
+    ({"now": "2030-01-01", "workspaces": [1]}, r"workspaces\[0\]: must be an object, not int"),
+    ({"now": "noon"}, r"\$\.now: 'noon' is no ISO 8601 time"),
+    ({"now": 5}, r"\$\.now: 5 is no ISO 8601 time"),
+    ("[]", r"No such file|\[\]"),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), BAD)
+def test_a_bad_world_is_refused_where_it_is_bad_and_changes_nothing(source: Any, message: str) -> None:
+    fake = rich_world()
+    before = fake.dump()
+
+    with pytest.raises((WorldError, FileNotFoundError), match=message):
+        fake.load(source)
+    assert fake.dump() == before
+
+
+def test_a_bad_owner_key_is_not_shown() -> None:
+    with pytest.raises(WorldError) as caught:
+        FakeService().load({"owner_keys": {"5ecret": []}})
+
+    assert "5ecret" not in str(caught.value)
+
+
+def test_a_world_is_read_by_the_behaviour_of_the_fake_that_loads_it() -> None:
+    twice = {"workspaces": [{"contacts": [{"email": "a@b.co"}, {"email": "A@b.co"}]}]}
+
+    with pytest.raises(WorldError, match="e-mail A@b"):
+        FakeService().load(twice)
+    exact = FakeService(behaviour=Behaviour(email_key="exact"))
+    exact.load(twice)
+    assert '"A@b.co"' in exact.dump()
