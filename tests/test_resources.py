@@ -232,10 +232,10 @@ WRONG_IDS: list[tuple[Any, str]] = [
     (b"space_1", "got bytes; "),
     ("", "got a blank text; "),
     (" \t", "got a blank text; "),
-    ("mailbox_1", r"got what looks like a mailbox id \(mailbox_\.\.\.\); "),
-    ("key_secret", r"got what looks like a owner_key id \(key_\.\.\.\); "),
-    ("SPACE_1", "got a text of 7 characters that starts otherwise; "),
-    ("x_\ud800", "got a text of 3 characters that starts otherwise; "),
+    ("mailbox_1", "got what looks like a mailbox id .+; "),
+    ("key_secret", "got what looks like an owner_key .+; "),
+    ("SPACE_1", "got a text of 7 characters .+; "),
+    ("x_\ud800", "got a text of 3 characters .+; "),
 ]
 
 ID_CALLS: dict[str, tuple[str, str, Callable[[OutreachClient, Any], Any]]] = {

@@ -148,8 +148,7 @@ class Wire:
         what = "no connection to" if progress.sent is False else "no answer from"
         if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the request's header fields
             return lost(f"{what} {self._place.shown}: {error.status} {said(Exception(error.message))}", progress), None
-        # A connector's error shows the proxy's password in its repr; what it wraps does not.
-        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+        cause = _bare(error)
         return lost(f"{what} {self._place.shown}: {said(cause)}", progress), cause
 
     async def aclose(self) -> None:
@@ -165,6 +164,13 @@ def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.C
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=proxy,
     )
+
+
+def _bare(error: Exception) -> Exception:
+    """Return what a connector's error wraps: its own repr shows the proxy's password."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return error.certificate_error
+    return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
 
 
 class _Body(aiohttp.Payload):
