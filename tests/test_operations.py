@@ -111,6 +111,11 @@ def test_any_id_in_a_query_is_one_value_that_means_the_id(rest: str, page: int, 
         assert query == [("workspace", f"space_{rest}"), ("page", str(page)), ("display", str(display))]
 
 
+def test_only_a_page_of_mailboxes_has_a_largest_size() -> None:
+    assert list_campaigns("space_1", 1, 1_000_000, DIALECT, keep=False).request.target.endswith("&display=1000000")
+    assert list_mailboxes("space_1", 1, 2000, DIALECT, keep=False).request.target.endswith("&display=2000")
+
+
 WRONG_READS: list[tuple[Callable[[], object], str]] = [
     (lambda: list_campaigns("camp_1", 1, 1, DIALECT, keep=False), "workspace: .*campaign id.*OUTREACH_WORKSPACE"),
     (lambda: list_campaigns(None, 1, 1, DIALECT, keep=False), "workspace: .*got None; pass workspace= or set OUTREACH_WORKSPACE"),

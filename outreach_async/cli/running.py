@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable
-from types import FrameType
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 
@@ -23,24 +22,24 @@ def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = IN
     Raises:
         KeyboardInterrupt: After Ctrl-C.
     """
-    ended = False
-    before = signal.getsignal(signal.SIGTERM)
+    return anyio.run(_watched, main, terminated)
 
-    def on_term(number: int, frame: FrameType | None) -> None:
-        nonlocal ended
-        ended = True
-        on_interrupt = signal.getsignal(signal.SIGINT)  # the event loop's own, which cancels the main task
-        if callable(on_interrupt):
-            on_interrupt(number, frame)
-        else:
-            raise KeyboardInterrupt  # Ctrl-C is ignored, as in a script's background job; SIGTERM is not
 
-    signal.signal(signal.SIGTERM, on_term)
-    try:
-        return anyio.run(main) or OK
-    except KeyboardInterrupt:
-        if not ended:
-            raise
-        return terminated
-    finally:
-        signal.signal(signal.SIGTERM, before)
+async def _watched(main: Callable[[], Awaitable[int | None]], terminated: int) -> int:
+    code, failure = terminated, None
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_cancel_at, signals, group.cancel_scope)
+            try:
+                code = await main() or OK
+            except Exception as error:  # noqa: BLE001 - raised below, outside the group, which would wrap it
+                failure = error
+            group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return code
+
+
+async def _cancel_at(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
+    await anext(signals)
+    scope.cancel()
