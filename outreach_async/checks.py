@@ -59,8 +59,10 @@ def _described(value: str) -> str:
     return f"a text of {len(value)} characters that starts otherwise"
 
 
-def _shown(value: str) -> str:
-    """Quote a text, without the key that it may be in the wrong place."""
+def shown(value: object) -> str:
+    """Quote a text, without the key that it may be in the wrong place; of anything else name the kind."""
+    if not isinstance(value, str):
+        return kind(value)
     return repr(_KEY.sub(f"{ID_PREFIXES['owner_key']}...", value))
 
 
@@ -130,9 +132,8 @@ def require_options(duplicates: object, strict_validation: object, campaign: obj
         InvalidRequest: An option is not of the interface's kind.
     """
     if duplicates not in DUPLICATE_POLICIES:
-        shown = _shown(duplicates) if isinstance(duplicates, str) else kind(duplicates)
         raise InvalidRequest(
-            f"duplicates: expected one of {', '.join(map(repr, DUPLICATE_POLICIES))}, got {shown}; pass one of them"
+            f"duplicates: expected one of {', '.join(map(repr, DUPLICATE_POLICIES))}, got {shown(duplicates)}; pass one of them"
         )
     if not isinstance(strict_validation, bool):
         raise InvalidRequest(f"strict_validation: expected bool, got {kind(strict_validation)}; pass True or False")
@@ -173,7 +174,7 @@ def _check_codes(field: str, codes: object) -> None:
         raise InvalidRequest(f"{field}: expected a mapping of code to text, got {kind(codes)}; pass a dict")
     for code, value in codes.items():
         _check_code(field, code)
-        _check_text(f"{field}[{_shown(code)}]", value)
+        _check_text(f"{field}[{shown(code)}]", value)
 
 
 def _check_code(field: str, code: object) -> None:
@@ -183,10 +184,10 @@ def _check_code(field: str, code: object) -> None:
     require_encodable(field, code)
     if field == "custom" and not _CUSTOM_CODE.fullmatch(code):
         raise InvalidRequest(
-            f"custom[{_shown(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
+            f"custom[{shown(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
         )
     if field == "extra" and (code in RESERVED_FIELDS or code.startswith(CUSTOM_PREFIX)):
-        raise InvalidRequest(f"extra[{_shown(code)}]: this code has a place of its own; pass it as an argument or in custom")
+        raise InvalidRequest(f"extra[{shown(code)}]: this code has a place of its own; pass it as an argument or in custom")
 
 
 def contact_of(row: object) -> NewContact:
@@ -231,7 +232,7 @@ def _unknown_member(member: object) -> str:
         return f"contact: expected members named by texts, got {kind(member)}; use the names of NewContact"
     near = get_close_matches(member, _MEMBERS, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
-    return f"{_shown(member)}: not a field of a contact; {meant}Further codes of the workspace go under 'extra'"
+    return f"{shown(member)}: not a field of a contact; {meant}Further codes of the workspace go under 'extra'"
 
 
 def require_method(method: object) -> str:
@@ -286,6 +287,6 @@ def require_headers(headers: object) -> dict[str, str]:
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove blanks and line breaks")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
             raise InvalidRequest(
-                f"headers[{_shown(name)}]: expected a text without line breaks, got {kind(value)}; remove control characters"
+                f"headers[{shown(name)}]: expected a text without line breaks, got {kind(value)}; remove control characters"
             )
     return {name.lower(): value for name, value in headers.items()}

@@ -127,15 +127,22 @@ def _listing(name: str, target: str, kind: type[Page[T]], dialect: Dialect, *, k
 
 def _read(name: str, target: str, kind: type[T], load: Callable[[type[T], bytes], T], dialect: Dialect) -> Operation[T]:
     def parse(response: Response, _trail: Trail) -> T:
-        try:
-            model: Any = load(kind, response.body)
-        except DecodeError as error:
-            raise unexpected(name, response, dialect.secrets, error) from None
+        model: Any = _loaded(load, kind, response.body)
+        if isinstance(model, DecodeError):
+            raise unexpected(name, response, dialect.secrets, model)
         if model.status != "ok":
             raise unexpected(name, response, dialect.secrets, f"status {model.status!r} instead of 'ok'")
         return model  # type: ignore[no-any-return]  # T has a status: the four lists all do
 
     return Operation(name, Request("GET", target, dialect.read), parse, secrets=dialect.secrets)
+
+
+def _loaded(load: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
+    """Return the error rather than raise it: as another's context it would keep the body, unmasked."""
+    try:
+        return load(kind, body)
+    except DecodeError as error:
+        return error
 
 
 @attrs.frozen(repr=False)
@@ -185,10 +192,9 @@ class Creation:
         return Operation("create_contact", request, self._parse, Repeat.KNOWINGLY, self._secrets)
 
     def _parse(self, response: Response, trail: Trail) -> CreatedContact:
-        try:
-            answer = loads(CreateAnswer, response.body)
-        except DecodeError as error:
-            raise unexpected("create_contact", response, self._secrets, error) from None
+        answer = _loaded(loads, CreateAnswer, response.body)
+        if isinstance(answer, DecodeError):
+            raise unexpected("create_contact", response, self._secrets, answer)
         if not _is_outcome(answer):
             raise unexpected("create_contact", response, self._secrets, f"status {answer.status.value!r}, which is no outcome")
         return CreatedContact(

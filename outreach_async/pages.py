@@ -174,7 +174,7 @@ class Walk(Generic[T]):
         if self._looking_back or self.first != 1 or self.number < self._last:
             return False
         if self.useful:
-            return repeated and (self.total_found or 0) > len(self._ids)
+            return repeated
         return self.total_found != 0 or bool(self._ids)
 
     def _within_room(self, items: list[T]) -> list[T]:

@@ -7,15 +7,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import aiohttp
+import anyio
 import httpx
 import httpx2
 import pytest
 
+from outreach_async.errors import TransportError
 from outreach_async.transport.aiohttp import AiohttpTransport
 from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.wire import Transport
+from outreach_async.transport.wire import Progress, Request, Transport
 
 Make = Callable[..., Transport]
+
+POST: Final = Request(
+    "POST", "/contacts", {"content-type": "application/json"}, b'{"owner_key": "key_secret", "email": "a@b.co"}'
+)
+GET: Final = Request("GET", "/campaigns?workspace=space_1&page=1")
+NOWHERE: Final = "http://service.example"
 
 
 def _httpx_client(url: str, *, tls: ssl.SSLContext | None = None, **options: Any) -> Transport:
@@ -44,6 +52,8 @@ MAKERS: Final[dict[str, Make]] = {
 OWN: Final = ("httpx", "httpx2", "aiohttp")
 """Those made from a URL, which can prove that nothing has left."""
 
+ALL: Final = (*OWN, "httpx_client", "httpx2_client", "aiohttp_session")
+
 LOOPS: Final = {"asyncio": ("asyncio", {"debug": False}), "trio": ("trio", {})}
 
 
@@ -56,3 +66,12 @@ def over(*names: str) -> pytest.MarkDecorator:
         if loop == "asyncio" or not name.startswith("aiohttp")
     ]
     return pytest.mark.parametrize(("make", "anyio_backend"), pairs, indirect=["anyio_backend"])
+
+
+async def fail(transport: Transport, request: Request) -> tuple[TransportError, Progress]:
+    """Send what must fail, close the transport, and return the error and the evidence."""
+    progress = Progress()
+    with anyio.fail_after(10), pytest.raises(TransportError) as caught:
+        await transport.send(request, progress)
+    await transport.aclose()
+    return caught.value, progress

@@ -145,23 +145,23 @@ async def test_an_invalid_row_is_a_rejected_outcome_with_its_input_and_the_other
 @pytest.mark.parametrize(
     ("failure", "expected", "possible"),
     [
-        (lost(), "unknown", {"added", "skipped", "not_applied"}),
-        (status(500), "unknown", {"added", "skipped", "not_applied"}),
-        (Response(200, {}, b"<html>"), "unknown", {"added", "skipped", "not_applied"}),
-        (Response(200, {}, b'{"status":"error"}'), "unknown", {"added", "skipped", "not_applied"}),
-        (unsent(), "not_applied", {"not_applied"}),
-        (status(422), "rejected", {"rejected"}),
-        (status(400), "rejected", {"rejected"}),
-        (status(409), "rejected", {"rejected"}),
-        (status(413), "rejected", {"rejected"}),
+        (lost(), "unknown", "added skipped not_applied"),
+        (status(500), "unknown", "added skipped not_applied"),
+        (Response(200, {}, b"<html>"), "unknown", "added skipped not_applied"),
+        (Response(200, {}, b'{"status":"error"}'), "unknown", "added skipped not_applied"),
+        (unsent(), "not_applied", "not_applied"),
+        (status(422), "rejected", "rejected"),
+        (status(400), "rejected", "rejected"),
+        (status(409), "rejected", "rejected"),
+        (status(413), "rejected", "rejected"),
     ],
     ids=repr,
 )
 async def test_a_row_that_fails_is_an_outcome_that_says_what_the_evidence_allows(
-    failure: Any, expected: str, possible: set[str]
+    failure: Any, expected: str, possible: str
 ) -> None:
     (outcome,) = await outcomes_of(client(Script(failure)).contacts.create_many(rows(1)))
-    assert (outcome.status, set(outcome.possible), outcome.certain) == (expected, possible, len(possible) == 1)
+    assert (outcome.status, set(outcome.possible), outcome.certain) == (expected, {*possible.split()}, " " not in possible)
     assert outcome.error is not None
     assert outcome.error.operation in {"create_contact", None}
 

@@ -98,8 +98,8 @@ ANSWERS: dict[str, Any] = {
     "CampaignSteps": CampaignSteps,
     "WorkspaceFields": WorkspaceFields,
 }
-MODELS = [*{*ANSWERS.values()}, NewContact, CreatedContact, Undecodable]
-OPEN_ENUMS = [*{*ENUMS.values()}]
+MODELS = [*dict.fromkeys(ANSWERS.values()), NewContact, CreatedContact, Undecodable]
+OPEN_ENUMS = [*dict.fromkeys(ENUMS.values())]
 
 texts = st.text(max_size=8)
 unset_or_text = st.just(UNSET) | st.none() | texts

@@ -369,3 +369,16 @@ def test_more_than_2000_mailboxes_a_page_are_refused_before_anything_is_sent(dis
     with pytest.raises(InvalidRequest, match=f"^display: expected at most 2000, got {display}; .+"):
         client(script).mailboxes.list(display=display)
     assert script.requests == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": "random"}, "order: expected 'completion' or 'input', got .+; .+"),
+        ({"concurrency": 0}, "concurrency: expected .+; .+"),
+    ],
+    ids=repr,
+)
+def test_a_bulk_run_that_can_never_be_right_is_refused_before_it_is_entered(options: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{message}$"):
+        client(Script(added())).contacts.create_many([CONTACT], **options)

@@ -348,6 +348,7 @@ def misplaced(key: Any) -> dict[str, Callable[[OutreachClient], Any]]:
         "as contact": lambda c: c.contacts.create(key),
         "as rows": lambda c: c.contacts.create_many(key),
         "as concurrency": lambda c: c.contacts.create_many([], concurrency=key),
+        "as order": lambda c: c.contacts.create_many([], order=key),
         "as page": lambda c: c.campaigns.list(page=key),
         "as display": lambda c: c.campaigns.list(display=key),
         "as undecodable": lambda c: c.campaigns.list(undecodable=key),

@@ -14,14 +14,12 @@ import aiohttp
 import anyio
 import pytest
 from support_listener import OK, Behaviour, Listener, Peer, answer_once, close_after_request, refused_port, serve
-from support_transports import over
+from support_transports import GET, POST, over
 
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport.aiohttp import AiohttpTransport
 from outreach_async.transport.wire import Progress, Request
 
-POST = Request("POST", "/contacts", {"content-type": "application/json"}, b'{"owner_key": "key_secret"}')
-GET = Request("GET", "/campaigns?page=1")
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 
 
@@ -92,7 +90,12 @@ async def test_it_sends_the_request_and_what_http_needs_and_no_more() -> None:
         await transport.aclose()
         host = f"Host: localhost:{listener.port}"
         post, get = (request.decode() for request in listener.requests)
-    assert set(get.splitlines()) == {"GET /v1/campaigns?page=1 HTTP/1.1", host, "accept-encoding: gzip, deflate", ""}
+    assert set(get.splitlines()) == {
+        "GET /v1/campaigns?workspace=space_1&page=1 HTTP/1.1",
+        host,
+        "accept-encoding: gzip, deflate",
+        "",
+    }
     head, _, body = post.partition("\r\n\r\n")
     assert body.encode() == POST.body
     assert set(head.splitlines()) == {

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, refused, unsent
 from outreach_async.bulk.report import BulkReport, Tally
 from outreach_async.bulk.source import END, Source, order_key
-from outreach_async.checks import contact_of, require_number
+from outreach_async.checks import contact_of, require_number, shown
 from outreach_async.contacts import CreatedContact
 from outreach_async.engine import Engine, Terms
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError
@@ -50,7 +50,7 @@ class BulkRun:
     ) -> None:
         workers = min(require_number("concurrency", concurrency, least=1), engine.max_in_flight)
         if order not in get_args(Order):
-            raise InvalidRequest(f"order: expected 'completion' or 'input', got {order!r}; pass one of them")
+            raise InvalidRequest(f"order: expected 'completion' or 'input', got {shown(order)}; pass one of them")
         self._outcomes = Outcomes(engine, creation, terms, Source(rows), workers=workers, order=order)
         self._group: TaskGroup
         self._begun = False

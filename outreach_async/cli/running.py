@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 
@@ -22,24 +24,12 @@ def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = IN
     Raises:
         KeyboardInterrupt: After Ctrl-C.
     """
-    return anyio.run(_watched, main, terminated)
+    return anyio.run(_cancellable, main, terminated)
 
 
-async def _watched(main: Callable[[], Awaitable[int | None]], terminated: int) -> int:
-    code, failure = terminated, None
-    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
-        async with anyio.create_task_group() as group:
-            group.start_soon(_cancel_at, signals, group.cancel_scope)
-            try:
-                code = await main() or OK
-            except Exception as error:  # noqa: BLE001 - raised below, outside the group, which would wrap it
-                failure = error
-            group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    return code
-
-
-async def _cancel_at(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
-    await anext(signals)
-    scope.cancel()
+async def _cancellable(main: Callable[[], Awaitable[int | None]], terminated: int) -> int:
+    with anyio.CancelScope() as scope:
+        with suppress(NotImplementedError):  # Windows has no such handlers, and ends the process itself
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
+        return await main() or OK
+    return terminated
