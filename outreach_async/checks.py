@@ -24,7 +24,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _KEY: Final = re.compile(rf"{ID_PREFIXES['owner_key']}.+", re.DOTALL)
 _LARGEST: Final = 2**63 - 1  # what every JSON reader takes; Python refuses to write out numbers far beyond it
-_HEADER_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
+_HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")  # what every library sends alike
 
 
 def kind(value: object) -> str:
@@ -287,6 +287,6 @@ def require_headers(headers: object) -> dict[str, str]:
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove blanks and line breaks")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
             raise InvalidRequest(
-                f"headers[{shown(name)}]: expected a text without line breaks, got {kind(value)}; remove control characters"
+                f"headers[{shown(name)}]: expected ASCII text without outer blanks and line breaks, got {kind(value)}; encode it"
             )
     return {name.lower(): value for name, value in headers.items()}

@@ -14,7 +14,6 @@ from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport.answers import MAX_ANSWER
 from outreach_async.transport.arguments import at_least_one, refuse_beside, require
 from outreach_async.transport.evidence import closed, hold, lost, said
-from outreach_async.transport.httpx_client import ClientRoute
 from outreach_async.transport.httpx_lanes import LaneRoute
 from outreach_async.transport.httpx_messages import FAMILIES, Family
 from outreach_async.transport.origin import parse_base_url
@@ -23,6 +22,8 @@ from outreach_async.transport.wire import Progress, Request, Response
 if TYPE_CHECKING:
     import httpx
     import httpx2
+
+    from outreach_async.transport.httpx_client import ClientRoute
 
 _LANES: Final = 64
 _UNSENT: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
@@ -90,6 +91,8 @@ class HttpxTransport:
             )
         else:
             refuse_beside("client", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
+            from outreach_async.transport.httpx_client import ClientRoute  # it imports what only a client needs
+
             self._route = ClientRoute(service, family, most, limit)
         self.max_in_flight = self._route.most
         self._closed = False

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import getproxies
 
 import attrs
 
@@ -71,7 +70,11 @@ def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, 
     Raises:
         InvalidRequest: It has another scheme than these, or no host.
     """
-    proxy = given or (environment_proxy(base, getproxies()) if trust_env else None)
+    proxy = given
+    if proxy is None and trust_env:
+        from urllib.request import getproxies  # it takes longer to import than all of ours
+
+        proxy = environment_proxy(base, getproxies())
     if proxy is not None:
         _split("proxy", proxy, schemes, "such as 'http://proxy.example:3128'")
     return proxy
