@@ -14,6 +14,7 @@ from threading import Event
 import pytest
 from support_cli import COMMAND, Shell, Watched, connected, ended, environment, on_terminal, saved, served, small_service, started
 
+from outreach_async.cli.demo import as_called
 from outreach_async.fake.faults import hang, ok
 
 
@@ -34,13 +35,21 @@ def test_demo_in_a_pipe_is_plain_text_that_ends_with_what_works_next(tmp_path: P
     assert done.out.count("\nline ") == 8
     assert "... and 78 more" in done.out
     assert "Mailbox audit: 340 mailboxes" in done.out
-    suggested = [
-        line.strip().partition("  ")[0].split()[1:] for line in done.out.splitlines() if line.startswith("  outreach-async")
-    ]
+    begin = "  python -m outreach_async "
+    suggested = [line.removeprefix(begin).split() for line in done.out.splitlines() if line.startswith(begin)]
     assert [words[0] for words in suggested] == ["campaigns", "steps", "audit", "import", "serve"]
     people = saved(tmp_path, "email\na@a.example\n")
     for words in suggested[:-1]:
         assert Shell(capsys)(*(people if word == "your.csv" else word for word in words)).err == ""
+
+
+def test_what_is_suggested_is_called_as_the_command_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "outreach-async"
+    installed.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert as_called(str(installed)) == "outreach-async"
+    assert as_called(".venv/bin/outreach-async") == ".venv/bin/outreach-async"
+    assert as_called("/somewhere/outreach_async/__main__.py") == "python -m outreach_async"
 
 
 def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> None:

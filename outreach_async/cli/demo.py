@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -25,13 +27,19 @@ _FEW: Final = 8
 _NEXT: Final = """
 This was an embedded service: no network, and nothing is kept. What to try next:
 
-  outreach-async campaigns --base-url fake:           lists what that service holds; mailboxes and fields do too
-  outreach-async steps {campaign} --base-url fake:   a campaign's steps and how their templates did
-  outreach-async audit --base-url fake:               the audit alone; exit code 1 says that there are findings
-  outreach-async import your.csv --base-url fake:     your own file; --dry-run only checks it
-  outreach-async serve                                the same service on a port, for your own code, or curl
+  {command} campaigns --base-url fake:
+    lists what that service holds; mailboxes and fields do too
+  {command} steps {campaign} --base-url fake:
+    a campaign's steps and how their templates did
+  {command} audit --base-url fake:
+    the audit alone; exit code 1 says that there are findings
+  {command} import your.csv --base-url fake:
+    your own file; --dry-run only checks it
+  {command} serve
+    the same service on a port, for your own code, or curl
 
-Against a real service, set OUTREACH_BASE_URL, OUTREACH_WORKSPACE and OUTREACH_OWNER_KEY, or give --base-url https://...
+Against a real service, set OUTREACH_BASE_URL, OUTREACH_WORKSPACE and
+OUTREACH_OWNER_KEY, or give --base-url https://...
 """
 
 
@@ -53,9 +61,21 @@ async def _demo(options: Options, path: Path) -> int:
         screen.say(f"Auditing the mailboxes of {' and '.join(WORKSPACES)}", "bold")
         audited = await audit(client, WORKSPACES)
     show_audit(screen, audited)
-    screen.say_lines(_NEXT.format(campaign=CAMPAIGN))
+    screen.say_lines(_NEXT.format(command=as_called(sys.argv[0]), campaign=CAMPAIGN))
     screen.result({"import": imported.to_dict(), "audit": audited.to_dict()})
     return OK
+
+
+def as_called(program: str) -> str:
+    """Return how to call this command again, so that what is suggested can be pasted.
+
+    Args:
+        program: What the process was started as, its `argv[0]`.
+    """
+    path = Path(program)
+    if path.name == "__main__.py":
+        return "python -m outreach_async"
+    return path.name if shutil.which(path.name) == program else program
 
 
 def embedded(options: Options) -> Options:
