@@ -199,6 +199,7 @@ async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_rea
     assert (caught.value.status_code, caught.value.report) == (code, outcomes.report.to_dict())
     assert isinstance(caught.value.__cause__, StatusError)
     assert len(script.requests) <= 3
+    assert pulled <= 3 * 4
 
 
 async def test_rows_that_waited_for_their_key_when_the_run_stopped_are_not_applied() -> None:

@@ -62,7 +62,7 @@ async def test_a_read_is_repeated_after_any_passing_failure(failure: Any) -> Non
     assert len(script.requests) == 2
 
 
-@pytest.mark.parametrize("code", [301, 307, 400, 401, 403, 404, 405, 409, 413, 415, 422, 501, 505])
+@pytest.mark.parametrize("code", [300, 301, 307, 400, 401, 403, 404, 405, 409, 413, 415, 422, 501, 505])
 async def test_a_final_refusal_is_raised_at_once(code: int) -> None:
     script = Script(status(code, b'{"error":{"message":"no such thing"}}', x_request_id="req_9"))
     with pytest.raises(StatusError, match=f"list_campaigns: the service answered {code}: no such thing") as caught:
@@ -131,6 +131,15 @@ async def test_the_deadline_bounds_attempts_and_waits_together() -> None:
     assert isinstance(caught.value, TimeoutError)
     assert isinstance(caught.value.__cause__, TransportError)
     assert (caught.value.attempts, caught.value.maybe_sent, caught.value.maybe_applied) == (3, True, True)
+
+
+@pytest.mark.parametrize(
+    ("entries", "maybe_sent"), [([HANG], True), ([STUCK], False), ([lost(), STUCK], True), ([unsent(), HANG], True)], ids=repr
+)
+async def test_the_deadline_within_an_attempt_says_what_any_attempt_may_have_done(entries: list[Any], maybe_sent: bool) -> None:
+    with pytest.raises(DeadlineExceeded, match="no answer within the deadline of 9 s") as caught:
+        await client(Script(*entries), timeout=None, deadline=9.0).contacts.create(CONTACT)
+    assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (maybe_sent, maybe_sent, len(entries))
 
 
 async def test_a_wait_that_would_pass_the_deadline_is_not_begun() -> None:

@@ -174,7 +174,6 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         given = END if self._ended else await self._source.pull()
         if given is END:
             self._ended = True
-            self._window.give()
             return None
         index, self._pulled = self._pulled, self._pulled + 1
         try:
