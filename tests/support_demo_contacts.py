@@ -74,7 +74,7 @@ TRADES: Final = {
     "Studio": "Design",
 }
 TITLES: Final = (
-    "Account Executive|CEO|CFO|Chief of Staff|CTO|Founder|Growth Lead|Head of Marketing|Head of Sales|Office Manager|"
+    "Account Executive|CFO|Chief Executive|Chief of Staff|CTO|Founder|Growth Lead|Head of Marketing|Head of Sales|Office Manager|"
     "Operations Manager|Product Manager|Revenue Operations Lead|Sales Development Representative|VP Sales"
 )
 PLANS: Final = ("", "", "Free", "Starter", "Team", "Business, annual")

@@ -50,19 +50,6 @@ def answered(index: int, row: object, created: CreatedContact) -> ContactOutcome
     )
 
 
-def refused(index: int, row: object, error: InvalidRequest) -> ContactOutcome:
-    """Return the outcome of a row that can never be right and was not sent."""
-    return ContactOutcome(
-        index=index,
-        contact=row,
-        status=Outcome.REJECTED,
-        id=None,
-        possible=frozenset({Outcome.REJECTED}),
-        attempts=0,
-        error=error,
-    )
-
-
 def failed(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
     """Return the outcome of a row that was sent, or tried to be, and failed."""
     status = _status(error)
@@ -80,17 +67,9 @@ def _status(error: OutreachError) -> Outcome:
     return Outcome.UNKNOWN if error.maybe_applied else Outcome.NOT_APPLIED
 
 
-def unsent(index: int, row: object, cause: OutreachError) -> ContactOutcome:
-    """Return the outcome of a row that was read, but not sent because the run stopped."""
-    return ContactOutcome(
-        index=index,
-        contact=row,
-        status=Outcome.NOT_APPLIED,
-        id=None,
-        possible=frozenset({Outcome.NOT_APPLIED}),
-        attempts=0,
-        error=cause,
-    )
+def unsent(index: int, row: object, status: Outcome, cause: OutreachError) -> ContactOutcome:
+    """Return the outcome of a row that was read, but not sent: it can never be right, or the run stopped before its turn."""
+    return ContactOutcome(index=index, contact=row, status=status, id=None, possible=frozenset({status}), attempts=0, error=cause)
 
 
 def concerns_every_row(error: OutreachError) -> bool:

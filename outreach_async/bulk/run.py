@@ -11,7 +11,7 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, refused, unsent
+from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, unsent
 from outreach_async.bulk.report import BulkReport, Tally
 from outreach_async.bulk.source import END, Source, order_key
 from outreach_async.checks import contact_of, require_number, shown
@@ -20,6 +20,7 @@ from outreach_async.engine import Engine, Terms
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError
 from outreach_async.operations import Creation, Operation
 from outreach_async.pacing import Slots
+from outreach_async.vocabulary import Outcome
 
 Order = Literal["completion", "input"]
 
@@ -180,7 +181,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             contact = contact_of(given)
             operation = self._creation.of(contact)
         except InvalidRequest as error:
-            self._settle(refused(index, given, error))
+            self._settle(unsent(index, given, Outcome.REJECTED, error))
             return None
         return _Row(index, given, order_key(contact.email), operation)
 
@@ -194,7 +195,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     async def _send(self, row: _Row) -> ContactOutcome:
         if isinstance(self._failure, BulkStopped):
-            return unsent(row.index, row.given, self._failure)
+            return unsent(row.index, row.given, Outcome.NOT_APPLIED, self._failure)
         try:
             created = await self._engine.run(row.operation, self._terms)
         except OutreachError as error:

@@ -20,7 +20,16 @@ LAST_NAMES: Final = (
 _HEADS: Final = ("north", "bright", "clear", "blue", "swift", "stone", "green", "prime", "true", "west", "silver", "river")
 _TAILS: Final = ("peak", "path", "works", "field", "labs", "bridge", "point", "signal", "harbor", "craft", "grove", "line")
 
-TITLES: Final = ("CEO", "Head of Sales", "Engineer", "Marketing Lead", "Operations Manager", "Founder", "Buyer", "Analyst")
+TITLES: Final = (
+    "Chief Executive",
+    "Head of Sales",
+    "Engineer",
+    "Marketing Lead",
+    "Operations Manager",
+    "Founder",
+    "Buyer",
+    "Analyst",
+)
 CITIES: Final = (("Lyon", "FR"), ("Austin", "US"), ("Porto", "PT"), ("Osaka", "JP"), ("Leeds", "GB"), ("Krakow", "PL"))
 
 
