@@ -12,6 +12,7 @@ from support_transports import OWN, Make, over
 
 from outreach_async import (
     DeadlineExceeded,
+    InvalidRequest,
     NewContact,
     Outcome,
     OutreachClient,
@@ -144,6 +145,33 @@ async def test_a_bulk_run_under_faults_accounts_for_every_row_and_claims_nothing
     for outcome in found:
         truth = Outcome.ADDED if rows[outcome.index].email in held else Outcome.NOT_APPLIED
         assert truth in outcome.possible, outcome
+
+
+BAD_INPUT: Final[dict[str, Callable[[OutreachClient], Any]]] = {
+    "wrong id prefix": lambda client: client.campaigns.steps("mailbox_1"),
+    "wrong workspace prefix": lambda client: client.workspaces.fields(workspace="camp_1"),
+    "empty workspace": lambda client: client.mailboxes.list(workspace=""),
+    "too many mailboxes a page": lambda client: client.mailboxes.list(display=2001),
+    "wrong key prefix": lambda client: client.contacts.create(CONTACT, owner_key="secret"),
+    "empty key": lambda client: client.contacts.create(CONTACT, owner_key=""),
+    "blank e-mail": lambda client: client.contacts.create(NewContact(" ")),
+    "unknown duplicates option": lambda client: client.contacts.create(CONTACT, duplicates="ignore"),  # type: ignore[arg-type]
+    "malformed custom code": lambda client: client.contacts.create(NewContact("a@b.example", custom={"custom_x": "1"})),
+    "wrong campaign": lambda client: client.contacts.create(CONTACT, campaign="space_1"),
+}
+
+
+@over(*OWN)
+async def test_bad_input_is_refused_before_a_byte_reaches_the_service(make: Make) -> None:
+    async with world(make) as (fake, client):
+        for name, call in BAD_INPUT.items():
+            with pytest.raises(InvalidRequest, match="expected"):
+                await call(client)
+            assert len(fake.requests) == 0, name
+        keyless = OutreachClient(transport=client._engine.transport, workspace="space_1")
+        with pytest.raises(InvalidRequest, match=r"owner_key: .* OUTREACH_OWNER_KEY"):
+            await keyless.contacts.create(CONTACT)
+        assert len(fake.requests) == 0
 
 
 @over(*OWN)
