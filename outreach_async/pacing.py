@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 import anyio
+from anyio.lowlevel import EventLoopToken, current_token
+
+_ALWAYS_OPEN: Final = float("-inf")
 
 
 class Slots:
@@ -51,11 +55,20 @@ class Gate:
     """Hold every request back until an instant of the event loop's clock."""
 
     def __init__(self) -> None:
-        self.opens_at = float("-inf")
+        self._opens_at = _ALWAYS_OPEN
+        self._loop: EventLoopToken | None = None
+
+    @property
+    def opens_at(self) -> float:
+        """The instant; what was held in another event loop says nothing on this one's clock."""
+        if self._opens_at != _ALWAYS_OPEN and self._loop != current_token():
+            self._opens_at = _ALWAYS_OPEN
+        return self._opens_at
 
     def hold(self, until: float) -> None:
         """Keep the gate closed at least until then."""
-        self.opens_at = max(self.opens_at, until)
+        self._opens_at = max(self.opens_at, until)
+        self._loop = current_token()
 
     async def wait(self) -> None:
         """Wait until the gate is open, however often it is held meanwhile."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +81,21 @@ async def test_a_gate_that_is_held_longer_meanwhile_opens_at_the_later_instant()
         gate.hold(began + 20)
         gate.hold(began + 10)
     assert anyio.current_time() - began == 20
+
+
+def test_a_gate_that_was_held_in_one_event_loop_is_open_in_the_next(anyio_backend: tuple[str, dict[str, Any]]) -> None:
+    gate = Gate()
+
+    async def hold() -> None:
+        gate.hold(anyio.current_time() + 1e9)
+        assert gate.opens_at > anyio.current_time()
+
+    async def pass_through() -> None:
+        assert gate.opens_at < anyio.current_time()
+        await gate.wait()
+
+    anyio.run(hold, backend=anyio_backend[0])
+    anyio.run(pass_through, backend=anyio_backend[0])
 
 
 @given(st.integers(0, 50), st.lists(st.tuples(st.booleans(), st.integers(0, 20))))
