@@ -168,7 +168,10 @@ class Engine:
         return response
 
     async def _admit(self, call: _Call) -> None:
-        """Wait for the gate and a slot; the gate may close again while a slot is waited for."""
+        """Wait for the gate and a slot, and keep the slot for the attempt; the gate may close again while a slot is waited for.
+
+        What ends the call here is raised as it is: no attempt was made that could be repeated.
+        """
         if self._gate.opens_at <= (now := anyio.current_time()) < call.call_ends(now) and self._slots.take():
             return  # the usual case costs no cancel scope
         with anyio.CancelScope(deadline=call.ends):

@@ -29,7 +29,8 @@ class RetryPolicy:
         retry_after_cap: Seconds at most that a `Retry-After` is honoured for, and that a bulk run is held up by refusals of a row
             before it stops.
         budget: Size of the retry budget that all calls of a client share. A repeat costs 14, one after a refusal 5, and a success
-            gives back what its repeats cost, or 1. When it is used up, errors are raised without a repeat.
+            gives back what its repeats cost, or 1. When it is used up, errors are raised without a repeat, but for rows of a bulk
+            run: those are repeated all the same, each after its wait.
         jitter: Draws from [0, 1); each wait is a random part of its length, so that clients do not come back in step.
     """
 
