@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from outreach_async.contacts import NewContact
+from outreach_async.contacts import NewContact, standard_values
 from outreach_async.errors import InvalidRequest
 from outreach_async.vocabulary import (
     CUSTOM_PREFIX,
@@ -16,6 +16,7 @@ from outreach_async.vocabulary import (
     MAX_MAILBOX_DISPLAY,
     RESERVED_FIELDS,
     STANDARD_FIELDS,
+    UNSET,
 )
 
 _CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
@@ -141,23 +142,36 @@ def require_options(duplicates: object, strict_validation: object, campaign: obj
         require_id("campaign", campaign, "campaign", "pass a campaign's id, or None to add to no campaign")
 
 
-def checked_members(contact: NewContact) -> dict[str, str | None]:
-    """Return the members of the create-contact body that describe the contact, or refuse what the service could never accept.
+def check_contact(contact: NewContact) -> None:
+    """Refuse a contact that the service could never accept.
 
     Raises:
         InvalidRequest: A blank e-mail, a value that is no text, or a malformed code.
     """
-    if not isinstance(contact.email, str):
-        raise InvalidRequest(f"email: expected text, got {kind(contact.email)}; give the contact an e-mail address")
-    if not contact.email.strip():
+    _check_email(contact.email)
+    if not _plain(standard_values(contact)):
+        for field, value in contact.standard().items():
+            _check_text(field, value)
+    for field, codes in ("custom", contact.custom), ("extra", contact.extra):
+        if codes != {}:
+            _check_codes(field, codes)
+
+
+def _plain(values: tuple[Any, ...]) -> bool:
+    """Whether all that were set are ASCII texts, as most are: asked of all at once, in half of the time."""
+    try:
+        return "".join([value for value in values if value is not UNSET]).isascii()
+    except TypeError:  # one is no text
+        return False
+
+
+def _check_email(email: object) -> None:
+    if not isinstance(email, str):
+        raise InvalidRequest(f"email: expected text, got {kind(email)}; give the contact an e-mail address")
+    if not email.strip():
         raise InvalidRequest("email: expected an address, got a blank text; give the contact an e-mail address")
-    require_encodable("email", contact.email)
-    standard = contact.standard()
-    for field, value in standard.items():
-        _check_text(field, value)
-    _check_codes("custom", contact.custom)
-    _check_codes("extra", contact.extra)
-    return {"email": contact.email, **standard, **contact.custom, **contact.extra}
+    if not email.isascii():
+        require_encodable("email", email)
 
 
 def _check_text(field: str, value: object) -> None:

@@ -68,10 +68,14 @@ def possible_outcomes(status: Outcome, *, tainted: bool) -> frozenset[Outcome]:
         tainted: Whether an earlier attempt of the call may have been carried out: if it was, it may have added the contact that
             this answer calls a duplicate. `added` itself stays exact, for nothing can have been there before.
     """
-    return frozenset({status, Outcome.ADDED} if tainted else {status})
+    return frozenset({status, Outcome.ADDED}) if tainted else _ONLY.get(status) or frozenset({status})
 
 
-_standard_values: Final = attrgetter(*STANDARD_FIELDS)
+_ONLY: Final = {outcome: frozenset({outcome}) for outcome in Outcome}
+
+
+standard_values: Final = attrgetter(*STANDARD_FIELDS)
+"""Returns the 35 standard fields of a contact, in the interface's order."""
 
 
 def _own(value: Any) -> Any:
@@ -138,12 +142,22 @@ class NewContact:
     graduation_date: Text = attrs.field(default=UNSET, kw_only=True)
     school: Text = attrs.field(default=UNSET, kw_only=True)
     degree: Text = attrs.field(default=UNSET, kw_only=True)
-    custom: Mapping[str, str | None] = _codes()
-    extra: Mapping[str, str | None] = _codes()
+    _custom: Mapping[str, str | None] = _codes()
+    _extra: Mapping[str, str | None] = _codes()
+
+    @property
+    def custom(self) -> Mapping[str, str | None]:
+        """Custom variables by code."""
+        return self._custom
+
+    @property
+    def extra(self) -> Mapping[str, str | None]:
+        """Further codes."""
+        return self._extra
 
     def standard(self) -> dict[str, str | None]:
         """Return the standard fields that were set, by wire name."""
-        return {name: value for name, value in zip(STANDARD_FIELDS, _standard_values(self), strict=True) if value is not UNSET}
+        return {name: value for name, value in zip(STANDARD_FIELDS, standard_values(self), strict=True) if value is not UNSET}
 
     def members(self) -> dict[str, str | None]:
         """Return the members of the create-contact body that describe the contact: its e-mail and what was set."""

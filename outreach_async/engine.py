@@ -5,101 +5,30 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import anyio
-import attrs
+from anyio.lowlevel import checkpoint
 
-from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, UnexpectedResponse
+from outreach_async.calls import Call, Terms, running_clock
+from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError
 from outreach_async.logs import LOGGER
 from outreach_async.operations import Operation, Trail
 from outreach_async.pacing import Gate, RetryBudget, Slots
 from outreach_async.refusals import refused, retry_after, scrubbed
-from outreach_async.retry import Evidence, RetryPolicy, backoff, cost, may_repeat, taints, weigh
+from outreach_async.retry import Evidence, RetryPolicy, backoff, cost, may_repeat, weigh
 from outreach_async.transport.wire import Progress, Response, Transport
 
 T = TypeVar("T")
 
-
 _REFUSAL: Final = 300
 
 
-@attrs.frozen
-class Terms:
-    """How long a call may take.
+class Expiring(Protocol):
+    """A cancel scope, or what stands in for one."""
 
-    Attributes:
-        timeout: Seconds of one attempt; `None` for no bound.
-        deadline: Seconds over all attempts and waits; `None` for no bound.
-        patient: Count only the attempts' own time against the deadline, wait refusals out for as long as a `Retry-After` would be
-            honoured, and never give up for an empty retry budget: what a row of a bulk run wants.
-    """
-
-    timeout: float | None
-    deadline: float | None
-    patient: bool = False
-
-
-class _Call:
-    """One call under way: its operation, its time, and what its attempts have shown."""
-
-    __slots__ = (
-        "attempts",
-        "ends",
-        "last",
-        "left",
-        "maybe_sent",
-        "operation",
-        "refusals",
-        "refused_at",
-        "spent",
-        "tainted",
-        "terms",
-    )
-
-    def __init__(self, operation: Operation[Any], terms: Terms) -> None:
-        self.operation = operation
-        self.terms = terms
-        self.left = math.inf if terms.deadline is None else terms.deadline
-        self.ends = math.inf if terms.patient else anyio.current_time() + self.left
-        self.attempts = self.refusals = self.spent = 0
-        self.refused_at = math.inf
-        self.tainted = self.maybe_sent = False
-        self.last: OutreachError | None = None
-
-    def attempt_ends(self, now: float) -> float:
-        """Return the instant at which an attempt that starts now must be over."""
-        timeout = math.inf if self.terms.timeout is None else self.terms.timeout
-        return min(now + timeout, self.call_ends(now))
-
-    def call_ends(self, now: float) -> float:
-        """Return the instant at which the call must be over; a patient call has its own time only."""
-        return now + self.left if self.terms.patient else self.ends
-
-    def learn(self, error: OutreachError, evidence: Evidence) -> None:
-        """Take in what a failed attempt has shown."""
-        self.last = error
-        self.attempts += 1
-        if evidence is Evidence.REFUSED:
-            self.refusals += 1
-            self.refused_at = min(self.refused_at, anyio.current_time())
-        self.tainted |= taints(error, evidence)
-        self.maybe_sent |= error.maybe_sent
-
-    def exhausts(self, policy: RetryPolicy) -> bool:
-        """Whether no attempt is left; a patient call's refusals count by their time instead of their number."""
-        if not self.terms.patient:
-            return self.attempts >= policy.attempts
-        refused_for = anyio.current_time() - self.refused_at
-        return self.attempts - self.refusals >= policy.attempts or refused_for >= policy.retry_after_cap
-
-    def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:
-        """Raise the error with all that the call knows."""
-        error.operation = self.operation.name
-        error.attempts = self.attempts
-        error.maybe_sent |= self.maybe_sent
-        error.maybe_applied = self.tainted or isinstance(error, UnexpectedResponse)
-        raise error from cause or error.__cause__
+    deadline: float
+    """The instant of the event loop's clock at which it is cancelled."""
 
 
 class Engine:
@@ -132,54 +61,70 @@ class Engine:
             StatusError: The service refused.
             UnexpectedResponse: The answer is not what the interface says.
         """
-        call = _Call(operation, terms)
+        call = Call(operation, terms, running_clock())
+        while True:  # once more for each attempt that the scope ended
+            with anyio.CancelScope() as scope:
+                return await self.drive(call, scope)
+
+    async def drive(self, call: Call[T], scope: Expiring) -> T:
+        """Drive a call to its answer, as `run` does, within a scope that is cancelled when an attempt's time runs out.
+
+        The caller leaves such a scope and drives the call on in another. So one scope does for many calls that follow each other,
+        until one of them needs it: a scope of its own for each attempt would cost more than all else here.
+        """
+        if call.progress is not None:
+            self._recover(call, call.lapse(call.progress))
         while True:
-            await self._admit(call)
+            if not self._admits(call):
+                await self._queue(call)
             try:
-                answer = self._read(operation, call, await self._attempt(call))
-            except DeadlineExceeded as error:
-                call.fail(error, call.last)
+                answer = self._read(call, await self._attempt(call, scope))
             except OutreachError as error:
-                await self._recover(call, error)
+                self._recover(call, error)
             else:
                 self._budget.refund(call.spent or 1)
                 return answer
+            await checkpoint()  # leaves a scope whose time ran out even so
 
-    def _read(self, operation: Operation[T], call: _Call, response: Response) -> T:
+    def _read(self, call: Call[T], response: Response) -> T:
+        operation = call.operation
         if response.status >= _REFUSAL and not operation.any_status:
             raise refused(operation.name, response, operation.secrets, now=self._wall())
         return operation.parse(response, Trail(call.attempts + 1, call.tainted))
 
-    async def _attempt(self, call: _Call) -> Response:
-        started = anyio.current_time()
-        progress = Progress()
+    async def _attempt(self, call: Call[Any], scope: Expiring) -> Response:
+        """Send once. Cut short by the scope, it leaves the attempt's progress with the call."""
+        now = call.now()
+        progress = call.begin(now)
+        scope.deadline = call.attempt_ends(now)
         try:
-            with anyio.CancelScope(deadline=call.attempt_ends(started)) as scope:
-                response = await self.transport.send(call.operation.request, progress)
+            response = await self.transport.send(call.operation.request, progress)
         except Exception as error:  # noqa: BLE001 - a transport written elsewhere may raise anything; it is chained, not lost
             failure = error if isinstance(error, OutreachError) else _foreign(error, progress)
             raise scrubbed(failure, call.operation.secrets) from failure.__cause__
         finally:
+            scope.deadline = math.inf
             self._slots.give()
-            call.left -= anyio.current_time() - started
-        if scope.cancelled_caught:
-            self._expire(call, progress)
         LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1)
         return response
 
-    async def _admit(self, call: _Call) -> None:
-        """Wait for the gate and a slot, and keep the slot for the attempt; the gate may close again while a slot is waited for.
+    def _admits(self, call: Call[Any]) -> bool:
+        """Take a slot for an attempt, if it may start at once."""
+        now = call.now()
+        return call.resumes <= now < call.call_ends(now) and self._gate.opens_at <= now and self._slots.take()
+
+    async def _queue(self, call: Call[Any]) -> None:
+        """Wait for the call's own time, the gate and a slot, which the attempt keeps; the gate may close again meanwhile.
 
         What ends the call here is raised as it is: no attempt was made that could be repeated.
         """
-        if self._gate.opens_at <= (now := anyio.current_time()) < call.call_ends(now) and self._slots.take():
-            return  # the usual case costs no cancel scope
         with anyio.CancelScope(deadline=call.ends):
+            await anyio.sleep_until(call.resumes)
             while True:
                 self._refuse_long_wait(call)
                 await self._gate.wait()
                 await self._slots.wait()
-                now = anyio.current_time()
+                now = call.now()
                 if self._gate.opens_at <= now < call.call_ends(now):
                     return
                 self._slots.give()
@@ -188,53 +133,44 @@ class Engine:
         text = f"{call.operation.name}: no attempt could start within the deadline of {call.terms.deadline:g} s"
         call.fail(DeadlineExceeded(text), call.last)
 
-    def _refuse_long_wait(self, call: _Call) -> None:
+    def _refuse_long_wait(self, call: Call[Any]) -> None:
         if self._gate.opens_at >= call.ends:
-            left = self._gate.opens_at - anyio.current_time()
+            left = self._gate.opens_at - call.now()
             text = f"{call.operation.name}: the service asked to wait {left:.0f} s more, which is beyond the deadline"
             error = RateLimited(text, status_code=429)
             error.retry_after = left
             call.fail(error, call.last)
 
-    def _expire(self, call: _Call, progress: Progress) -> NoReturn:
-        maybe_sent = progress.sent is not False
-        name = call.operation.name
-        if call.call_ends(anyio.current_time()) <= anyio.current_time():
-            call.attempts += 1
-            call.tainted |= maybe_sent
-            raise DeadlineExceeded(f"{name}: no answer within the deadline of {call.terms.deadline:g} s", maybe_sent=maybe_sent)
-        raise TransportError(f"{name}: no answer within the timeout of {call.terms.timeout:g} s", maybe_sent=maybe_sent)
-
-    async def _recover(self, call: _Call, error: OutreachError) -> None:
-        """Wait until the call may be tried again, or raise."""
+    def _recover(self, call: Call[Any], error: OutreachError) -> None:
+        """Settle when the call may be tried again, or raise."""
         repeat = call.operation.repeat
         evidence = weigh(error, repeat)
         call.learn(error, evidence)
         LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, error)
-        asked = self._heed(error, evidence)
+        asked = self._heed(call, error, evidence)
         if not may_repeat(evidence, repeat) or call.exhausts(self._policy):
             call.fail(error)
         wait = backoff(self._policy, call.attempts)
-        if anyio.current_time() + max(wait, asked) >= call.ends:
+        if call.now() + max(wait, asked) >= call.ends:
             self._give_up(call, error, evidence)
         if not self._afford(call, evidence):
             call.fail(error)
-        await anyio.sleep(wait)  # the gate may add to it: a service that asks for 0 seconds is not asked without end
+        call.resumes = call.now() + wait  # the gate may add to it: a service that asks for 0 seconds is not asked without end
 
-    def _heed(self, error: OutreachError, evidence: Evidence) -> float:
+    def _heed(self, call: Call[Any], error: OutreachError, evidence: Evidence) -> float:
         """Hold back every task of the client for as long as a refusal asks, and return the seconds it asked for."""
         if evidence is not Evidence.REFUSED or (asked := retry_after(error.headers, now=self._wall())) is None:
             return 0.0
-        self._gate.hold(anyio.current_time() + min(asked, self._policy.retry_after_cap))
+        self._gate.hold(call.now() + min(asked, self._policy.retry_after_cap))
         return asked
 
-    def _give_up(self, call: _Call, error: OutreachError, evidence: Evidence) -> NoReturn:
+    def _give_up(self, call: Call[Any], error: OutreachError, evidence: Evidence) -> NoReturn:
         """Raise at once: the next attempt could only start after the deadline."""
         if evidence is Evidence.REFUSED:
             call.fail(error)
         call.fail(DeadlineExceeded(f"{error}; no further attempt fits into the deadline of {call.terms.deadline:g} s"), error)
 
-    def _afford(self, call: _Call, evidence: Evidence) -> bool:
+    def _afford(self, call: Call[Any], evidence: Evidence) -> bool:
         if self._budget.spend(cost(evidence)):
             call.spent += cost(evidence)
             return True

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import attrs
 
 from outreach_async.checks import (
-    checked_members,
+    check_contact,
     require_body,
     require_display,
     require_id,
@@ -19,7 +19,7 @@ from outreach_async.checks import (
     require_target,
 )
 from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
-from outreach_async.converters import DecodeError, encode, loads, loads_each
+from outreach_async.converters import DecodeError, encode, encode_contact, loads, loads_each
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
 from outreach_async.refusals import secret_parts, unexpected
 from outreach_async.retry import Repeat
@@ -32,7 +32,7 @@ _WORKSPACE_REMEDY: Final = "pass workspace= or set OUTREACH_WORKSPACE"
 _KEY_REMEDY: Final = "pass owner_key= or set OUTREACH_OWNER_KEY"
 
 
-@attrs.frozen
+@attrs.define
 class Trail:
     """What the engine knows of one call when its answer arrives.
 
@@ -45,7 +45,7 @@ class Trail:
     tainted: bool
 
 
-@attrs.frozen
+@attrs.define
 class Operation(Generic[T]):
     """One call of the service.
 
@@ -179,7 +179,7 @@ class Creation:
         require_options(duplicates, strict_validation, campaign)
         options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         prefix = encode({"owner_key": key, "workspace": workspace, "upload_options": options})
-        return cls(str(duplicates), prefix[:-1], dialect, (key, *dialect.secrets))
+        return cls(str(duplicates), prefix[:-1] + b",", dialect, (key, *dialect.secrets))
 
     def of(self, contact: NewContact) -> Operation[CreatedContact]:
         """Return the operation that creates this contact.
@@ -187,16 +187,23 @@ class Creation:
         Raises:
             InvalidRequest: The contact can never be right.
         """
-        members = encode(checked_members(contact))
-        request = Request("POST", "/contacts", self._dialect.write, b"%b,%b" % (self._prefix, members[1:]))
-        return Operation("create_contact", request, self._parse, Repeat.KNOWINGLY, self._secrets)
+        return self._creating(contact, self._created)
 
-    def _parse(self, response: Response, trail: Trail) -> CreatedContact:
-        answer = _loaded(loads, CreateAnswer, response.body)
-        if isinstance(answer, DecodeError):
-            raise unexpected("create_contact", response, self._secrets, answer)
-        if not _is_outcome(answer):
-            raise unexpected("create_contact", response, self._secrets, f"status {answer.status.value!r}, which is no outcome")
+    def row(self, contact: NewContact) -> Operation[tuple[CreateAnswer, Trail]]:
+        """Return the same for a row of a bulk run, which makes something else of the answer.
+
+        Raises:
+            InvalidRequest: The contact can never be right.
+        """
+        return self._creating(contact, self._answered)
+
+    def _creating(self, contact: NewContact, parse: Callable[[Response, Trail], T]) -> Operation[T]:
+        check_contact(contact)
+        request = Request("POST", "/contacts", self._dialect.write, self._prefix + encode_contact(contact)[1:])
+        return Operation("create_contact", request, parse, Repeat.KNOWINGLY, self._secrets)
+
+    def _created(self, response: Response, trail: Trail) -> CreatedContact:
+        answer, trail = self._answered(response, trail)
         return CreatedContact(
             status=answer.status,
             id=answer.id,
@@ -206,6 +213,14 @@ class Creation:
             attempts=trail.attempts,
             extra=answer.extra,
         )
+
+    def _answered(self, response: Response, trail: Trail) -> tuple[CreateAnswer, Trail]:
+        answer = _loaded(loads, CreateAnswer, response.body)
+        if isinstance(answer, DecodeError):
+            raise unexpected("create_contact", response, self._secrets, answer)
+        if not _is_outcome(answer):
+            raise unexpected("create_contact", response, self._secrets, f"status {answer.status.value!r}, which is no outcome")
+        return answer, trail
 
 
 def _is_outcome(answer: CreateAnswer) -> bool:

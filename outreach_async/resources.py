@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from outreach_async import operations
+from outreach_async.calls import Terms
 from outreach_async.checks import contact_of, kind, require_number, require_seconds
 from outreach_async.contacts import CreatedContact, NewContact
-from outreach_async.engine import Engine, Terms
+from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
 from outreach_async.operations import Creation, Dialect, Operation

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Final, Literal, Self
+
+import msgspec
 
 DuplicatePolicy = Literal["skip", "overwrite", "update_missing_fields"]
 """`upload_options.duplicates`: what the service does with a contact whose e-mail the workspace already has."""
@@ -14,19 +16,11 @@ MAX_MAILBOX_DISPLAY: Final = 2000
 """Mailboxes per page at most; the only limit that the interface states."""
 
 
-class Unset(Enum):
-    """The type of `UNSET`, which is not `None`: `None` is sent as null, `UNSET` is not sent."""
+Unset = msgspec.UnsetType
+"""The type of `UNSET`."""
 
-    UNSET = "UNSET"
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-    def __bool__(self) -> Literal[False]:
-        return False
-
-
-UNSET: Final = Unset.UNSET
+UNSET: Final = msgspec.UNSET
+"""What a field is that was not given. It is not `None`: `None` is sent as null, `UNSET` is not sent."""
 
 
 class OpenEnum(StrEnum):

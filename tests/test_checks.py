@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.checks import (
-    checked_members,
+    check_contact,
     contact_of,
     require_body,
     require_display,
@@ -71,7 +71,9 @@ def seconds(value: Any) -> float | None:
 
 
 def members(email: Any = "a@b.example", **fields: Any) -> dict[str, str | None]:
-    return checked_members(NewContact(email, **fields))
+    contact = NewContact(email, **fields)
+    check_contact(contact)
+    return contact.members()
 
 
 def options(duplicates: Any = "skip", *, strict: Any = True, campaign: Any = None) -> None:
@@ -154,7 +156,7 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
         f"{NO_CAMPAIGN}, got a blank text; {CAMPAIGN_REMEDY}",
     ),
     (lambda: members(None), "email: expected text, got None; give the contact an e-mail address"),
-    (lambda: members(UNSET), "email: expected text, got Unset; give the contact an e-mail address"),
+    (lambda: members(UNSET), "email: expected text, got UnsetType; give the contact an e-mail address"),
     (lambda: members(" \t"), "email: expected an address, got a blank text; give the contact an e-mail address"),
     (
         lambda: members("a\udfff@b.example"),
@@ -408,7 +410,7 @@ def test_a_row_may_name_custom_codes_beside_its_fields() -> None:
 def test_the_values_of_a_row_are_checked_when_it_is_sent() -> None:
     contact = contact_of({"email": 5, "custom": "no mapping"})
     with pytest.raises(InvalidRequest, match="email: expected text"):
-        checked_members(contact)
+        check_contact(contact)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "M-SEARCH", HTTPMethod.DELETE])

@@ -29,7 +29,8 @@ from outreach_async import (
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.engine import Engine, Terms
+from outreach_async.calls import Terms
+from outreach_async.engine import Engine
 from outreach_async.operations import Operation
 from outreach_async.retry import Repeat
 

@@ -6,8 +6,9 @@ from typing import Final
 
 import attrs
 
-from outreach_async.contacts import CreatedContact
+from outreach_async.contacts import CreateAnswer, possible_outcomes
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError
+from outreach_async.operations import Trail
 from outreach_async.retry import Evidence, Repeat, weigh
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
 
@@ -43,10 +44,15 @@ class ContactOutcome:
         return len(self.possible) == 1
 
 
-def answered(index: int, row: object, created: CreatedContact) -> ContactOutcome:
+def answered(index: int, row: object, answer: CreateAnswer, trail: Trail) -> ContactOutcome:
     """Return the outcome of a row that the service answered."""
     return ContactOutcome(
-        index=index, contact=row, status=created.status, id=created.id, possible=created.possible, attempts=created.attempts
+        index=index,
+        contact=row,
+        status=answer.status,
+        id=answer.id,
+        possible=possible_outcomes(answer.status, tainted=trail.tainted),
+        attempts=trail.attempts,
     )
 
 

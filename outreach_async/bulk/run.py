@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable
 from types import TracebackType
-from typing import Any, Final, Literal, NoReturn, Self, get_args
+from typing import Any, Final, Literal, NoReturn, Self, TypeAlias, get_args
 
 import anyio
 import attrs
@@ -14,26 +14,37 @@ from anyio.abc import TaskGroup
 from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, unsent
 from outreach_async.bulk.report import BulkReport, Tally
 from outreach_async.bulk.source import END, Source, order_key
+from outreach_async.bulk.watch import Guard, Watch
+from outreach_async.calls import Call, Terms, running_clock
 from outreach_async.checks import contact_of, require_number, shown
-from outreach_async.contacts import CreatedContact
-from outreach_async.engine import Engine, Terms
+from outreach_async.contacts import CreateAnswer
+from outreach_async.engine import Engine
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError
-from outreach_async.operations import Creation, Operation
+from outreach_async.operations import Creation, Operation, Trail
 from outreach_async.pacing import Slots
 from outreach_async.vocabulary import Outcome
 
+_Answer: TypeAlias = tuple[CreateAnswer, Trail]
 Order = Literal["completion", "input"]
 
 _WINDOW: Final = 4
 """Rows that may be on their way for each request in flight: enough to keep every slot busy while some rows wait for their key."""
 
 
-@attrs.frozen
+@attrs.define
 class _Row:
     index: int
     given: object
     key: str
-    operation: Operation[CreatedContact]
+    operation: Operation[_Answer]
+
+
+class _Hand:
+    """What a worker has in hand; it outlives the worker's cancel scope, which an attempt that takes too long ends."""
+
+    row: _Row | None = None
+    call: Call[_Answer] | None = None
+    done = False
 
 
 class BulkRun:
@@ -98,8 +109,9 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._creation = creation
         self._terms = terms
         self._source = source
+        self._watch = Watch()
         self._window = Slots(workers * _WINDOW)
-        self._busy: dict[str, deque[_Row]] = {}
+        self._busy: dict[str, deque[_Row] | None] = {}  # no list for each key: hardly ever does a row wait
         self._ready: deque[ContactOutcome] | _InOrder = deque() if order == "completion" else _InOrder()
         self._news: anyio.Event | None = None
         self._workers = workers
@@ -112,6 +124,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def start(self, group: TaskGroup) -> None:
         """Start the workers in a group that outlives the iteration."""
         self._began = anyio.current_time()
+        group.start_soon(self._watch.run)
         for _ in range(self._workers):
             group.start_soon(self._work)
 
@@ -149,26 +162,53 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         raise failure
 
     async def _work(self) -> None:
+        hand, guard, now = _Hand(), self._watch.guard(), running_clock()
         try:
-            while (row := await self._next_row()) is not None:
-                await self._carry(row)
+            while not hand.done:
+                with anyio.CancelScope() as guard.scope:
+                    await self._serve(hand, guard, now)
         except Exception as error:  # noqa: BLE001 - raised to the consumer, after the outcomes of the rows already read
             self._stop(error)
         finally:
             self._workers -= 1
             self._tell()
 
+    async def _serve(self, hand: _Hand, guard: Guard, now: Callable[[], float]) -> None:
+        """Send row after row, until there is none or the scope is cancelled."""
+        while not guard.scope.cancel_called:
+            row = hand.row = hand.row or await self._next_row()
+            if row is None:
+                hand.done = True
+                return
+            hand.call = hand.call or Call(row.operation, self._terms, now)
+            self._settle(await self._send(row, hand.call, guard))
+            hand.row, hand.call = self._next_of(row.key), None
+
     async def _next_row(self) -> _Row | None:
         """Pull rows until one may be sent now; leave those whose key is busy to the worker that has it."""
         while not self._ended:
-            await self._window.wait()
+            if not self._window.take():
+                await self._window.wait()
             row = await self._pull()
             if row is None:
                 continue
             if row.key not in self._busy:
-                self._busy[row.key] = deque()
+                self._busy[row.key] = None
                 return row
-            self._busy[row.key].append(row)
+            self._wait_for_key(row)
+        return None
+
+    def _wait_for_key(self, row: _Row) -> None:
+        waiting = self._busy[row.key]
+        if waiting is None:
+            waiting = self._busy[row.key] = deque()
+        waiting.append(row)
+
+    def _next_of(self, key: str) -> _Row | None:
+        """Return the row that waited longest for one of this key, or free the key."""
+        if waiting := self._busy[key]:
+            return waiting.popleft()
+        del self._busy[key]
         return None
 
     async def _pull(self) -> _Row | None:
@@ -179,30 +219,22 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         index, self._pulled = self._pulled, self._pulled + 1
         try:
             contact = contact_of(given)
-            operation = self._creation.of(contact)
+            operation = self._creation.row(contact)
         except InvalidRequest as error:
             self._settle(unsent(index, given, Outcome.REJECTED, error))
             return None
         return _Row(index, given, order_key(contact.email), operation)
 
-    async def _carry(self, row: _Row) -> None:
-        """Send a row, then those that waited for it."""
-        waiting = self._busy[row.key]
-        self._settle(await self._send(row))
-        while waiting:
-            self._settle(await self._send(waiting.popleft()))
-        del self._busy[row.key]
-
-    async def _send(self, row: _Row) -> ContactOutcome:
+    async def _send(self, row: _Row, call: Call[_Answer], guard: Guard) -> ContactOutcome:
         if isinstance(self._failure, BulkStopped):
             return unsent(row.index, row.given, Outcome.NOT_APPLIED, self._failure)
         try:
-            created = await self._engine.run(row.operation, self._terms)
+            answer, trail = await self._engine.drive(call, guard)
         except OutreachError as error:
             if concerns_every_row(error):
                 self._stop(_stopped(error))
             return failed(row.index, row.given, error, self._creation.duplicates)
-        return answered(row.index, row.given, created)
+        return answered(row.index, row.given, answer, trail)
 
     def _stop(self, error: Exception) -> None:
         self._ended = True

@@ -51,7 +51,9 @@ def order_key(email: str) -> str:
     It is coarse on purpose: rows with one key are sent one after the other, and doing that needlessly costs only time. Case,
     composition, dots and tags of the local part, and the spelling of an international domain make no difference.
     """
-    text = unicodedata.normalize("NFC", email.strip().casefold())
+    text = email.strip().casefold()
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
     local, _, domain = text.rpartition("@")
     return f"{local.partition('+')[0].replace('.', '')}@{domain if domain.isascii() else _ascii(domain)}"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from outreach_async.checks import checked_members, contact_of
+from outreach_async.checks import check_contact, contact_of
 from outreach_async.errors import InvalidRequest
 
 
@@ -33,7 +33,7 @@ class Row(Mapping[str, Any]):
     def refusal(self) -> InvalidRequest | None:
         """Return why a run would refuse the row before sending it; `None` if it would send it."""
         try:
-            checked_members(contact_of(self))
+            check_contact(contact_of(self))
         except InvalidRequest as error:
             return error
         return None
