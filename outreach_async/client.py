@@ -66,16 +66,16 @@ class OutreachClient:
         log_as_asked()
         key = either(owner_key, os.environ.get("OUTREACH_OWNER_KEY"))
         fields = require_headers(headers or {})
+        limit = require_number("max_in_flight", max_in_flight, least=1)
+        carrier = _transport(base_url, transport, limit)
         settings = Settings(
             key,
             either(workspace, os.environ.get("OUTREACH_WORKSPACE")),
             fields,
             require_seconds("timeout", timeout),
             require_seconds("deadline", deadline),
-            _dialect(fields, key),
+            _dialect(fields, key, carrier),
         )
-        limit = require_number("max_in_flight", max_in_flight, least=1)
-        carrier = _transport(base_url, transport, limit)
         self._become(Engine(carrier, max_in_flight=limit, policy=retry), settings, owns=True)
 
     def _become(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
@@ -104,8 +104,9 @@ class OutreachClient:
         terms = self._settings.terms(timeout, deadline)
         fields = {**self._settings.headers, **require_headers(headers or {})}
         key, space = either(owner_key, self._settings.owner_key), either(workspace, self._settings.workspace)
+        dialect = _dialect(fields, key, self._engine.transport)
         copy = object.__new__(type(self))
-        copy._become(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, _dialect(fields, key)), owns=False)
+        copy._become(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, dialect), owns=False)
         return copy
 
     async def request(
@@ -156,13 +157,14 @@ class OutreachClient:
         return f"<{type(self).__name__} {self._engine.transport!r} workspace={shown}>"
 
 
-def _dialect(headers: Mapping[str, str], owner_key: object) -> Dialect:
+def _dialect(headers: Mapping[str, str], owner_key: object, transport: Transport) -> Dialect:
     """Return how the client words its requests; its key is a secret in every one, for `request()` may send it too."""
     dialect = Dialect.of(headers)
+    secrets = (*dialect.secrets, *getattr(transport, "secrets", ()))
     prefix = ID_PREFIXES["owner_key"]
-    if not isinstance(owner_key, str) or not owner_key.startswith(prefix) or owner_key == prefix:
-        return dialect  # no key: masking it would mask common words
-    return attrs.evolve(dialect, secrets=(*dialect.secrets, owner_key))
+    if isinstance(owner_key, str) and owner_key.startswith(prefix) and owner_key != prefix:  # else masking it masks common words
+        secrets += (owner_key,)
+    return attrs.evolve(dialect, secrets=secrets)
 
 
 def _carries(transport: object) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from typing import Final
+from weakref import WeakSet
 
 import anyio
 from anyio.lowlevel import EventLoopToken, current_token
@@ -18,8 +20,9 @@ class Slots:
     """
 
     def __init__(self, total: int) -> None:
-        self.free = total
+        self.total = self.free = total
         self._queue: deque[anyio.Event] = deque()
+        _ALL_SLOTS.add(self)
 
     def take(self) -> bool:
         """Take a slot if one is free."""
@@ -49,6 +52,24 @@ class Slots:
             self._queue.popleft().set()
         else:
             self.free += 1
+
+    def inherit(self) -> None:
+        """Begin anew, in a child that was forked just now: those who hold slots, or wait for one, are the parent's."""
+        self.free = self.total
+        self._queue.clear()
+
+
+_ALL_SLOTS: Final[WeakSet[Slots]] = WeakSet()
+
+
+def inherit_all() -> None:
+    """Begin anew with all slots there are."""
+    for slots in _ALL_SLOTS:
+        slots.inherit()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - on Windows no process is forked
+    os.register_at_fork(after_in_child=inherit_all)
 
 
 class Gate:

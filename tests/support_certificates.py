@@ -35,3 +35,23 @@ def certificates() -> Certificates:
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(client)
     return Certificates(authority, server, stranger, client)
+
+
+@attrs.frozen
+class Mutual:
+    """Both sides of a TLS connection on which each asks for the other's certificate."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+@cache
+def mutual() -> Mutual:
+    authority = certificates().authority
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.issue_cert("localhost").configure_cert(server)
+    authority.issue_cert("client@outreach.example").configure_cert(client)
+    for side in (server, client):
+        authority.configure_trust(side)
+    server.verify_mode = ssl.CERT_REQUIRED
+    return Mutual(server, client)

@@ -463,6 +463,44 @@ async def test_nothing_of_a_run_is_kept_when_it_is_over() -> None:
     assert not [thing for thing in gc.get_objects() if isinstance(thing, ContactOutcome)]
 
 
+class Uninterruptible:
+    """Does as it is told, however long that takes: nothing stops it half-way."""
+
+    def __init__(self, *answers: Response | Exception) -> None:
+        self.answers = list(answers)
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(3.0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def aclose(self) -> None: ...
+
+
+async def test_an_answer_that_comes_too_late_because_nothing_could_stop_it_is_an_answer_and_the_worker_goes_on() -> None:
+    transport = Uninterruptible(added(), added(), lost(), added())
+    found = await outcomes_of(client(transport, timeout=1.0).contacts.create_many(rows(3), concurrency=1))
+    assert [(outcome.status, outcome.attempts) for outcome in found] == [
+        (Outcome.ADDED, 1),
+        (Outcome.ADDED, 1),
+        (Outcome.ADDED, 2),
+    ]
+
+
+async def test_an_attempt_that_must_end_sooner_than_all_before_it_does() -> None:
+    transport = Answering(lambda _: added(), seconds=lambda email: 2.0 if email.startswith("quick") else 100.0)
+    emails = [*(f"user{number}@a.example" for number in range(3)), "quick@a.example"]
+    terms = {"timeout": 60.0, "deadline": 61.0, "retry": RetryPolicy(attempts=2, jitter=lambda: 1.0)}
+    began = anyio.current_time()
+    found = await outcomes_of(client(transport, **terms).contacts.create_many([NewContact(email) for email in emails]))
+    assert anyio.current_time() - began == pytest.approx(61.5)  # 60 s, half a second of pause, and the one second that was left
+    assert [str(outcome.status) for outcome in found] == ["added", *["unknown"] * 3]
+
+
 async def test_an_attempt_of_a_row_that_times_out_is_repeated() -> None:
     script = Script(HANG, added())
     (outcome,) = await outcomes_of(client(script, timeout=2.0).contacts.create_many(rows(1)))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import anyio
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support_time import virtual_time
 
-from outreach_async.pacing import Gate, RetryBudget, Slots
+from outreach_async.pacing import Gate, RetryBudget, Slots, inherit_all
 
 
 async def test_slots_are_given_in_the_order_of_asking() -> None:
@@ -108,3 +112,30 @@ def test_a_retry_budget_never_goes_below_nothing_or_above_its_size(size: int, mo
         else:
             budget.refund(amount)
         assert 0 <= budget.left <= size
+
+
+FORKING = """
+import os
+from outreach_async.pacing import Slots
+slots = Slots(2)
+slots.take()
+slots.take()
+child = os.fork()
+if child == 0:
+    os._exit(slots.free)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+assert slots.free == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="on Windows no process is forked")
+def test_in_a_forked_child_every_slot_is_free_for_those_who_held_them_are_the_parents() -> None:
+    subprocess.run([sys.executable, "-c", FORKING], check=True)
+
+
+def test_what_was_taken_before_a_fork_is_free_after_it() -> None:
+    slots = Slots(2)
+    assert slots.take()
+    assert slots.take()
+    inherit_all()
+    assert slots.take()

@@ -95,7 +95,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("name", "absent"),
     [
-        ("NewContact", ["cattrs", "httpx", "msgspec", "anyio"]),
+        ("NewContact", ["cattrs", "httpx", "anyio"]),
         ("OutreachError", ["attrs", "cattrs", "httpx", "msgspec", "anyio"]),
         ("OutreachClient", ["cattrs", "httpx", "httpx2", "aiohttp", "trio", "asyncio"]),
         ("HttpxTransport", ["cattrs", "httpx", "httpx2", "aiohttp", "trio"]),

@@ -12,8 +12,10 @@ from typing import Any
 
 import aiohttp
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
-from support_listener import OK, Behaviour, Listener, Peer, answer_once, close_after_request, refused_port, serve
+from support_listener import OK, Behaviour, Listener, Peer, answer_once, close_after_request, hang, refused_port, serve
 from support_transports import GET, POST, over
 
 from outreach_async.errors import InvalidRequest, TransportError
@@ -263,6 +265,15 @@ async def test_a_session_is_closed_along_with_its_transport() -> None:
 
 
 @on_asyncio
+async def test_a_session_of_a_parent_process_is_left_open_by_its_child() -> None:
+    async with aiohttp.ClientSession("http://service.example") as session:
+        transport = AiohttpTransport(session)
+        transport._wire.inherit()
+        await transport.aclose()
+        assert not session.closed
+
+
+@on_asyncio
 async def test_a_session_that_its_owner_has_closed_is_named() -> None:
     session = aiohttp.ClientSession("http://service.example")
     await session.close()
@@ -295,6 +306,21 @@ async def test_a_value_error_after_the_request_has_left_is_a_lost_answer() -> No
             await transport.send(POST, Progress())
         await transport.aclose()
     assert caught.value.maybe_sent
+
+
+@on_asyncio
+async def test_a_cancellation_from_outside_passes_although_the_transport_closes() -> None:
+    with Listener(hang) as listener:
+        transport = AiohttpTransport(listener.url)
+        async with anyio.create_task_group() as group:
+            sending = asyncio.create_task(transport.send(POST, Progress()))
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            group.start_soon(transport.aclose)
+            await anyio.lowlevel.checkpoint()
+            sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert sending.cancelling() == 1
 
 
 # Event loops.
@@ -336,3 +362,13 @@ def test_a_session_of_another_event_loop_is_refused() -> None:
         with pytest.raises(InvalidRequest, match="another event loop"):
             asyncio.run(transports[0].send(POST, Progress()))
         assert len(listener.requests) == 1
+
+
+def test_a_session_of_another_event_loop_that_was_never_used_is_refused() -> None:
+    async def make() -> AiohttpTransport:
+        async with aiohttp.ClientSession("http://service.example") as session:
+            return AiohttpTransport(session)
+
+    transport = asyncio.run(make())
+    with pytest.raises(InvalidRequest, match="another event loop"):
+        asyncio.run(transport.send(POST, Progress()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -10,7 +11,8 @@ import anyio.to_thread
 import httpx
 import httpx2
 import pytest
-from support_listener import Listener, serve
+from support_certificates import certificates
+from support_listener import Listener, Peer, serve
 from support_transports import GET, NOWHERE, POST, fail
 
 from outreach_async.errors import InvalidRequest
@@ -137,6 +139,37 @@ async def test_a_client_is_closed_along_with_its_transport(library: Any) -> None
 
 
 @both_libraries
+async def test_a_tls_handshake_that_is_cancelled_leaves_no_connection(library: Any) -> None:
+    with Listener(mute) as listener:
+        transport = HttpxTransport(
+            library.AsyncClient(base_url=f"https://localhost:{listener.port}", verify=certificates().client)
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.send, POST, Progress())
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            group.cancel_scope.cancel()
+        await anyio.to_thread.run_sync(listener.wait_idle)  # before it is closed
+        await transport.aclose()
+
+
+def mute(peer: Peer) -> None:
+    """Read a TLS greeting and never answer."""
+    peer.read()
+    peer.note(b"")
+    peer.outlast()
+
+
+@both_libraries
+async def test_a_client_of_a_parent_process_is_left_open_by_its_child(library: Any) -> None:
+    client = library.AsyncClient(base_url=NOWHERE)
+    transport = HttpxTransport(client)
+    transport._route._turns.inherit()  # type: ignore[union-attr]  # a client's route has it
+    await transport.aclose()
+    assert not client.is_closed
+    await client.aclose()
+
+
+@both_libraries
 async def test_a_client_that_its_owner_has_closed_is_named(library: Any) -> None:
     client = library.AsyncClient(base_url=NOWHERE)
     await client.aclose()
@@ -205,3 +238,26 @@ async def test_what_is_none_of_the_librarys_errors_passes_as_it_is(library: Any)
 
     with pytest.raises(KeyError):
         await over_mock(library, handler).send(POST, Progress())
+
+
+@both_libraries
+def test_a_client_that_was_used_in_another_event_loop_is_refused_and_closed(library: Any) -> None:
+    with Listener(serve()) as listener:
+        made = [HttpxTransport(library.AsyncClient(base_url=listener.url))]
+
+        async def send() -> None:
+            await made[0].send(POST, Progress())
+
+        async def fail_and_close() -> None:
+            with pytest.raises(InvalidRequest, match="used in another event loop; make a new one in this"):
+                await send()
+            await made.pop().aclose()
+
+        def end() -> None:
+            anyio.run(fail_and_close)
+            gc.collect()
+
+        anyio.run(send)
+        with pytest.warns(ResourceWarning, match="unclosed"):  # nobody closed the first event loop's connection
+            end()
+        assert len(listener.requests) == 1

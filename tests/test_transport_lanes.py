@@ -9,8 +9,8 @@ import anyio.lowlevel
 import pytest
 
 from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.transport.bound import Bound, inherit_all
 from outreach_async.transport.lanes import KEEP_IDLE, Lanes
-from outreach_async.transport.turns import Bound
 from outreach_async.transport.wire import Progress, Response
 
 ANSWER = Response(200)
@@ -205,3 +205,21 @@ def test_a_bound_value_is_made_anew_in_another_event_loop() -> None:
     values = [anyio.run(get), anyio.run(get), anyio.run(get, backend="trio")]
     assert len(set(map(id, values))) == 3
     assert anyio.run(release) is None
+
+
+def test_in_a_forked_child_a_value_of_the_parent_is_neither_used_nor_released() -> None:
+    used, unused = Bound(object), Bound(object)
+
+    async def get(bound: Bound[object]) -> object:
+        return bound.get()
+
+    async def release(bound: Bound[object]) -> object:
+        return bound.release()
+
+    anyio.run(get, used)
+    inherit_all()
+    assert used.inherited
+    assert anyio.run(release, used) is None
+    with pytest.raises(InvalidRequest, match="before this process was forked"):
+        anyio.run(get, used)
+    assert anyio.run(get, unused) is not None

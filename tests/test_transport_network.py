@@ -1,44 +1,16 @@
-"""Certificates and proxies: the environment's and those that are given."""
+"""Proxies: the environment's and those that are given."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from support_certificates import certificates
 from support_listener import Listener, answer_once, refused_port, serve
-from support_transports import GET, NOWHERE, POST, Make, fail, over
+from support_transports import GET, NOWHERE, OWN, POST, Make, fail, over
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.wire import Progress
 
-BOTH = ("httpx", "httpx2")
 
-
-@over(*BOTH)
-async def test_the_environments_certificates_are_trusted(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pem = tmp_path / "authority.pem"
-    certificates().authority.cert_pem.write_to_path(str(pem))
-    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
-    with Listener(serve(), tls=certificates().server) as listener:
-        trusting, distrusting = make(listener.url), make(listener.url, trust_env=False)
-        assert (await trusting.send(POST, Progress())).status == 200
-        await trusting.aclose()
-        error, _ = await fail(distrusting, POST)
-        assert error.maybe_sent is False
-        assert "CERTIFICATE_VERIFY_FAILED" in str(error)
-
-
-@over(*BOTH)
-async def test_certificates_that_cannot_be_read_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
-    with pytest.raises(
-        InvalidRequest, match=r"^ssl_context: what SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: FileNotFound"
-    ):
-        await make("https://localhost").send(POST, Progress())
-
-
-@over(*BOTH, "aiohttp")
+@over(*OWN)
 @pytest.mark.parametrize("source", ["the environment", "an option"])
 async def test_a_proxy_gets_the_request_and_its_password_shows_nowhere(
     make: Make, source: str, monkeypatch: pytest.MonkeyPatch
@@ -57,7 +29,28 @@ async def test_a_proxy_gets_the_request_and_its_password_shows_nowhere(
         assert "secret" not in repr(transport)
 
 
-@over(*BOTH, "aiohttp")
+@over(*OWN)
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
+async def test_the_environment_names_a_proxy_in_either_case(make: Make, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Listener(serve()) as proxy:
+        monkeypatch.setenv(variable, f"localhost:{proxy.port}")
+        transport = make(NOWHERE)
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
+        assert proxy.requests[0].startswith(b"POST http://service.example/contacts ")
+
+
+@over(*OWN)
+async def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "gopher://user:secret@proxy.example")
+    with pytest.raises(
+        InvalidRequest, match=r"^HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: expected a URL .* schemes http, https"
+    ) as caught:
+        make(NOWHERE)
+    assert "secret" not in str(caught.value)
+
+
+@over(*OWN)
 async def test_no_proxy_and_distrust_keep_the_environments_proxy_out(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://localhost:{refused_port()}")
     with Listener(serve()) as listener:
@@ -70,7 +63,7 @@ async def test_no_proxy_and_distrust_keep_the_environments_proxy_out(make: Make,
         await transport.aclose()
 
 
-@over(*BOTH, "aiohttp")
+@over(*OWN)
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -89,18 +82,9 @@ async def test_what_a_proxy_does_not_let_through_is_certainly_not_sent(make: Mak
         assert "secret" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
 
 
-@over(*BOTH, "aiohttp")
+@over(*OWN)
 async def test_a_proxy_that_cannot_be_reached_is_certainly_not_sent_to(make: Make) -> None:
     transport = make(NOWHERE, proxy=f"http://user:secret@localhost:{refused_port()}")
     error, _ = await fail(transport, GET)
     assert error.maybe_sent is False
     assert "secret" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
-
-
-@over(*BOTH)
-async def test_a_proxy_behind_tls_is_verified_like_the_service(make: Make) -> None:
-    with Listener(serve(), tls=certificates().server) as proxy:
-        transport = make(NOWHERE, tls=certificates().client, proxy=f"https://localhost:{proxy.port}")
-        assert (await transport.send(POST, Progress())).status == 200
-        await transport.aclose()
-        assert proxy.requests[0].startswith(b"POST http://service.example/contacts ")

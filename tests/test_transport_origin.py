@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
@@ -126,6 +126,7 @@ URLS = [
         {}, optional={"http": st.just(PROXY), "https": st.just("proxy.example:1"), "all": st.just("http://all:1")}
     ),
 )
+@example(url="http://api.example", no=["*"], proxies={"http": PROXY})
 def test_the_environment_chooses_the_proxy_that_it_chooses_for_httpx(url: str, no: list[str], proxies: dict[str, str]) -> None:
     found = environment_proxy(parse_base_url(url), {**proxies, "no": ", ".join(no)})
     assert found == by_httpx(url, {**proxies, "no": ", ".join(no)})

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.answers import MAX_ANSWER
 from outreach_async.transport.arguments import at_least_one, library_of, refuse_beside, require
+from outreach_async.transport.bound import Bound
 from outreach_async.transport.evidence import closed, hold
-from outreach_async.transport.origin import BaseUrl, choose_proxy, parse_base_url
-from outreach_async.transport.turns import Bound
+from outreach_async.transport.origin import BaseUrl, authorizations, choose_proxy, credentials, parse_base_url
+from outreach_async.transport.tls import Trust
 from outreach_async.transport.wire import Progress, Request, Response
 
 if TYPE_CHECKING:
@@ -28,25 +31,34 @@ class AiohttpTransport:
     """Carries requests over aiohttp.
 
     From a base URL it makes a session in the running event loop, and another one should the event loop change. A user and
-    password in the URL become basic authorization. The environment's proxies are used as httpx uses them.
+    password in the URL become basic authorization. The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`,
+    `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, with certifi's certificates if none are
+    named: aiohttp by itself would heed some of the variables and not others. They are read when the transport is made.
 
     Over a session its connector, headers, proxies and traces are used as they are; its own `base_url` is required. The transport
     takes the session over: it closes it. The session's timeouts are switched off, no redirect is followed, and cookies that an
     answer sets are dropped from its jar.
 
+    After a fork a transport that the parent has used refuses to work in the child, and closing it there closes nothing of the
+    parent's; one that was only made from a URL works in both.
+
     Args:
         service: The service's base URL, or an `aiohttp.ClientSession`.
         max_in_flight: Exchanges at once. From a URL the connections, 64 if not given. Over a session whatever its connector
             allows if not given.
-        ssl_context: How to verify the service, and the client's own certificate. From a URL only.
-        proxy: A proxy's URL instead of the environment's, `http` or `https`. From a URL only.
-        trust_env: Whether the environment's proxies count. From a URL only.
+        ssl_context: How to verify the service and a proxy behind TLS, and the client's own certificate, instead of what the
+            environment and certifi say. From a URL only.
+        proxy: A proxy's URL instead of the environment's, `http` or `https`, with user and password if it asks for them. From a
+            URL only.
+        trust_env: Whether the environment's proxies and certificates count. From a URL only.
         max_answer: Bytes of an answer's decoded body at most.
         middlewares: aiohttp's client middlewares to run around every request. Those of a session are not run: one of ours must
             stand around them, to keep aiohttp from silently sending a failed GET again, and a session shows no one its own.
 
     Attributes:
         max_in_flight: The same; `None` over a session for which none was given.
+        secrets: Passwords and authorizations of the URL, the proxy and the session's header fields; the client of the service
+            masks them in errors.
 
     Raises:
         InvalidRequest: An argument can never be right, or aiohttp is not installed.
@@ -68,21 +80,26 @@ class AiohttpTransport:
         self.max_in_flight = None if max_in_flight is None else at_least_one("max_in_flight", max_in_flight)
         self._limit = at_least_one("max_answer", max_answer)
         self._middlewares = middlewares
-        self._context = ssl_context
         self._base: BaseUrl | None = None
         self._session: aiohttp.ClientSession | None = None
         self._proxy: str | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._trust = Trust.of(ssl_context, os.environ, trust_env=trust_env)
         if isinstance(service, str):
             self._base = parse_base_url(service)
             self._proxy = choose_proxy(self._base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
             self.max_in_flight = self.max_in_flight or _CONNECTIONS
+            self.secrets = (*self._base.secrets, *credentials(self._proxy))
         else:
             refuse_beside("session", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
             if library_of(service, "ClientSession") != "aiohttp":
                 raise InvalidRequest(f"transport: expected a base URL or an aiohttp.ClientSession, got {type(service).__name__}")
             self._session = service
+            self.secrets = authorizations(service.headers)
+            with suppress(RuntimeError):  # made outside of any event loop
+                self._home = asyncio.get_running_loop()
         self._wire = Bound(self._start)
-        self._started = self._closed = False
+        self._closed = False
 
     def __repr__(self) -> str:
         """Show where requests go, without user and password."""
@@ -90,17 +107,22 @@ class AiohttpTransport:
 
     def _start(self) -> Wire:
         try:
-            asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()
         except RuntimeError:
             raise InvalidRequest("transport: aiohttp runs on asyncio only; on trio take HttpxTransport") from None
         from outreach_async.transport import aiohttp_session
 
-        if self._session is not None and self._started:
+        if self._session is not None and self._home not in {None, loop}:
             raise InvalidRequest("transport: the session belongs to another event loop; make a new one in this")
-        self._started = True
+        self._home = loop if self._session is not None else None
         place = aiohttp_session.place(self._base)
-        session = self._session or aiohttp_session.open_session(self._context, self._proxy)
+        session = self._session or aiohttp_session.open_session(self._context(), self._proxy)
         return aiohttp_session.Wire(session, place, self.max_in_flight, self._limit, self._middlewares)
+
+    def _context(self) -> ssl.SSLContext | None:
+        """Return the context if any connection needs one."""
+        urls = f"{self._base} {self._proxy}"
+        return self._trust.context("aiohttp") if "https:" in urls else None
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         """Send the request and read the whole answer, whatever its status.
@@ -117,8 +139,7 @@ class AiohttpTransport:
     async def aclose(self) -> None:
         """Close every connection and end every exchange under way. Closing twice is allowed."""
         self._closed = True
-        wire = self._wire.release()
-        if wire is not None:
+        if (wire := self._wire.release()) is not None:
             await wire.aclose()
-        elif self._session is not None:
+        elif self._session is not None and not self._wire.inherited:
             await self._session.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import ssl
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from typing import Final
 
 import aiohttp
 import attrs
@@ -14,13 +16,16 @@ from aiohttp.abc import AbstractStreamWriter
 
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport.answers import Intake
-from outreach_async.transport.evidence import closed, fields, lost, release, said
+from outreach_async.transport.evidence import closed, fields, lost, one_line, release, said
 from outreach_async.transport.origin import BAD_HOST, BaseUrl
+from outreach_async.transport.task_scope import TaskScope
 from outreach_async.transport.turns import Turns
+from outreach_async.transport.uvloop_sockets import Sockets
 from outreach_async.transport.wire import Progress, Request, Response
 
 _CONTENT_TYPE = ("Content-Type",)
-_AUTOMATIC = (*_CONTENT_TYPE, "Accept", "Accept-Encoding", "User-Agent")
+_AUTOMATIC = ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
+_URLS: Final = 256
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, ceil_threshold=math.inf)
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
 _BROKEN = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
@@ -82,7 +87,8 @@ class Wire:
         self._place = place
         self._limit = limit
         self._middlewares = (_once, *middlewares)
-        self._turns = Turns(most)
+        self._turns = Turns(most, TaskScope)
+        self._url = lru_cache(_URLS)(self._join)  # parsing is dear, and all creates share one target
 
     async def send(self, request: Request, progress: Progress) -> Response:
         """Send when there is room, and read the answer.
@@ -109,10 +115,10 @@ class Wire:
         release(progress, request, proof=self._place.own)
         async with self._session.request(
             request.method,
-            yarl.URL(f"{self._place.prefix}{request.target}", encoded=True),
+            self._url(request.target),
             data=_Body(request.body, progress) if request.body else None,
             headers=headers,
-            skip_auto_headers=_AUTOMATIC if self._place.own else _CONTENT_TYPE,
+            skip_auto_headers=None if self._place.own else _CONTENT_TYPE,
             allow_redirects=False,
             auto_decompress=False,
             timeout=_NO_TIMEOUT,
@@ -123,13 +129,17 @@ class Wire:
                 self._forget_cookies(answer)
             return await self._read(answer)
 
+    def _join(self, target: str) -> yarl.URL:
+        return yarl.URL(f"{self._place.prefix}{target}", encoded=True)
+
     async def _read(self, answer: aiohttp.ClientResponse) -> Response:
         headers: dict[str, str] = {}
-        for name, value in answer.headers.items():
-            headers[name.lower()] = f"{headers[name.lower()]}, {value}" if name.lower() in headers else value
+        for field, value in answer.headers.items():
+            name = field.lower()
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
         intake = Intake(headers, self._limit)
-        async for piece in answer.content.iter_any():
-            intake.feed(piece)
+        while not answer.content.at_eof():
+            intake.feed(await answer.content.readany())
         return Response(answer.status, headers, intake.whole())
 
     def _forget_cookies(self, answer: aiohttp.ClientResponse) -> None:
@@ -147,7 +157,7 @@ class Wire:
             progress.sent = False
         what = "no connection to" if progress.sent is False else "no answer from"
         if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the request's header fields
-            return lost(f"{what} {self._place.shown}: {error.status} {said(Exception(error.message))}", progress), None
+            return lost(f"{what} {self._place.shown}: {error.status} {one_line(error.message)}", progress), None
         cause = _bare(error)
         return lost(f"{what} {self._place.shown}: {said(cause)}", progress), cause
 
@@ -160,10 +170,24 @@ class Wire:
 def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
     """Make a session that does nothing of its own accord; `Turns` bounds its connections."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=context or True),
+        connector=aiohttp.TCPConnector(limit=0, ssl=context or True, socket_factory=_socket_factory()),
         cookie_jar=aiohttp.DummyCookieJar(),
-        proxy=proxy,
+        skip_auto_headers=_AUTOMATIC,
+        proxy=None if proxy is None else _in_utf8(yarl.URL(proxy)),
     )
+
+
+def _socket_factory() -> Sockets | None:
+    """Return what makes a session's sockets, where that cannot be left to aiohttp."""
+    return Sockets() if type(asyncio.get_running_loop()).__module__ == "uvloop" else None
+
+
+def _in_utf8(proxy: yarl.URL) -> yarl.URL:
+    """Return the URL so that aiohttp, which sends a proxy's credentials in Latin-1, sends them in UTF-8 as httpx does."""
+    if proxy.user is None:
+        return proxy
+    user, password = (text.encode().decode("latin-1") for text in (proxy.user, proxy.password or ""))
+    return proxy.with_user(user).with_password(password)
 
 
 def _bare(error: Exception) -> Exception:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from outreach_async.errors import InvalidRequest, TransportError
@@ -18,6 +19,7 @@ from outreach_async.transport.wire import Progress, Request
 _PROVABLE_HEAD: Final = 8 * 1024
 _VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 _TEXT_LIMIT: Final = 200
+_KEPT: Final = 32
 _FRAMING: Final = frozenset({"content-length", "expect", "transfer-encoding"})
 _WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
 
@@ -50,17 +52,23 @@ def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
     Raises:
         InvalidRequest: A field that the libraries would send in different ways, or refuse in an error that shows its value.
     """
-    joined = dict(defaults)
-    for name, value in request.headers.items():
-        if not _VALUE.fullmatch(value):
-            raise InvalidRequest(f"headers[{name!r}]: expected ASCII text without outer blanks and control characters; encode it")
-        joined[name.lower()] = value
-    if not _FRAMING.isdisjoint(joined):
-        raise InvalidRequest(f"headers: leave out {', '.join(sorted(_FRAMING))}; how bodies are sent is the transport's to say")
-    joined["accept-encoding"] = ACCEPTED
+    joined = {**defaults, **_checked(tuple(request.headers.items())), "accept-encoding": ACCEPTED}
     if request.body or request.method in _WITH_BODY:
         joined["content-length"] = str(len(request.body))
     return joined
+
+
+@lru_cache(_KEPT)
+def _checked(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Return header fields by lower-case name; a client sends the same ones with every request, and checking them is dear."""
+    checked = {}
+    for name, value in items:
+        if not _VALUE.fullmatch(value):
+            raise InvalidRequest(f"headers[{name!r}]: expected ASCII text without outer blanks and control characters; encode it")
+        checked[name.lower()] = value
+    if not _FRAMING.isdisjoint(checked):
+        raise InvalidRequest(f"headers: leave out {', '.join(sorted(_FRAMING))}; how bodies are sent is the transport's to say")
+    return checked
 
 
 def said(error: BaseException) -> str:
@@ -68,10 +76,15 @@ def said(error: BaseException) -> str:
     beneath: BaseException | None = error
     text = ""
     while beneath is not None and not text:
-        text = " ".join(str(beneath).split())[:_TEXT_LIMIT]
+        text = one_line(str(beneath))
         beneath = beneath.__cause__ or beneath.__context__
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def one_line(text: str) -> str:
+    """Return the beginning of a text as one line."""
+    return " ".join(text.split())[:_TEXT_LIMIT]
+
+
 def _head_size(request: Request) -> int:
-    return len(request.target) + sum(len(name) + len(value) for name, value in request.headers.items())
+    return len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))

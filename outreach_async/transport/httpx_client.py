@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from http.cookiejar import CookieJar
 from typing import Any
@@ -10,9 +11,11 @@ import anyio
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.arguments import library_of
+from outreach_async.transport.bound import Bound
 from outreach_async.transport.evidence import closed, fields, release
-from outreach_async.transport.httpx_messages import FAMILIES, Family, Route, body_class, read
-from outreach_async.transport.turns import Bound, Turns
+from outreach_async.transport.httpx_messages import FAMILIES, Family, Handshakes, Route, body_class, read
+from outreach_async.transport.origin import authorizations, credentials
+from outreach_async.transport.turns import Turns
 from outreach_async.transport.wire import Progress, Request, Response
 
 
@@ -35,10 +38,18 @@ class ClientRoute(Route):
         if not root.host or root.query or root.fragment:
             raise InvalidRequest(f"base_url: the client has none, or one with a query; give one to {self.family}.AsyncClient")
         self.where = f"{root.scheme}://{root.netloc.decode()}"
+        self.secrets = (*credentials(str(root)), *authorizations(client.headers))
         self._root = root
         self._client = client
         client.cookies = _sealed(client.cookies.jar)
-        self._turns = Bound(partial(Turns, most))
+        self._turns = Bound(self._start)
+        self._started = False
+
+    def _start(self) -> Turns:
+        if self._started:  # its pool would send on connections of the other
+            raise InvalidRequest("transport: the client was used in another event loop; make a new one in this")
+        self._started = True
+        return Turns(self.most)
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
         """Send when there is room, and read the answer."""
@@ -47,9 +58,14 @@ class ClientRoute(Route):
     async def _send(self, request: Request, progress: Progress) -> Response:
         if self._client.is_closed:
             raise closed(self._client)
-        message = self._message(request, progress)
+        handshakes = Handshakes()
+        message = self._message(request, progress, handshakes)
         release(progress, request, proof=False)  # a foreign transport may act without asking for the body
-        answer = await self._client.send(message, stream=True, follow_redirects=False)
+        try:
+            answer = await self._client.send(message, stream=True, follow_redirects=False)
+        except BaseException:
+            await handshakes.aclose()
+            raise
         progress.sent = True
         try:
             return await read(answer, self.limit)
@@ -57,19 +73,23 @@ class ClientRoute(Route):
             with anyio.CancelScope(shield=True):
                 await answer.aclose()
 
-    def _message(self, request: Request, progress: Progress) -> Any:
+    def _message(self, request: Request, progress: Progress, handshakes: Handshakes) -> Any:
         url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + request.target.encode())
         # The client adds what it was configured with, but takes no body that may be asked for twice, as digest authentication
         # does; hence the second request.
         draft = self._client.build_request(request.method, url, headers=fields(request, {}), timeout=None)
         body = body_class(self.library)(request.body, progress)
-        return self.library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=draft.extensions)
+        extensions = {**draft.extensions, "trace": handshakes.trace} if url.scheme == "https" else draft.extensions
+        return self.library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=extensions)
 
     async def aclose(self) -> None:
-        """End what is under way and close the client."""
+        """End what is under way and close the client, unless it is the parent's of a forked process."""
         if (turns := self._turns.release()) is not None:
             await turns.aclose()
-        await self._client.aclose()
+        elif self._turns.inherited:
+            return
+        with suppress(RuntimeError):  # connections of an event loop that is over cannot be closed any more
+            await self._client.aclose()
 
 
 class _Sealed(CookieJar):

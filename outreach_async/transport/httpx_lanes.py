@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ssl
 from functools import lru_cache, partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.arguments import require
-from outreach_async.transport.evidence import fields, release, said
+from outreach_async.transport.bound import Bound
+from outreach_async.transport.evidence import fields, release
 from outreach_async.transport.httpx_messages import Family, Route, body_class, read
 from outreach_async.transport.lanes import Lanes
-from outreach_async.transport.origin import BAD_HOST, BaseUrl, choose_proxy
-from outreach_async.transport.turns import Bound
+from outreach_async.transport.origin import BAD_HOST, BaseUrl, choose_proxy, credentials
+from outreach_async.transport.tls import Trust
 from outreach_async.transport.wire import Progress, Request, Response
 
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
@@ -27,9 +28,9 @@ class LaneRoute(Route):
         family: The library.
         most: Lanes.
         limit: Bytes of an answer's decoded body at most.
-        context: How to verify the service; `None` for the library's way.
+        trust: How to verify the service, and a proxy behind TLS.
         proxy: A proxy's URL; `None` for the environment's, if it is trusted.
-        trust_env: Whether the environment's proxies and certificates count.
+        trust_env: Whether the environment's proxies count.
 
     Raises:
         InvalidRequest: The proxy can never be right, or SOCKS is not installed.
@@ -42,16 +43,16 @@ class LaneRoute(Route):
         most: int,
         limit: int,
         *,
-        context: ssl.SSLContext | None,
+        trust: Trust,
         proxy: str | None,
         trust_env: bool,
     ) -> None:
         super().__init__(family, most, limit)
         self.where = str(base)
         self._base = base
-        self._context = context
-        self._trust_env = trust_env
+        self._trust = trust
         self._proxy = choose_proxy(base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
+        self.secrets = (*base.secrets, *credentials(self._proxy))
         if self._proxy and self._proxy.startswith("socks"):
             require("socksio", f"{family}[socks]")
         self._lanes = Bound(partial(self._start, most))
@@ -94,15 +95,9 @@ class LaneRoute(Route):
         return Lanes(most, lambda: _Lane(build()))
 
     def _tls(self) -> ssl.SSLContext:
-        """Return the one context of all lanes: making one takes 20 ms."""
-        if self._context is not None:
-            return self._context
         if not any(url.startswith("https:") for url in (self.where, self._proxy or "")):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, so no certificates are read
-        try:
-            return cast("ssl.SSLContext", self.library.create_ssl_context(trust_env=self._trust_env))
-        except OSError as error:
-            raise InvalidRequest(f"ssl_context: what SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {said(error)}") from None
+        return self._trust.context(self.family)
 
     def _join(self, target: str) -> Any:
         return self._root.copy_with(raw_path=f"{self._base.path}{target}".encode())

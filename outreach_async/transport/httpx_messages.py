@@ -9,6 +9,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Literal
 
+import anyio
+
 from outreach_async.errors import TransportError
 from outreach_async.transport.answers import Intake
 from outreach_async.transport.wire import Progress, Response
@@ -33,6 +35,8 @@ class Route:
         self.family: Family = family
         self.most = most
         self.limit = limit
+        self.where = ""
+        self.secrets: tuple[str, ...] = ()
 
     @property
     def library(self) -> ModuleType:
@@ -62,6 +66,26 @@ class _Pieces(AsyncIterator[bytes]):
         if not self._left:
             raise StopAsyncIteration
         return self._left.pop()
+
+
+class Handshakes:
+    """Remembers sockets until TLS is spoken on them: cancelled within the handshake, the libraries forget theirs."""
+
+    def __init__(self) -> None:
+        self._sockets: list[Any] = []
+
+    async def trace(self, event: str, info: dict[str, Any]) -> None:
+        """Take in what the library tells by its `trace` extension."""
+        if event.endswith("connect_tcp.complete"):
+            self._sockets.append(info["return_value"])
+        elif event.endswith("start_tls.complete"):
+            self._sockets.clear()
+
+    async def aclose(self) -> None:
+        """Close the sockets that are still remembered."""
+        for stream in self._sockets:
+            with anyio.CancelScope(shield=True):
+                await stream.aclose()
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -20,6 +20,8 @@ _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # what every backend sends byte for byte
 _PLACE: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
 _EXAMPLE: Final = "such as 'https://api.example'"
+_SHORT: Final = 3
+_AUTHORIZING: Final = ("authorization", "proxy-authorization", "cookie")
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -33,6 +35,7 @@ class BaseUrl:
         port: The port; `None` for the scheme's own.
         path: The path before every target, without a closing slash; mostly empty.
         authorization: What the URL's user and password make of the `authorization` field; `None` without them.
+        secrets: What of the URL must show nowhere.
     """
 
     scheme: str
@@ -40,6 +43,7 @@ class BaseUrl:
     port: int | None
     path: str
     authorization: str | None
+    secrets: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return the URL without user and password."""
@@ -61,7 +65,26 @@ def parse_base_url(text: str) -> BaseUrl:
     if not _PATH.fullmatch(parts.path) or {".", ".."} & set(parts.path.split("/")):
         raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
     port = None if parts.port == _PORTS[parts.scheme] else parts.port
-    return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic(parts))
+    return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic(parts), credentials(text))
+
+
+def credentials(*urls: str | None) -> tuple[str, ...]:
+    """Return what of these URLs must show nowhere: passwords, or users without one, and the basic authorization they make."""
+    found = []
+    for parts in (urlsplit(url) for url in urls if url is not None):
+        if parts.username is not None:
+            found += [unquote(parts.password or parts.username), _pair(parts)]
+    return _long(found)
+
+
+def authorizations(fields: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what must show nowhere of header fields that a client was configured with."""
+    values = [fields.get(name, "") for name in _AUTHORIZING]
+    return _long([*values, *(value.partition(" ")[2] for value in values)])  # after "Bearer" or "Basic"
+
+
+def _long(secrets: Iterable[str]) -> tuple[str, ...]:
+    return tuple(secret for secret in secrets if len(secret) > _SHORT)  # masking a short one would mask common words
 
 
 def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
@@ -76,7 +99,9 @@ def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, 
 
         proxy = environment_proxy(base, getproxies())
     if proxy is not None:
-        _split("proxy", proxy, schemes, "such as 'http://proxy.example:3128'")
+        _split(
+            "proxy" if given else "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY", proxy, schemes, "such as 'http://proxy.example:3128'"
+        )
     return proxy
 
 
@@ -129,7 +154,9 @@ def _split(field: str, text: str, schemes: Collection[str], example: str) -> Spl
 
 
 def _basic(parts: SplitResult) -> str | None:
-    if parts.username is None:
-        return None
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return f"Basic {b64encode(pair.encode()).decode()}"
+    return None if parts.username is None else f"Basic {_pair(parts)}"
+
+
+def _pair(parts: SplitResult) -> str:
+    pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return b64encode(pair.encode()).decode()
