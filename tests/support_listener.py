@@ -68,9 +68,19 @@ class Peer:
         self.note(request)
         return request
 
+    def connect(self) -> None:
+        """Take in a head that is not the service's to see: what a proxy is asked to connect to."""
+        while b"\r\n\r\n" not in self.received:
+            self.read()
+        self._taken = len(self.received)
+
     def note(self, request: bytes) -> None:
         """Tell whoever waits that the other side has got so far."""
         self._listener.note(request)
+
+    def seen(self, request: bytes) -> int:
+        """Tell how often this very request has come so far, on any connection."""
+        return self._listener.requests.count(request)
 
     def _whole(self) -> bytes | None:
         rest = self.received[self._taken :]
@@ -113,20 +123,25 @@ class Listener:
     Args:
         behaviours: What to do with the connections, in order.
         tls: Speak TLS with this context.
+        listening: Listen from the start; otherwise the port refuses connections until `listen()`.
 
     Attributes:
+        listening: Whether it accepts connections.
         peers: Every connection so far.
         requests: Every whole request so far.
     """
 
-    def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None, listening: bool = True) -> None:
         self.peers: list[Peer] = []
         self.requests: list[bytes] = []
         self._asked = threading.Semaphore(0)
         self._behaviours = list(behaviours)
         self._tls = tls
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self._at_once = listening
+        self.listening = False
+        self._threads: list[threading.Thread] = []
         self._open: set[Peer] = set()
         self._changed = threading.Condition()
 
@@ -143,6 +158,11 @@ class Listener:
         """Every byte that was read, of all connections."""
         return b"".join(peer.received for peer in self.peers)
 
+    @property
+    def connections(self) -> int:
+        """How many are open on this side."""
+        return len(self._open)
+
     def note(self, request: bytes) -> None:
         self.requests.append(request)
         self._asked.release()
@@ -156,12 +176,22 @@ class Listener:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self._open) <= most, PATIENCE), "a connection was left open"
 
+    def listen(self) -> None:
+        """Accept connections from now on."""
+        self._socket.listen(256)
+        self.listening = True
+        thread = threading.Thread(target=self._accept, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
     def __enter__(self) -> Self:
-        self._threads[0].start()
+        if self._at_once:
+            self.listen()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # it may never have listened
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         for peer in tuple(self._open):
             peer.interrupt()
@@ -211,6 +241,27 @@ def serve(answer: bytes = OK) -> Behaviour:
             peer.send(answer)
 
     return behave
+
+
+def over_tls(context: ssl.SSLContext, behave: Behaviour) -> Behaviour:
+    """Greet with this context first."""
+
+    def behave_over_tls(peer: Peer) -> None:
+        peer.start_tls(context)
+        behave(peer)
+
+    return behave_over_tls
+
+
+def tunnel(behave: Behaviour) -> Behaviour:
+    """Be a proxy that connects to whatever it is asked for, and the service behind it."""
+
+    def behave_as_proxy(peer: Peer) -> None:
+        peer.connect()
+        peer.send(b"HTTP/1.1 200 Connected\r\n\r\n")
+        behave(peer)
+
+    return behave_as_proxy
 
 
 def answer_once(answer: bytes) -> Behaviour:

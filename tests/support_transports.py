@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 
 import aiohttp
@@ -26,17 +27,17 @@ GET: Final = Request("GET", "/campaigns?workspace=space_1&page=1")
 NOWHERE: Final = "http://service.example"
 
 
-def _httpx_client(url: str, *, tls: ssl.SSLContext | None = None, **options: Any) -> Transport:
-    return HttpxTransport(httpx.AsyncClient(base_url=url, verify=tls or False, trust_env=False), **options)
+def _httpx_client(url: str, *, tls: ssl.SSLContext | None = None, proxy: str | None = None, **options: Any) -> Transport:
+    return HttpxTransport(httpx.AsyncClient(base_url=url, verify=tls or False, proxy=proxy, trust_env=False), **options)
 
 
-def _httpx2_client(url: str, *, tls: ssl.SSLContext | None = None, **options: Any) -> Transport:
-    return HttpxTransport(httpx2.AsyncClient(base_url=url, verify=tls or False, trust_env=False), **options)
+def _httpx2_client(url: str, *, tls: ssl.SSLContext | None = None, proxy: str | None = None, **options: Any) -> Transport:
+    return HttpxTransport(httpx2.AsyncClient(base_url=url, verify=tls or False, proxy=proxy, trust_env=False), **options)
 
 
-def _aiohttp_session(url: str, *, tls: ssl.SSLContext | None = None, **options: Any) -> Transport:
+def _aiohttp_session(url: str, *, tls: ssl.SSLContext | None = None, proxy: str | None = None, **options: Any) -> Transport:
     connector = aiohttp.TCPConnector(ssl=tls or True)
-    return AiohttpTransport(aiohttp.ClientSession(f"{url}/", connector=connector), **options)
+    return AiohttpTransport(aiohttp.ClientSession(f"{url}/", connector=connector, proxy=proxy), **options)
 
 
 MAKERS: Final[dict[str, Make]] = {
@@ -54,18 +55,28 @@ OWN: Final = ("httpx", "httpx2", "aiohttp")
 
 ALL: Final = (*OWN, "httpx_client", "httpx2_client", "aiohttp_session")
 
-LOOPS: Final = {"asyncio": ("asyncio", {"debug": False}), "trio": ("trio", {})}
+Loops = Mapping[str, tuple[str, dict[str, Any]]]
+
+LOOPS: Final[Loops] = {"asyncio": ("asyncio", {"debug": False}), "trio": ("trio", {})}
+
+EVERY_LOOP: Final[Loops] = {**LOOPS, "uvloop": ("asyncio", {"use_uvloop": True})}
+"""uvloop too, where it is to be had."""
 
 
-def over(*names: str) -> pytest.MarkDecorator:
+def runs_on(name: str, loop: str) -> bool:
+    """Tell whether a transport knows an event loop, and this machine has it."""
+    return (loop != "trio" or not name.startswith("aiohttp")) and (loop != "uvloop" or find_spec("uvloop") is not None)
+
+
+def pairs(*names: str, loops: Loops = LOOPS) -> list[tuple[str, str]]:
+    """Return transports with each event loop that they run on."""
+    return [(name, loop) for name in names for loop in loops if runs_on(name, loop)]
+
+
+def over(*names: str, loops: Loops = LOOPS) -> pytest.MarkDecorator:
     """Run an async test over transports, each on every event loop that it knows; the argument is `make`."""
-    pairs = [
-        pytest.param(MAKERS[name], backend, id=f"{name}-{loop}")
-        for name in names
-        for loop, backend in LOOPS.items()
-        if loop == "asyncio" or not name.startswith("aiohttp")
-    ]
-    return pytest.mark.parametrize(("make", "anyio_backend"), pairs, indirect=["anyio_backend"])
+    found = [pytest.param(MAKERS[name], loops[loop], id=f"{name}-{loop}") for name, loop in pairs(*names, loops=loops)]
+    return pytest.mark.parametrize(("make", "anyio_backend"), found, indirect=["anyio_backend"])
 
 
 async def fail(transport: Transport, request: Request) -> tuple[TransportError, Progress]:

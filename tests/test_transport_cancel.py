@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import anyio
 import anyio.to_thread
 import pytest
@@ -19,10 +17,10 @@ from support_listener import (
     hang_after,
     serve,
 )
+from support_stress import bursts, points, storm
 from support_transports import ALL, GET, OWN, POST, Make, over
 
-from outreach_async.errors import TransportError
-from outreach_async.transport.wire import Progress, Request, Transport
+from outreach_async.transport.wire import Progress, Request
 
 HANGS: dict[str, Behaviour] = {
     "before the answer": hang,
@@ -133,87 +131,23 @@ async def test_closing_ends_what_is_under_way(make: Make, where: str) -> None:
         assert len(listener.requests) == 2
 
 
-async def cancel_soon(transport: Transport, delay: float) -> None:
-    with anyio.move_on_after(delay):
-        await transport.send(POST, Progress())
-
-
 @over(*OWN)
 @pytest.mark.parametrize("tls", [False, True], ids=["TCP", "TLS"])
-@pytest.mark.parametrize("scope", ["one scope for all", "a scope for each"])
-async def test_bursts_of_cancellations_leave_every_lane_usable_and_no_connection(make: Make, tls: bool, scope: str) -> None:
-    chance = random.Random(5)  # noqa: S311 - delays, not secrets
-    keys = certificates()
-    with Listener(serve(), tls=keys.server if tls else None) as listener:
-        transport = make(listener.url, tls=keys.client, max_in_flight=4)
-        for _ in range(8):
-            delays = [chance.uniform(0, 0.008) for _ in range(12)]
-            with anyio.move_on_after(0.006 if scope == "one scope for all" else 10):
-                async with anyio.create_task_group() as group:
-                    for delay in delays:
-                        group.start_soon(cancel_soon, transport, delay if scope == "a scope for each" else 10)
-        with anyio.fail_after(10):
-            async with anyio.create_task_group() as group:
-                for _ in range(12):
-                    group.start_soon(transport.send, POST, Progress())
-            for _ in range(8):
-                await transport.send(POST, Progress())
-        await anyio.to_thread.run_sync(listener.wait_idle, 4)
-        await transport.aclose()
-        await anyio.to_thread.run_sync(listener.wait_idle)
+async def test_bursts_of_cancellations_leave_every_lane_usable_and_no_connection(make: Make, tls: bool) -> None:
+    tally = await bursts(make, count=12, seed=5, tls=tls)
+    assert tally.denied, "nothing was put to the test"
+    assert tally.faults == {}
 
 
-class Trouble:
-    """A listener's behaviour at random; what one thread does depends on its own seed only."""
-
-    def __init__(self, seed: int) -> None:
-        self._seeds = random.Random(seed)  # noqa: S311 - faults, not secrets
-
-    def __call__(self, peer: Peer) -> None:
-        chance = random.Random(self._seeds.random())  # noqa: S311 - the same
-        if chance.random() < 0.1:
-            return peer.reset()
-        while True:
-            peer.request()
-            match chance.randrange(10):
-                case 0:
-                    return peer.reset()
-                case 1:
-                    return None
-                case 2:
-                    peer.outlast()
-                case 3:
-                    peer.send(OK[:-1])
-                    peer.read()
-                case _:
-                    peer.send(OK)
+@over(*ALL)
+async def test_under_random_faults_and_cancellations_no_delivered_request_is_denied(make: Make) -> None:
+    tally = await storm(make, calls=160, seed=7)
+    assert tally.denied, "nothing was put to the test"
+    assert tally.faults == {}
 
 
 @over(*OWN)
-async def test_under_random_faults_and_cancellations_no_delivered_request_is_denied(make: Make) -> None:
-    chance = random.Random(11)  # noqa: S311 - delays, not secrets
-    denied: list[bytes] = []
-    with Listener(Trouble(7)) as listener:
-        transport = make(listener.url, max_in_flight=4)
-
-        async def work(worker: int) -> None:
-            for number in range(20):
-                body = b"<%d-%d>" % (worker, number)
-                progress = Progress()
-                with anyio.move_on_after(chance.uniform(0, 0.008) if chance.random() < 0.35 else 0.05):
-                    try:
-                        await transport.send(Request("POST", "/contacts", body=body), progress)
-                    except TransportError as error:
-                        assert error.maybe_sent is (progress.sent is not False)  # noqa: PT017 - beside what is cancelled
-                if progress.sent is False:
-                    denied.append(body)
-
-        with anyio.fail_after(30):
-            async with anyio.create_task_group() as group:
-                for worker in range(8):
-                    group.start_soon(work, worker)
-        await transport.aclose()
-        await anyio.to_thread.run_sync(listener.wait_idle)
-        assert denied, "nothing was put to the test"
-        assert [body for body in denied if body in listener.received] == []
-        assert len(listener.requests) == len(set(listener.requests)), "a request was delivered twice"
+async def test_cancelled_at_any_point_a_client_tells_no_lie_and_goes_on_with_every_slot_free(make: Make) -> None:
+    tally = await points(make, count=60, seed=3)
+    assert tally.calls, "nothing was put to the test"
+    assert tally.faults == {}

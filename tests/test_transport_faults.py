@@ -1,104 +1,181 @@
-"""Trouble on real sockets: each is a TransportError, and `maybe_sent` never says less than what the listener has read."""
+"""Trouble on real sockets: the right error or answer, no lie about what was sent, the right repeat, a client that goes on."""
 
 from __future__ import annotations
 
-import gzip
-import ssl
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
+import attrs
 import pytest
 from support_certificates import certificates
-from support_listener import (
-    OK,
-    Behaviour,
-    Listener,
-    Peer,
-    answer_once,
-    close_after_request,
-    flood,
-    hang_after,
-    refused_port,
-    reset_after_request,
-    reset_at_once,
-    serve,
+from support_faults import FAULTS, Fault, arrived, scene, service
+from support_listener import OK, Listener, Peer, hang, serve
+from support_transports import ALL, EVERY_LOOP, GET, LOOPS, MAKERS, POST, Loops, Make, fail, over, pairs
+
+from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, TransportError
+from outreach_async.transport.wire import Progress, Response
+
+TIMEOUT: Final = 0.25
+"""Seconds of an attempt that only the clock ends."""
+
+
+def matrix(*faults: str, loops: Loops) -> pytest.MarkDecorator:
+    """Run a test over faults, each with every transport on every event loop that it knows."""
+    cells = [
+        pytest.param(fault, name, EVERY_LOOP[loop], id=f"{fault}-{name}-{loop}")
+        for fault in faults
+        for name, loop in pairs(*ALL, loops=loops)
+        if f"{name}-{loop}" not in FAULTS[fault].forgotten
+    ]
+    return pytest.mark.parametrize(("fault", "name", "anyio_backend"), cells, indirect=["anyio_backend"])
+
+
+everywhere = pytest.mark.parametrize(
+    ("name", "anyio_backend"),
+    [pytest.param(name, EVERY_LOOP[loop], id=f"{name}-{loop}") for name, loop in pairs(*ALL, loops=EVERY_LOOP)],
+    indirect=["anyio_backend"],
 )
-from support_transports import ALL, GET, OWN, POST, Make, fail, over
-
-from outreach_async.transport.wire import Progress, Request, Response
-
-CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-ENCODED = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\n"
-LONG = b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * 300_000
 
 
-def mid_body_reset(peer: Peer) -> None:
-    peer.request()
-    peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhal")
-    peer.reset()
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_to_the_garbage_collector() -> Iterator[None]:
+    """What was left open warns when it is collected, and warnings are errors."""
+    yield
+    gc.collect()
 
 
-FAULTS: dict[str, Behaviour] = {
-    "reset before reading": reset_at_once,
-    "reset after the request": reset_after_request,
-    "closed before the answer": close_after_request,
-    "closed within the head": answer_once(b"HTTP/1.1 200 OK\r\ncontent-le"),
-    "closed within the body": answer_once(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhal"),
-    "reset within the body": mid_body_reset,
-    "not HTTP": answer_once(b"SSH-2.0-OpenSSH_9.6\r\n"),
-    "a chunk without a size": answer_once(CHUNKED + b"2\r\nok\r\nno size\r\n"),
-    "no last chunk": answer_once(CHUNKED + b"2\r\nok\r\n"),
-    "another encoding than stated": hang_after(ENCODED + b"plain ok!"),
-    "an encoding that ends early": hang_after(ENCODED + gzip.compress(b"ok", mtime=0)[:9]),
-    "an encoding not asked for": hang_after(ENCODED.replace(b"gzip", b"br") + b"plain ok!"),
-    "a header too long": hang_after(LONG),
-    "a stated length too large": hang_after(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\nxxx"),
-    "a body without end": flood(CHUNKED, b"400\r\n" + b"x" * 1024 + b"\r\n"),
-}
+@matrix(*[fault for fault in FAULTS if not FAULTS[fault].clock], loops=LOOPS)
+async def test_a_fault_is_an_answer_or_an_error_that_never_denies_what_arrived(fault: str, name: str) -> None:
+    for request in (POST, GET):
+        says = FAULTS[fault].says(name, request.method)
+        async with scene(MAKERS[name], FAULTS[fault]) as (transport, listener):
+            if not says:
+                assert (await transport.send(request, Progress())).status == 200
+                continue
+            error, progress = await fail(transport, request)
+            await anyio.to_thread.run_sync(listener.wait_idle)
+            assert type(error) is TransportError
+            assert error.maybe_sent is (progress.sent is not False)
+            assert error.maybe_sent or not arrived(listener, request.method)
+            assert error.maybe_sent in says
+            assert str(error).startswith("no connection to " if not error.maybe_sent else ("no answer from ", "the answer"))
+            assert "\n" not in str(error)
+            assert "key_secret" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
+            assert len(listener.peers) <= 1 + bool(FAULTS[fault].idle), "it was sent again"
 
 
-async def break_off(make: Make, fault: str, request: Request) -> None:
-    with Listener(FAULTS[fault]) as listener:
-        transport = make(listener.url, max_answer=100_000)
-        error, progress = await fail(transport, request)
-        await transport.aclose()
-        await anyio.to_thread.run_sync(listener.wait_idle)
-        assert error.maybe_sent is (progress.sent is not False)
-        assert error.maybe_sent or not listener.received
-        assert len(listener.peers) == 1
-        assert "\n" not in str(error)
-        assert "key_secret" not in repr(error)
+@attrs.frozen
+class Stage:
+    """A call's surroundings.
+
+    Attributes:
+        client: Makes the call.
+        fault: What the call meets first.
+        says: What `maybe_sent` of the first attempt's error may be; nothing if it is answered.
+        listener: The service.
+    """
+
+    client: OutreachClient
+    fault: Fault
+    says: frozenset[bool]
+    listener: Listener
+
+    @property
+    def creations(self) -> list[bytes]:
+        """What the service has read."""
+        return [request for request in self.listener.requests if request.startswith(b"POST ")]
 
 
-@over(*ALL)
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_a_broken_exchange_is_a_transport_error_that_never_denies_what_arrived(make: Make, fault: str) -> None:
-    await break_off(make, fault, POST)
+async def create(stage: Stage) -> None:
+    """A creation is repeated, and its label holds no more and no less than the evidence."""
+    made = await stage.client.contacts.create(NewContact("ann@company.example"))
+    assert made.attempts == 1 + bool(stage.says) or (stage.fault.clock and made.attempts > 1)
+    assert made.status is (Outcome.SKIPPED if len(stage.creations) > 1 else Outcome.ADDED)
+    assert made.possible == {Outcome.ADDED, made.status}  # the truth is among them: nobody else creates contacts here
 
 
-@over(*OWN)
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_so_it_is_without_a_body(make: Make, fault: str) -> None:
-    await break_off(make, fault, GET)
+async def read(stage: Stage) -> None:
+    """A read is repeated."""
+    assert (await stage.client.mailboxes.list()).data == []
+    assert len(stage.listener.peers) <= 2 or stage.fault.clock
 
 
-@over(*ALL)
-@pytest.mark.parametrize("request_", [pytest.param(POST, id="POST"), pytest.param(GET, id="GET")])
-async def test_a_refused_connection_is_certainly_not_sent(make: Make, request_: Request) -> None:
-    transport = make(f"http://localhost:{refused_port()}")
-    error, progress = await fail(transport, request_)
-    await transport.aclose()
-    assert error.maybe_sent is False
-    assert progress.sent is False
-    assert str(error).startswith("no connection to ")
+async def ask(stage: Stage) -> None:
+    """What the library does not know is repeated only if no byte has left."""
+    call = partial(stage.client.request, "POST", "/contacts", body=POST.body)
+    if stage.says == {True}:
+        with pytest.raises(TransportError) as caught:
+            await call()
+        assert (caught.value.attempts, caught.value.maybe_sent, caught.value.maybe_applied) == (1, True, True)
+    elif True not in stage.says:
+        assert (await call()).status == 200
+    else:
+        with suppress(TransportError):
+            await call()
+    assert len(stage.creations) <= 1
 
 
-@over(*ALL)
-async def test_an_unknown_host_is_certainly_not_sent(make: Make) -> None:
-    transport = make("http://nowhere.invalid")
-    error, progress = await fail(transport, POST)
-    await transport.aclose()
-    assert (error.maybe_sent, progress.sent) == (False, False)
+async def through_the_client(name: str, fault: Fault, check: Callable[[Stage], Awaitable[None]]) -> None:
+    """Check one call, then that the client goes on, every slot is free and at most the one idle connection is open."""
+    async with scene(MAKERS[name], fault) as (transport, listener):
+
+        def listen_before_the_repeat() -> float:
+            if not listener.listening:
+                listener.listen()
+            return 0.0
+
+        policy = RetryPolicy(attempts=4, backoff=0.001, jitter=listen_before_the_repeat)
+        options: dict[str, Any] = {"owner_key": "key_secret", "workspace": "space_1", "retry": policy}
+        async with OutreachClient(transport=transport, timeout=TIMEOUT if fault.clock else 10, **options) as client:
+            await check(Stage(client, fault, fault.says(name, "POST"), listener))
+            assert (await client.mailboxes.list(timeout=10)).data == []
+            assert client._engine._slots.free == client._engine.max_in_flight
+            await anyio.to_thread.run_sync(listener.wait_idle, 1)
+
+
+@matrix(*[fault for fault in FAULTS if FAULTS[fault].then], loops=EVERY_LOOP)
+async def test_what_may_be_repeated_is_repeated_with_an_honest_label_and_the_client_goes_on(name: str, fault: str) -> None:
+    async with anyio.create_task_group() as group:
+        for check in (create, read, ask):
+            group.start_soon(through_the_client, name, FAULTS[fault], check)
+
+
+@everywhere
+async def test_an_unknown_host_is_given_up_with_nothing_sent_and_nothing_applied(name: str) -> None:
+    policy = RetryPolicy(attempts=2, backoff=0.0)
+    transport = MAKERS[name]("http://nowhere.invalid")
+    async with OutreachClient(transport=transport, owner_key="key_1", workspace="space_1", retry=policy) as client:
+        for _ in range(2):
+            with pytest.raises(TransportError) as caught:
+                await client.contacts.create(NewContact("ann@company.example"))
+            assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
+        assert client._engine._slots.free == client._engine.max_in_flight
+
+
+@everywhere
+async def test_while_every_connection_is_busy_what_waits_in_the_transport_is_certainly_not_sent(name: str) -> None:
+    with Listener(hang, service) as listener:
+        transport = MAKERS[name](listener.url, max_in_flight=1)
+        policy = RetryPolicy(attempts=2, backoff=0.0)
+        client = OutreachClient(transport=transport, owner_key="key_1", workspace="space_1", retry=policy)
+        async with client, anyio.create_task_group() as group:
+            group.start_soon(transport.send, GET, Progress())
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            for call in (
+                lambda: client.contacts.create(NewContact("ann@company.example"), timeout=0.02),
+                lambda: client.mailboxes.list(timeout=0.02),
+                lambda: client.request("POST", "/contacts", body=POST.body, timeout=0.02),
+            ):
+                with pytest.raises(TransportError, match="no answer within the timeout") as caught:
+                    await call()
+                assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
+            group.cancel_scope.cancel()
+        assert len(listener.requests) == 1
 
 
 @over(*ALL)
@@ -109,27 +186,6 @@ async def test_tls_with_a_trusted_certificate_works(make: Make) -> None:
         await transport.aclose()
         await anyio.to_thread.run_sync(listener.wait_idle)
     assert response == Response(200, {"content-length": "2"}, b"ok")
-
-
-@over(*OWN)
-@pytest.mark.parametrize("fault", ["an untrusted authority", "another host's certificate", "no TLS at all", "a reset handshake"])
-async def test_a_failed_tls_handshake_is_certainly_not_sent(make: Make, fault: str) -> None:
-    tls = {"another host's certificate": certificates().stranger, "an untrusted authority": certificates().server}.get(fault)
-    behaviour = reset_at_once if fault == "a reset handshake" else answer_once(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    with Listener(say_400 if fault == "no TLS at all" else behaviour, tls=tls) as listener:
-        trusted = ssl.create_default_context() if fault == "an untrusted authority" else certificates().client
-        transport = make(f"https://localhost:{listener.port}", tls=trusted)
-        error, progress = await fail(transport, POST)
-        await transport.aclose()
-        await anyio.to_thread.run_sync(listener.wait_idle)
-        assert (error.maybe_sent, progress.sent) == (False, False)
-        assert not listener.requests
-
-
-def say_400(peer: Peer) -> None:
-    """Answer a TLS greeting as a plain HTTP server does."""
-    peer.read()
-    peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
 @over(*ALL)
@@ -175,17 +231,6 @@ def serve_then_close(peer: Peer) -> None:
     peer.request()
     peer.send(OK)
     peer.request()
-
-
-@over(*ALL)
-async def test_a_connection_that_ended_while_idle_is_replaced(make: Make) -> None:
-    with Listener(answer_once(OK), serve()) as listener:
-        transport = make(listener.url)
-        await transport.send(POST, Progress())
-        await anyio.to_thread.run_sync(listener.wait_idle)
-        response = await transport.send(POST, Progress())
-        await transport.aclose()
-        assert (response.status, len(listener.peers)) == (200, 2)
 
 
 @over(*ALL)

@@ -1,0 +1,45 @@
+"""A socket whose descriptor was closed beneath it never closes what has the descriptor now."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+
+import pytest
+
+from outreach_async.transport.uvloop_sockets import Sockets
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a socket is no file there, and there is no uvloop")
+
+ADDRESS = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 80))
+
+
+def test_a_socket_closed_beneath_is_let_go_when_the_next_one_is_made() -> None:
+    sockets = Sockets()
+    first = sockets(ADDRESS)
+    os.close(first.fileno())
+    with sockets(ADDRESS) as second:
+        assert (first.fileno(), second.fileno() >= 0) == (-1, True)
+
+
+def test_another_files_descriptor_is_not_closed_in_its_place() -> None:
+    sockets = Sockets()
+    first = sockets(ADDRESS)
+    descriptor = first.fileno()
+    with open(os.devnull, "rb") as file:  # noqa: PTH123 - the very file, no path
+        os.dup2(file.fileno(), descriptor)
+    del sockets
+    gc.collect()
+    assert first.fileno() == -1
+    os.close(descriptor)  # it is still open
+
+
+def test_a_socket_in_use_stays_as_it_is() -> None:
+    sockets = Sockets()
+    with sockets(ADDRESS) as first, sockets(ADDRESS) as second:
+        sockets._sweep()
+        assert min(first.fileno(), second.fileno()) >= 0
+    sockets._sweep()
+    assert sockets._made == []
