@@ -8,14 +8,14 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async.models import extra_field
+from outreach_async.models import Answered, extra_field
 from outreach_async.vocabulary import STANDARD_FIELDS, UNSET, Outcome, Unset
 
 Text: TypeAlias = str | Unset | None
 
 
 @attrs.frozen(kw_only=True)
-class CreateAnswer:
+class CreateAnswer(Answered):
     """The service's own answer to a creation (section "Create contact"); `CreatedContact` adds what the client knows.
 
     Attributes:
@@ -28,11 +28,11 @@ class CreateAnswer:
     status: Outcome
     id: str | None
     details: str | None
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()
 
 
 @attrs.frozen(kw_only=True)
-class CreatedContact:
+class CreatedContact(Answered):
     """What became of a creation (section "Create contact").
 
     Attributes:
@@ -52,7 +52,7 @@ class CreatedContact:
     possible: frozenset[Outcome]
     request_id: str | None = None
     attempts: int = 1
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()
 
     @property
     def certain(self) -> bool:

@@ -23,17 +23,30 @@ T = TypeVar("T")
 
 Number: TypeAlias = int | float
 
-NOT_ON_THE_WIRE: Final = frozenset({"extra", "undecodable"})
+NOT_ON_THE_WIRE: Final = frozenset({"_extra", "undecodable"})
 """Attributes of models that the library adds."""
 
 
+class Answered:
+    """What the service answers; it keeps the fields that it does not know."""
+
+    __slots__ = ()
+
+    _extra: dict[str, Any] | None
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Fields of the answer that this class does not know."""
+        return {} if self._extra is None else self._extra
+
+
 def extra_field() -> Any:
-    """Declare where a model keeps the fields that it does not know."""
-    return attrs.field(factory=dict, eq=False, repr=False)
+    """Declare where a model keeps the fields that it does not know; an empty dict for each would weigh more than its numbers."""
+    return attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
-class Campaign:
+class Campaign(Answered):
     """A campaign as the campaign list shows it (section "Campaign").
 
     Attributes:
@@ -78,11 +91,11 @@ class Campaign:
     days_left_date: str | int | float
     days_left_display: str
     created: Number
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()
 
 
 @attrs.frozen(kw_only=True)
-class Mailbox:
+class Mailbox(Answered):
     """A synced sending account (section "Mailbox"; the interface shows names and kinds only, units are as their names say).
 
     Attributes:
@@ -137,11 +150,11 @@ class Mailbox:
     domain_ip: str | None
     server_ip: str
     created_at: Number
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()
 
 
 @attrs.frozen(kw_only=True)
-class Template:
+class Template(Answered):
     """One variant of a step's e-mail (section "Template").
 
     Attributes:
@@ -180,11 +193,11 @@ class Template:
     replied_num: Number
     unsubscribed: Number
     unsubscribed_num: Number
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()
 
 
 @attrs.frozen(kw_only=True)
-class Step:
+class Step(Answered):
     """One step of a campaign (section "Step").
 
     Attributes:
@@ -209,11 +222,11 @@ class Step:
     already_sent: Number
     out_of: Number
     templates: list[Template]
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()
 
 
 @attrs.frozen(kw_only=True)
-class WorkspaceField:
+class WorkspaceField(Answered):
     """A field that contacts of a workspace can have (section "Workspace field").
 
     Attributes:
@@ -226,7 +239,7 @@ class WorkspaceField:
     label: str
     code: str
     searchable: list[str]
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()
 
 
 @attrs.frozen(kw_only=True)
@@ -247,7 +260,7 @@ class Undecodable:
 
 
 @attrs.frozen(kw_only=True)
-class Page(Generic[T]):
+class Page(Answered, Generic[T]):
     """One page of a list (sections "List campaigns" and "List mailboxes").
 
     Attributes:
@@ -268,11 +281,11 @@ class Page(Generic[T]):
     current_page: Number
     total_pages: Number
     undecodable: list[Undecodable] = attrs.field(factory=list, eq=False)
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()
 
 
 @attrs.frozen(kw_only=True)
-class CampaignSteps:
+class CampaignSteps(Answered):
     """The steps of a campaign (section "List steps of a campaign").
 
     Attributes:
@@ -289,11 +302,11 @@ class CampaignSteps:
     days_left_date: str | int | float
     days_left_display: str
     data: list[Step]
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()
 
 
 @attrs.frozen(kw_only=True)
-class WorkspaceFields:
+class WorkspaceFields(Answered):
     """The fields of a workspace (section "List fields of a workspace").
 
     Attributes:
@@ -304,4 +317,4 @@ class WorkspaceFields:
 
     status: str
     data: list[WorkspaceField]
-    extra: dict[str, Any] = extra_field()
+    _extra: dict[str, Any] | None = extra_field()

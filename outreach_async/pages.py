@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio
 import attrs
+from anyio.abc import TaskGroup
 
 from outreach_async.checks import require_number
 from outreach_async.errors import OutreachError, StatusError
@@ -107,14 +108,12 @@ class Walk(Generic[T]):
         end = self.number if self._looking_back else max(self.number, self._last)
         return list(range(self.number, min(end, self.number + most - 1) + 1))
 
-    def wants(self, number: int, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
-        """Whether this answer is the one to go on with; one that was fetched ahead may have to be fetched again, or not at all.
+    def wants(self, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
+        """Whether this answer is the one to go on with; one that was fetched ahead may have to be fetched again.
 
-        It may lie behind the end. Or it was given before that of the page before it, and items that were inserted between the
-        two have pushed others from this page to that one unseen; its smaller total tells.
+        It may have been given before that of the page before it, and items that were inserted between the two have pushed others
+        from this page to that one unseen; its smaller total tells.
         """
-        if self.done or number != self.number:
-            return False
         return not ahead or (isinstance(page, Page) and page.total_found >= (self.total_found or 0))
 
     def take(self, page: Page[T]) -> list[T]:
@@ -220,23 +219,53 @@ class Pager(Generic[T]):
         prefetch = require_number("prefetch", prefetch, least=1)
         walk: Walk[T] = Walk(self.first, self.max_items)
         items: list[T] = []
-        while not walk.done:
-            numbers = walk.ahead(prefetch)
-            for number, page in zip(numbers, await self._attempt_all(numbers), strict=True):
-                if walk.wants(number, page, ahead=number != numbers[0]):
-                    items += _settle(walk, page)
+        failure: OutreachError | None = None
+        async with anyio.create_task_group() as group:
+            window = _Window(self, group)
+            try:
+                while not walk.done:
+                    page, ahead = await window.next(walk.ahead(prefetch))
+                    if walk.wants(page, ahead=ahead):
+                        items += _settle(walk, page)
+            except OutreachError as error:
+                failure = error  # raised outside of the group, which would wrap it
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
         return Collected(items, walk)
 
-    async def _attempt_all(self, numbers: list[int]) -> list[Page[T] | OutreachError]:
-        found: dict[int, Page[T] | OutreachError] = {}
 
-        async def fetch(number: int) -> None:
-            found[number] = await _attempt(self, number)
+class _Window(Generic[T]):
+    """The pages under way: while one is waited for and taken in, those after it are fetched."""
 
-        async with anyio.create_task_group() as group:
-            for number in numbers:
-                group.start_soon(fetch, number)
-        return [found[number] for number in numbers]
+    def __init__(self, pager: Pager[T], group: TaskGroup) -> None:
+        self._pager = pager
+        self._group = group
+        self._under_way: dict[int, _Fetch[T]] = {}
+
+    async def next(self, numbers: list[int]) -> tuple[Page[T] | OutreachError, bool]:
+        """Have these pages fetched, and return the first one, and whether it was asked for ahead of its turn."""
+        ahead = numbers[0] in self._under_way
+        for number in numbers:
+            if number not in self._under_way:
+                self._under_way[number] = _Fetch()
+                self._group.start_soon(self._under_way[number].run, self._pager, number)
+        fetch = self._under_way.pop(numbers[0])
+        await fetch.done.wait()
+        return fetch.page, ahead
+
+
+class _Fetch(Generic[T]):
+    """A page on its way."""
+
+    page: Page[T] | OutreachError
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+
+    async def run(self, pager: Pager[T], number: int) -> None:
+        self.page = await _attempt(pager, number)
+        self.done.set()
 
 
 class _Items(AsyncIterator[T]):

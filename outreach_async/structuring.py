@@ -12,7 +12,7 @@ from cattrs import BaseValidationError, Converter, transform_error
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from outreach_async.contacts import NewContact
-from outreach_async.models import NOT_ON_THE_WIRE
+from outreach_async.models import NOT_ON_THE_WIRE, Answered
 from outreach_async.vocabulary import OpenEnum
 
 Hook = Callable[[Any, Any], Any]
@@ -109,7 +109,7 @@ def _list_reader(kind: Any, converter: Converter) -> Hook:
 
 def _is_answer(kind: Any) -> bool:
     plain = get_origin(kind) or kind
-    return attrs.has(plain) and "extra" in attrs.fields_dict(plain) and plain is not NewContact
+    return isinstance(plain, type) and issubclass(plain, Answered)
 
 
 def _hidden(kind: Any) -> dict[str, Any]:

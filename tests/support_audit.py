@@ -63,7 +63,7 @@ def mailboxes(count: int, **changes: Any) -> list[Mailbox]:
 def wire(box: Mailbox) -> dict[str, Any]:
     """Return the mailbox as the service writes it."""
     fields = attrs.asdict(box)
-    del fields["extra"]
+    del fields["_extra"]
     return fields
 
 

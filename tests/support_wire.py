@@ -243,7 +243,7 @@ def _made(kind: str, value: Any) -> Any:
 def exactly(value: Any) -> Any:
     """Take a value apart so that what `==` overlooks differs: 1, 1.0 and True, an enumeration and its text, `extra`."""
     if attrs.has(type(value)):
-        return type(value), {field.name: exactly(getattr(value, field.name)) for field in attrs.fields(type(value))}
+        return type(value), {field.alias: exactly(getattr(value, str(field.alias))) for field in attrs.fields(type(value))}
     if isinstance(value, dict):
         return {name: exactly(member) for name, member in value.items()}
     if isinstance(value, list):

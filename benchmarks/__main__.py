@@ -1,0 +1,125 @@
+"""Run the benchmarks: `python -m benchmarks [--quick] [--only GROUP ...] [--output DIRECTORY]`.
+
+A full run takes up to fifteen minutes and writes a report, a picture and every figure to `benchmarks/results`; a quick one takes
+less than one minute and only prints, unless it is told where to write. What is not installed is left out, and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from benchmarks.chart import Bars, svg
+from benchmarks.groups.bulk import bulk
+from benchmarks.groups.codec import decode, encode
+from benchmarks.groups.fake import fake
+from benchmarks.groups.lists import pages, walks
+from benchmarks.groups.memory import memory
+from benchmarks.groups.own import linear, own
+from benchmarks.groups.posts import creates, posts
+from benchmarks.groups.rounds import Bench
+from benchmarks.groups.startup import clients, imports
+from benchmarks.machine import described
+from benchmarks.peers.generated import generate
+from benchmarks.report import markdown
+from benchmarks.results import Table
+from benchmarks.service import serving
+from benchmarks.targets import judged
+from benchmarks.worker import Worker
+
+GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
+    "posts": posts,
+    "creates": creates,
+    "bulk": bulk,
+    "pages": pages,
+    "walks": walks,
+    "decode": decode,
+    "encode": encode,
+    "own": own,
+    "linear": linear,
+    "fake": fake,
+    "imports": imports,
+    "clients": clients,
+    "memory": memory,
+}
+
+PEERS: Final = ("httpx2", "aiohttp", "uvloop", "respx", "openapi_python_client")
+
+PICTURED: Final[Mapping[str, tuple[int, str]]] = {
+    "posts": (0, "64"),
+    "creates": (0, "64"),
+    "bulk": (0, "asyncio"),
+    "pages": (1, "CPU"),
+    "walks": (1, "answers after 20 ms"),
+    "decode": (0, "CPU"),
+    "imports": (0, "CPU"),
+}
+"""The table of a group, and its column, that are drawn."""
+
+RESULTS: Final = Path(__file__).parent / "results"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a first impression, for development")
+    parser.add_argument(
+        "--only", action="append", choices=GROUPS, metavar="GROUP", help=f"one of {', '.join(GROUPS)}; repeatable"
+    )
+    parser.add_argument("--rounds", type=int, help="how often each figure is measured; 5, or 1 if quick")
+    parser.add_argument("--output", type=Path, help="directory of the results; a full run of all groups has benchmarks/results")
+    return parser.parse_args()
+
+
+def _measured(arguments: argparse.Namespace, rounds: int) -> dict[str, list[Table]]:
+    found = {}
+    with tempfile.TemporaryDirectory() as directory, serving() as service:
+        if find_spec("openapi_python_client"):
+            generate(Path(directory))
+        with Worker() as worker:
+            bench = Bench(service, rounds, 0.1, worker) if arguments.quick else Bench(service, rounds, 1.0)
+            for name in arguments.only or GROUPS:
+                began = time.perf_counter()
+                found[name] = GROUPS[name](bench)
+                _say(f"{name}: {time.perf_counter() - began:.0f} s")
+    return found
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _write(directory: Path, report: str, found: Mapping[str, list[Table]]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "results.md").write_text(report, encoding="utf-8")
+    figures = {name: [table.as_json() for table in tables] for name, tables in found.items()}
+    (directory / "results.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    pictures = [Bars(found[name][index], column) for name, (index, column) in PICTURED.items() if name in found]
+    (directory / "results.svg").write_text(svg(pictures), encoding="utf-8")
+
+
+def main() -> None:
+    """Measure, print, and write what a full run found."""
+    arguments = _arguments()
+    rounds = arguments.rounds or (1 if arguments.quick else 5)
+    if missing := [name for name in PEERS if not find_spec(name)]:
+        _say(f"not installed, hence left out: {', '.join(missing)}")
+    found = _measured(arguments, rounds)
+    command = " ".join(["python -m benchmarks", *sys.argv[1:]])
+    report = markdown([table for tables in found.values() for table in tables], described(), command, rounds)
+    report += "\n" + "\n".join(judged(found))
+    print(report)
+    output = arguments.output or (None if arguments.quick or arguments.only else RESULTS)
+    if output:
+        _write(output, report, found)
+
+
+if __name__ == "__main__":
+    main()

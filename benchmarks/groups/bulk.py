@@ -1,0 +1,74 @@
+"""Creating many contacts end to end, 64 at a time: rows in, outcomes out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Final
+
+from benchmarks.groups.rounds import Bench, Busy, Job, present
+from benchmarks.measuring import Figures, Loop, Whole, by_workers, run, whole
+from benchmarks.peers import generated, loops, ours, raw
+from benchmarks.results import Table
+
+_CONCURRENCY: Final = 64
+
+
+@asynccontextmanager
+async def _raw(url: str, concurrency: int) -> AsyncIterator[Whole]:
+    async with raw.post(url, concurrency) as once:
+
+        async def job(count: int) -> int:
+            return len(await by_workers(once, count, concurrency))
+
+        yield job
+
+
+Maker = Callable[[str, int], AbstractAsyncContextManager[Whole]]
+"""Makes what creates contacts at a URL, so many at a time."""
+
+BULKS: Final[Mapping[str, tuple[str, Maker, int]]] = {
+    "httpx loop": ("", partial(loops.bulk, "httpx"), 400),
+    "httpx2 loop": ("httpx2", partial(loops.bulk, "httpx2"), 500),
+    "aiohttp loop": ("aiohttp", partial(loops.bulk, "aiohttp"), 3000),
+    "openapi-python-client": ("openapi_python_client", generated.bulk, 400),
+    "create_many": ("", partial(ours.bulk, "httpx"), 1500),
+    "create_many, httpx2": ("httpx2", partial(ours.bulk, "httpx2"), 1500),
+    "create_many, aiohttp": ("aiohttp", partial(ours.bulk, "aiohttp"), 4000),
+    "create_many, null transport": ("", partial(ours.bulk, "null"), 8000),
+    "raw asyncio.Protocol": ("", _raw, 10000),
+}
+"""What each needs, what makes it, and the contacts of a full round."""
+
+
+def measure(row: str, url: str, count: int, loop: Loop) -> Figures:
+    """Measure one competitor; runs in its process."""
+    return run(whole(BULKS[row][1](url, _CONCURRENCY), url, count, count), loop)
+
+
+def bulk(bench: Bench) -> list[Table]:
+    """Measure bulk creation."""
+    cpu = Table("Bulk creation end to end, 64 in flight", "client CPU, us a contact", "httpx loop")
+    rate = Table("Bulk creation end to end, 64 in flight: contacts", "a second of client CPU", "httpx loop")
+    busy = Busy()
+
+    def take(job: Job, figures: Figures) -> None:
+        cpu.add(job.row, job.column, figures["cpu"])
+        rate.add(job.row, job.column, 1e6 / figures["cpu"])
+        busy.add(job, figures)
+
+    bench.interleave(_jobs(bench), take)
+    cpu.notes.append(busy.said())
+    cpu.notes.append("The raw client sends one body made beforehand and reads no answer but for its length.")
+    return [cpu, rate]
+
+
+def _jobs(bench: Bench) -> list[Job]:
+    kinds = present({"asyncio": ""} if bench.quick else {"asyncio": "", "uvloop": "uvloop"})
+    rows = present({row: needs for row, (needs, _, _) in BULKS.items()})
+    return [
+        Job(row, loop, measure, {"row": row, "url": bench.service.url, "count": bench.sized(BULKS[row][2]), "loop": loop})
+        for loop in kinds
+        for row in rows
+    ]

@@ -1,0 +1,96 @@
+"""Bytes to models and back: a page of 2,000 mailboxes, and one contact of fifteen fields."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks.groups.rounds import Bench, Job, present
+from benchmarks.measuring import Figures, timed
+from benchmarks.peers import generated, ours
+from benchmarks.results import Table
+from benchmarks.workload import BIG, OWNER_KEY, WORKSPACE, Pages, body_of
+from outreach_async.converters import loads, structure
+from outreach_async.models import Mailbox, Page
+from outreach_async.operations import Creation, Dialect
+
+_SECONDS: Final = 0.4
+
+_GENERATED: Final = "openapi-python-client"
+
+
+def _decoders(body: bytes) -> dict[str, Callable[[], Any]]:
+    page: Any = Page[Mailbox]
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
+    return {
+        "msgspec, the same classes": lambda: decoder.decode(body),
+        "converters.loads": lambda: loads(page, body),
+        "cattrs, our strict converter": lambda: structure(page, json.loads(body)),
+        "json.loads, dicts": lambda: json.loads(body),
+        _GENERATED: lambda: generated.module("models").MailboxPage.from_dict(json.loads(body)),
+    }
+
+
+def _encoders() -> dict[str, Callable[[], Any]]:
+    creation = Creation.under(
+        OWNER_KEY, WORKSPACE, Dialect.of({}), duplicates="skip", strict_validation=False, campaign=None
+    )  # fmt: skip
+    ready, body = ours.contact(1), body_of(1)
+    return {
+        "dict, json.dumps": lambda: json.dumps(body).encode(),
+        "dict, msgspec": lambda: msgspec.json.encode(body),
+        "NewContact to request, checks included": lambda: creation.of(ready),
+        "building the NewContact": lambda: ours.contact(1),
+        _GENERATED: lambda: json.dumps(generated.contact(1).to_dict()).encode(),
+    }
+
+
+def measure_decode(row: str, seconds: float) -> Figures:
+    """Measure one decoder, and what its models keep; runs in its process."""
+    work = _decoders(Pages(BIG, 1).body(1))[row]
+    figures = timed(work, seconds)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    kept = work()
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept
+    return {**figures, "kept": (after - before) / BIG}
+
+
+def measure_encode(row: str, seconds: float) -> Figures:
+    """Measure one encoder; runs in its process."""
+    return timed(_encoders()[row], seconds)
+
+
+def _rows(names: list[str]) -> list[str]:
+    return present({name: "openapi_python_client" if name == _GENERATED else "" for name in names})
+
+
+def decode(bench: Bench) -> list[Table]:
+    """Measure decoders."""
+    time = Table("Decoding a page of 2,000 mailboxes", "client CPU, us a page", "msgspec, the same classes")
+    kept = Table("Memory that a decoded mailbox keeps", "bytes")
+
+    def take(job: Job, figures: Figures) -> None:
+        time.add(job.row, "CPU", figures["cpu"])
+        kept.add(job.row, "kept", figures["kept"])
+
+    bench.interleave(_jobs(bench, measure_decode, list(_decoders(b""))), take)
+    return [time, kept]
+
+
+def encode(bench: Bench) -> list[Table]:
+    """Measure encoders."""
+    table = Table("Encoding one contact of fifteen fields", "client CPU, us", "dict, json.dumps")
+    jobs = _jobs(bench, measure_encode, list(_encoders()))
+    bench.interleave(jobs, lambda job, figures: table.add(job.row, "CPU", figures["cpu"]))
+    return [table]
+
+
+def _jobs(bench: Bench, function: Callable[..., Figures], names: list[str]) -> list[Job]:
+    return [Job(row, "CPU", function, {"row": row, "seconds": _SECONDS * bench.scale}) for row in _rows(names)]

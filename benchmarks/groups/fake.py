@@ -1,0 +1,208 @@
+"""Tests without a network: the fake service beneath the client, and what else users put there."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from functools import partial
+from typing import Any, Final
+
+from benchmarks.groups.rounds import Bench, Job, into, present
+from benchmarks.measuring import Figures, Whole, run, spending, timed
+from benchmarks.peers import mocks, ours
+from benchmarks.peers.loops import JSON
+from benchmarks.results import Table
+from benchmarks.workload import ANSWER_FIELDS, BIG, BODY, CREATED, OWNER_KEY, WORKSPACE, bodies, email, page_target
+from outreach_async import HttpxTransport, OutreachClient, Request, Response
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake.exchange import Exchange
+from outreach_async.transport.wire import Progress
+
+_FEW: Final = 1_000
+_MANY: Final = 100_000
+_FIELDS: Final = {"first_name": "Ann", "last_name": "Example", "company_name": "Company", "title": "Head of Sales"}
+
+
+def _stocked(contacts: int = 0, mailboxes: int = 0) -> FakeService:
+    fake = FakeService(seed=0)
+    fake.add_workspace(WORKSPACE)
+    fake.add_owner_key(WORKSPACE, key=OWNER_KEY)
+    fake.add_mailboxes(WORKSPACE, mailboxes)
+    fake.add_contacts(WORKSPACE, ({"email": f"stored{number}@acme.example", **_FIELDS} for number in range(contacts)))
+    return fake
+
+
+class _Null:
+    """A service that answers the same to everything: what remains is the way to it."""
+
+    _done: Final = Exchange(Response(201, ANSWER_FIELDS, CREATED), None)
+
+    def exchange(self, _request: Request, /) -> Exchange:
+        return self._done
+
+
+# Routes: what a request costs, whatever it asks.
+
+
+@asynccontextmanager
+async def _nothing() -> AsyncIterator[Whole]:
+    transport, request = FakeTransport(_Null()), Request("POST", "/contacts", JSON, BODY)
+
+    async def job(count: int) -> int:
+        for _ in range(count):
+            assert (await transport.send(request, Progress())).body is CREATED
+        return count
+
+    yield job
+
+
+@asynccontextmanager
+async def _raw(
+    make: Callable[[], Any], patched: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> AsyncIterator[Whole]:
+    async def job(count: int) -> int:
+        for body in bodies(count):
+            answer = await client.post("/contacts", json=body)
+            assert answer.json()["status"] == "added"
+        return count
+
+    with patched():
+        async with mocks.httpx_client(make()) as client:
+            yield job
+
+
+# Creations: what a whole client makes of it.
+
+
+@asynccontextmanager
+async def _created(
+    make: Callable[[], Any], patched: Callable[[], AbstractContextManager[None]] = nullcontext, *, in_bulk: bool = False
+) -> AsyncIterator[Whole]:
+    async def singly(count: int) -> int:
+        for contact in ours.contacts(count):
+            await client.contacts.create(contact, strict_validation=False)
+        return count
+
+    async def together(count: int) -> int:
+        return (await client.contacts.create_many(ours.contacts(count), strict_validation=False)).rows
+
+    with patched():
+        async with OutreachClient(transport=make(), owner_key=OWNER_KEY, workspace=WORKSPACE) as client:
+            yield together if in_bulk else singly
+
+
+def _on_the_fake() -> FakeTransport:
+    return FakeTransport(_stocked())
+
+
+def _on_httpx() -> HttpxTransport:
+    import httpx
+
+    return HttpxTransport(httpx.AsyncClient(base_url=mocks.URL))
+
+
+_BY_RESPX: Final = "httpx on respx, a callback"
+_CLIENT_BY_RESPX: Final = "contacts.create on respx, a callback"
+_NULL: Final = "FakeTransport, a null handler"
+_ONE: Final = "contacts.create on the fake"
+_ROWS: Final[dict[str, tuple[str, Callable[[], AbstractAsyncContextManager[Whole]], int]]] = {
+    _BY_RESPX: ("respx", partial(_raw, lambda: None, mocks.respx_router), 1000),
+    "httpx on pytest-httpx, a callback": ("pytest_httpx", partial(_raw, lambda: None, mocks.pytest_httpx_mock), 1000),
+    "httpx on ASGITransport, starlette": ("starlette", partial(_raw, mocks.starlette_transport), 1000),
+    "httpx on httpx.MockTransport": ("", partial(_raw, mocks.mock_transport), 3000),
+    _NULL: ("", _nothing, 20000),
+    _CLIENT_BY_RESPX: ("respx", partial(_created, _on_httpx, mocks.respx_router), 1000),
+    _ONE: ("", partial(_created, _on_the_fake), 5000),
+    "create_many on the fake": ("", partial(_created, _on_the_fake, in_bulk=True), 10000),
+}
+
+
+async def _timed(row: str, count: int) -> Figures:
+    async with _ROWS[row][1]() as job:
+        with spending() as spent:
+            assert await job(count) == count
+    return spent.each(count)
+
+
+def measure(row: str, count: int) -> Figures:
+    """Measure one way; runs in its process."""
+    return run(_timed(row, count))
+
+
+# The fake by itself.
+
+
+def create(stored: int, count: int) -> Figures:
+    """Measure creations beside so many stored contacts; runs in its process."""
+    fake = _stocked(stored)
+    requests = [Request("POST", "/contacts", JSON, json.dumps(body).encode()) for body in bodies(count)]
+    with spending() as spent:
+        for request in requests:
+            assert fake.handle(request).status == 201
+    return spent.each(count)
+
+
+def snapshot(stored: int) -> Figures:
+    """Measure a snapshot of so many contacts, in milliseconds; runs in its process."""
+    return {"cpu": timed(_stocked(stored).snapshot, 0.3)["cpu"] / 1000}
+
+
+def page(kind: str) -> Figures:
+    """Measure a page of 2,000 mailboxes, or the writing of one; runs in its process."""
+    fake, request = _stocked(mailboxes=BIG), Request("GET", page_target(WORKSPACE, BIG, 1))
+    document = json.loads(fake.handle(request).body)
+    work = {_SERVED: lambda: fake.handle(request), _DUMPED: lambda: json.dumps(document)}[kind]
+    return {"cpu": timed(work, 0.5)["cpu"] / 1000}
+
+
+def kept(stored: int) -> Figures:
+    """Measure the bytes that a contact takes; runs in its process."""
+    fake = _stocked()
+    requests = [Request("POST", "/contacts", JSON, json.dumps(body).encode()) for body in bodies(stored)]
+    tracemalloc.start()
+    for request in requests:
+        fake.handle(request)
+    fake.requests.clear()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert fake.contact(WORKSPACE, email(1)) is not None
+    return {"cpu": taken / stored}
+
+
+_CREATION: Final = "a creation, us"
+_SNAPSHOT: Final = "a snapshot, ms"
+_SERVED: Final = "served, ms"
+_DUMPED: Final = "json.dumps of the same, ms"
+_KEPT: Final = "bytes kept a contact of 15 fields"
+
+
+def _ways(bench: Bench) -> Table:
+    table = Table("Creations in memory, for tests", "CPU, us a contact", _BY_RESPX)
+    rows = present({row: needs for row, (needs, _, _) in _ROWS.items()})
+    jobs = [Job(row, "CPU", measure, {"row": row, "count": bench.sized(_ROWS[row][2])}) for row in rows]
+    bench.interleave(jobs, into(table))
+    table.notes.append("The fake reads, checks and stores each contact; the mocks answer the same to everything.")
+    return table
+
+
+def _sizes(bench: Bench) -> Table:
+    table = Table("The fake by what it holds", "CPU, us or ms a call; bytes")
+    jobs = [Job(_SNAPSHOT, f"{_MANY:,} contacts", snapshot, {"stored": _MANY})]
+    for stored in (_FEW, _MANY):
+        jobs.append(Job(_CREATION, f"{stored:,} contacts", create, {"stored": stored, "count": bench.sized(10_000)}))
+    jobs.append(Job(_KEPT, f"{_FEW:,} contacts", kept, {"stored": _FEW}))
+    bench.interleave(jobs, into(table))
+    return table
+
+
+def _mailboxes(bench: Bench) -> Table:
+    table = Table("A page of 2,000 mailboxes by the fake", "CPU, ms a page", _DUMPED)
+    bench.interleave([Job(kind, "CPU", page, {"kind": kind}) for kind in (_DUMPED, _SERVED)], into(table))
+    return table
+
+
+def fake(bench: Bench) -> list[Table]:
+    """Measure creations that never leave the process, and the fake by itself."""
+    return [_ways(bench), _sizes(bench), _mailboxes(bench)]

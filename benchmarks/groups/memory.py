@@ -1,0 +1,23 @@
+"""Memory of bulk runs: it must not grow with the rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.bulk_memory import peak, service
+from benchmarks.groups.rounds import Bench
+from benchmarks.results import Table
+
+_FEWER: Final = 5_000
+_MORE: Final = 10
+"""Times as many."""
+
+
+def memory(bench: Bench) -> list[Table]:
+    """Measure the peak memory of two runs, the second ten times as long, against the fake service in another process."""
+    table = Table("Peak memory of a bulk run over real sockets, by rows", "MiB")
+    fewer = bench.sized(_FEWER) // (5 if bench.quick else 1)
+    with service() as (url, ids):
+        for count in (fewer, _MORE * fewer):
+            table.add("create_many", f"{count:,} rows", peak(url, ids, count) / 1024)
+    return [table]

@@ -1,0 +1,124 @@
+"""Single creations over keep-alive connections at several concurrencies: bytes to bytes, and typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from importlib.util import find_spec
+from typing import Final
+
+import attrs
+
+from benchmarks.groups.rounds import Bench, Busy, Job, present
+from benchmarks.measuring import Driver, Figures, Loop, Opener, by_gather, by_workers, repeated, run
+from benchmarks.peers import generated, loops, ours, raw
+from benchmarks.results import Table
+
+
+@attrs.frozen
+class Peer:
+    """A competitor.
+
+    Attributes:
+        opener: Makes its client.
+        driver: What keeps its requests coming.
+        count: Requests of a full round, so that it takes about half a second.
+        needs: The module that must be installed; empty for none.
+        most: Requests in flight at most that it is measured with: some take very long with more.
+    """
+
+    opener: Opener
+    driver: Driver
+    count: int
+    needs: str = ""
+    most: int = 256
+
+
+POSTS: Final[Mapping[str, Peer]] = {
+    "httpx loop": Peer(partial(loops.post, "httpx"), by_gather, 300),
+    "httpx loop, a connection each": Peer(partial(loops.post, "httpx, a connection each"), by_gather, 100, most=64),
+    "httpx loop, a client each": Peer(loops.post_by_many, by_gather, 600),
+    "httpx2 loop": Peer(partial(loops.post, "httpx2"), by_gather, 400, "httpx2"),
+    "aiohttp loop": Peer(partial(loops.post, "aiohttp"), by_gather, 3000, "aiohttp"),
+    "HttpxTransport over a client": Peer(partial(ours.post, "httpx client"), by_workers, 300),
+    "HttpxTransport": Peer(partial(ours.post, "httpx"), by_workers, 1200),
+    "HttpxTransport, httpx2": Peer(partial(ours.post, "httpx2"), by_workers, 1200, "httpx2"),
+    "AiohttpTransport": Peer(partial(ours.post, "aiohttp"), by_workers, 3000, "aiohttp"),
+    "raw asyncio.Protocol": Peer(raw.post, by_workers, 8000),
+}
+
+CREATES: Final[Mapping[str, Peer]] = {
+    "httpx loop": Peer(partial(loops.create, "httpx"), by_gather, 300),
+    "aiohttp loop": Peer(partial(loops.create, "aiohttp"), by_gather, 3000, "aiohttp"),
+    "openapi-python-client": Peer(generated.create, by_gather, 300, "openapi_python_client"),
+    "OutreachClient": Peer(partial(ours.create, "httpx"), by_gather, 1200),
+    "OutreachClient, httpx2": Peer(partial(ours.create, "httpx2"), by_gather, 1200, "httpx2"),
+    "OutreachClient, aiohttp": Peer(partial(ours.create, "aiohttp"), by_gather, 3000, "aiohttp"),
+    "OutreachClient, null transport": Peer(partial(ours.create, "null"), by_gather, 5000),
+}
+
+_QUICK: Final = (1, 64)
+"""Concurrencies of a quick run."""
+
+_PEERS: Final = {"posts": POSTS, "creates": CREATES}
+
+
+def measure(*, kind: str, row: str, url: str, concurrency: int, count: int, loop: Loop) -> Figures:
+    """Measure one competitor; runs in its process."""
+    peer = _PEERS[kind][row]
+    return run(repeated(peer.opener, peer.driver, url, count, concurrency), loop)
+
+
+def posts(bench: Bench) -> list[Table]:
+    """Measure creations from bytes to bytes."""
+    return _measured(bench, "posts", "Single POSTs, bytes in and bytes out", [1, 16, 64, 256])
+
+
+def creates(bench: Bench) -> list[Table]:
+    """Measure creations from a contact to what became of it."""
+    return _measured(bench, "creates", "Single creations, contact in and result out", [1, 64])
+
+
+def _measured(bench: Bench, kind: str, title: str, concurrencies: list[int]) -> list[Table]:
+    peers = _PEERS[kind]
+    cpu = Table(title, "client CPU, us a request, by requests in flight", "httpx loop")
+    latency = Table(f"{title}: latency", "ms, by requests in flight")
+    busy = Busy()
+
+    def take(job: Job, figures: Figures) -> None:
+        cpu.add(job.row, job.column, figures["cpu"])
+        busy.add(job, figures)
+        if "uvloop" not in job.column:
+            latency.add(job.row, f"{job.column}: p50", figures["p50"])
+            latency.add(job.row, f"{job.column}: p99", figures["p99"])
+
+    bench.interleave(_jobs(bench, kind, concurrencies), take)
+    cpu.notes.append(busy.said())
+    cpu.notes.append(
+        "The httpx loops have httpx's own limits, which cost them less than as many connections as requests in flight."
+    )
+    cpu.notes.append("Loops and whole clients: a task a request, semaphore and gather. Transports alone: tasks that pull.")
+    assert set(cpu.samples) <= set(peers)
+    return [cpu, latency]
+
+
+def _jobs(bench: Bench, kind: str, concurrencies: list[int]) -> list[Job]:
+    settings: list[tuple[str, int, Loop]] = [(str(number), number, "asyncio") for number in concurrencies]
+    settings = [setting for setting in settings if not bench.quick or setting[1] in _QUICK]
+    if find_spec("uvloop") and not bench.quick:
+        settings.append(("64 on uvloop", 64, "uvloop"))
+    peers = _PEERS[kind]
+    return [
+        Job(
+            row,
+            column,
+            measure,
+            {"kind": kind, "row": row, "url": bench.service.url, "loop": loop, **_size(bench, peers[row], most)},
+        )
+        for column, most, loop in settings
+        for row in present({row: peer.needs for row, peer in peers.items() if most <= peer.most})
+    ]
+
+
+def _size(bench: Bench, peer: Peer, concurrency: int) -> dict[str, int]:
+    return {"concurrency": concurrency, "count": bench.sized(peer.count, concurrency)}

@@ -1,0 +1,122 @@
+"""Before the first request: importing the library, and making clients."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import httpx
+
+from benchmarks.groups.rounds import Bench, present
+from benchmarks.measuring import Figures, run, spending
+from benchmarks.results import Table
+from benchmarks.worker import Worker
+from outreach_async import OutreachClient, TransportError
+from outreach_async.retry import RetryPolicy
+
+_EMPTY: Final = "an empty interpreter"
+_IMPORTS: Final = {
+    _EMPTY: ("", "pass"),
+    "import httpx": ("", "import httpx"),
+    "import httpx2": ("httpx2", "import httpx2"),
+    "import aiohttp": ("aiohttp", "import aiohttp"),
+    "import outreach_async": ("", "import outreach_async"),
+    "from outreach_async import OutreachClient": ("", "from outreach_async import OutreachClient"),
+    "from outreach_async.fake import FakeService": ("", "from outreach_async.fake import FakeService"),
+}
+_ROUNDS: Final = 3
+"""Imports are short: they are measured so many times as often."""
+
+_URL: Final = "https://127.0.0.1:9"
+"""Where nothing listens."""
+
+
+def _cpu_of(statement: str) -> float:
+    """Return the CPU milliseconds of a fresh interpreter that runs the statement."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", statement], check=True)  # noqa: S603 - our own interpreter
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def imports(bench: Bench) -> list[Table]:
+    """Measure imports, each in a fresh interpreter."""
+    table = Table("Importing", "CPU, ms over an empty interpreter", "import httpx")
+    rows = present({row: needs for row, (needs, _) in _IMPORTS.items()})
+    for _ in range(_ROUNDS * bench.rounds):
+        found = {row: _cpu_of(_IMPORTS[row][1]) for row in rows}
+        for row in rows[1:]:
+            table.add(row, "CPU", found[row] - found[_EMPTY])
+    return [table]
+
+
+async def _refused(client: OutreachClient) -> None:
+    with suppress(TransportError):
+        await client.request("GET", "/")
+
+
+async def _ours() -> Figures:
+    took: Figures = {}
+    with _noted(took, "first"):
+        client = OutreachClient(_URL, owner_key="key_1", workspace="space_1", retry=RetryPolicy(attempts=1))
+    with _noted(took, "second"):
+        OutreachClient(_URL, owner_key="key_1", workspace="space_1")
+    with _noted(took, "with_options"):
+        client.with_options(workspace="space_2")
+    async with client:
+        with _noted(took, "first request"):
+            await _refused(client)
+        with _noted(took, "64 requests at once"):
+            await asyncio.gather(*(_refused(client) for _ in range(64)))
+        took["SSL contexts"] = _contexts()
+    return took
+
+
+async def _theirs() -> Figures:
+    took: Figures = {}
+    with _noted(took, "first"):
+        client = httpx.AsyncClient(base_url=_URL)
+    with _noted(took, "second"):
+        httpx.AsyncClient(base_url=_URL)
+    async with client:
+        with _noted(took, "first request"), suppress(httpx.ConnectError):
+            await client.get("/")
+        took["SSL contexts"] = _contexts()
+    return took
+
+
+@contextmanager
+def _noted(took: Figures, what: str) -> Iterator[None]:
+    with spending() as spent:
+        yield
+    took[what] = 1000 * spent.cpu
+
+
+def _contexts() -> int:
+    return sum(isinstance(kept, ssl.SSLContext) for kept in gc.get_objects())
+
+
+def measure_clients(row: str) -> Figures:
+    """Make clients in a fresh process, and send to where nothing listens."""
+    return run(_ours() if row == "OutreachClient" else _theirs())
+
+
+def clients(bench: Bench) -> list[Table]:
+    """Measure how clients are made: each time in a fresh process, modules imported before."""
+    table = Table("Making clients of an https URL", "CPU, ms")
+    for _ in range(bench.rounds):
+        for row in ("httpx.AsyncClient", "OutreachClient"):
+            with Worker() as worker:
+                for column, figure in worker.call(measure_clients, row=row).items():
+                    table.add(row, column, figure)
+    table.notes.append(
+        "Requests are refused at once, before TLS: they show when the certificates are read. Contexts are a count."
+    )
+    return [table]

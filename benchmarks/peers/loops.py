@@ -1,0 +1,141 @@
+"""What an application developer writes without this library: a client of httpx, httpx2 or aiohttp, and a loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from benchmarks.measuring import Once, Whole
+from benchmarks.workload import BODY, bodies, body_of, page_target
+
+JSON = {"content-type": "application/json"}
+
+Exchange = Callable[..., Awaitable[Any]]
+"""Sends `(method, target, content=bytes)` or `(method, target, json=object)`; returns the bytes or the JSON of the answer."""
+
+
+@asynccontextmanager
+async def _httpx(family: str, url: str, most: int | None) -> AsyncIterator[Exchange]:
+    library: Any = import_module(family)
+    options = {} if most is None else {"limits": library.Limits(max_connections=most, max_keepalive_connections=most)}
+    async with library.AsyncClient(base_url=url, timeout=30, **options) as client:
+        yield partial(_by_httpx, client)
+
+
+async def _by_httpx(
+    client: Any, method: str, target: str, *, content: bytes | None = None, json: Any = None, parse: bool = True
+) -> Any:
+    answer = await client.request(method, target, content=content, json=json, headers=JSON if content else None)
+    answer.raise_for_status()
+    return answer.json() if parse else answer.content
+
+
+@asynccontextmanager
+async def _aiohttp(url: str, concurrency: int) -> AsyncIterator[Exchange]:
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(limit=concurrency)
+    async with aiohttp.ClientSession(url, connector=connector, raise_for_status=True) as session:
+
+        async def exchange(
+            method: str, target: str, *, content: bytes | None = None, json: Any = None, parse: bool = True
+        ) -> Any:
+            headers = JSON if content else None
+            async with session.request(method, target, data=content, json=json, headers=headers) as answer:
+                return await answer.json() if parse else await answer.read()
+
+        yield exchange
+
+
+def _open(backend: str, url: str, concurrency: int) -> Any:
+    """Open a client of `httpx`, `httpx2` or `aiohttp`; `httpx, a connection each` has as many as requests in flight.
+
+    With httpx's own limits, 100 connections of which it keeps 20, a loop costs less than with as many as are in flight.
+    """
+    if backend == "aiohttp":
+        return _aiohttp(url, concurrency)
+    family, _, sized = backend.partition(", ")
+    return _httpx(family, url, concurrency if sized else None)
+
+
+@asynccontextmanager
+async def post(backend: str, url: str, concurrency: int) -> AsyncIterator[Once]:
+    """Create a contact from bytes, and read bytes."""
+    async with _open(backend, url, concurrency) as exchange:
+        yield lambda: exchange("POST", "/contacts", content=BODY, parse=False)
+
+
+@asynccontextmanager
+async def post_by_many(url: str, concurrency: int) -> AsyncIterator[Once]:
+    """Create a contact as `post` does, by a client of httpx for each request in flight: the known way around its pool."""
+    import httpx
+
+    context = httpx.create_ssl_context()
+    async with AsyncExitStack() as stack:
+        clients = [httpx.AsyncClient(base_url=url, timeout=30, verify=context) for _ in range(concurrency)]
+        for client in clients:
+            await stack.enter_async_context(client)
+
+        async def once() -> None:
+            client = clients.pop()
+            await _by_httpx(client, "POST", "/contacts", content=BODY, parse=False)
+            clients.append(client)
+
+        yield once
+
+
+@asynccontextmanager
+async def create(backend: str, url: str, concurrency: int) -> AsyncIterator[Once]:
+    """Create a contact from a dict, and read one."""
+    async with _open(backend, url, concurrency) as exchange:
+        yield lambda: exchange("POST", "/contacts", json=body_of(1))
+
+
+@asynccontextmanager
+async def fetch(backend: str, target: str, url: str, concurrency: int, *, parse: bool = False) -> AsyncIterator[Once]:
+    """Get a target: its bytes, or its JSON."""
+    async with _open(backend, url, concurrency) as exchange:
+        yield lambda: exchange("GET", target, parse=parse)
+
+
+@asynccontextmanager
+async def bulk(backend: str, url: str, concurrency: int) -> AsyncIterator[Whole]:
+    """Create contacts: a task for each, a semaphore, and gather."""
+    async with _open(backend, url, concurrency) as exchange:
+        room = asyncio.Semaphore(concurrency)
+
+        async def one(body: dict[str, Any]) -> str:
+            async with room:
+                answer = await exchange("POST", "/contacts", json=body)
+            return str(answer["status"])
+
+        async def whole(count: int) -> int:
+            return _added(await asyncio.gather(*map(one, bodies(count))))
+
+        yield whole
+
+
+def _added(statuses: Iterable[str]) -> int:
+    return sum(status == "added" for status in statuses)
+
+
+@asynccontextmanager
+async def walk(backend: str, workspace: str, display: int, url: str) -> AsyncIterator[Whole]:
+    """Get page after page, as the answers say how many there are, and keep every item."""
+    async with _open(backend, url, 4) as exchange:
+
+        async def whole(_pages: int) -> int:
+            items: list[Any] = []
+            page, pages = 1, 1
+            while page <= pages:
+                answer = await exchange("GET", page_target(workspace, display, page))
+                items += answer["data"]
+                pages = answer["total_pages"]
+                page += 1
+            return len(items)
+
+        yield whole

@@ -1,0 +1,115 @@
+"""This library: its transports by themselves, and the whole client over each of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any
+
+from benchmarks.measuring import Once, Whole
+from benchmarks.peers.loops import JSON
+from benchmarks.peers.nothing import NullTransport
+from benchmarks.workload import BODY, FIELDS, OWNER_KEY, WORKSPACE, email
+from outreach_async import AiohttpTransport, HttpxTransport, NewContact, Outcome, OutreachClient, Request, Transport
+from outreach_async.transport.wire import Progress
+
+Rows = Callable[[int], Iterable[NewContact]]
+
+
+def transport(backend: str, url: str, concurrency: int) -> Transport:
+    """Make a transport: of `httpx`, `httpx2` or `aiohttp`, over `httpx client` or `aiohttp session`, or `null`."""
+    if backend == "null":
+        return NullTransport()
+    if backend == "httpx client":
+        return HttpxTransport(import_module("httpx").AsyncClient(base_url=url), max_in_flight=concurrency)
+    if backend == "aiohttp":
+        return AiohttpTransport(url, max_in_flight=concurrency)
+    return HttpxTransport(url, family="httpx2" if backend == "httpx2" else "httpx", max_in_flight=concurrency)
+
+
+def _client(backend: str, url: str, concurrency: int) -> OutreachClient:
+    carrier = transport(backend, url, concurrency)
+    return OutreachClient(transport=carrier, owner_key=OWNER_KEY, workspace=WORKSPACE, max_in_flight=concurrency)
+
+
+def contact(number: int) -> NewContact:
+    """Make a contact of fifteen fields."""
+    return NewContact(email(number), **FIELDS)
+
+
+def contacts(count: int) -> Iterator[NewContact]:
+    """Yield contacts."""
+    return map(contact, range(count))
+
+
+@asynccontextmanager
+async def _sending(backend: str, request: Request, url: str, concurrency: int) -> AsyncIterator[Once]:
+    carrier = transport(backend, url, concurrency)
+    try:
+        yield lambda: carrier.send(request, Progress())
+    finally:
+        await carrier.aclose()
+
+
+def post(backend: str, url: str, concurrency: int) -> Any:
+    """Create a contact from bytes, by the transport alone."""
+    return _sending(backend, Request("POST", "/contacts", JSON, BODY), url, concurrency)
+
+
+def fetch(backend: str, target: str, url: str, concurrency: int) -> Any:
+    """Get a target's bytes, by the transport alone."""
+    return _sending(backend, Request("GET", target), url, concurrency)
+
+
+@asynccontextmanager
+async def create(backend: str, url: str, concurrency: int, ready: NewContact | None = None) -> AsyncIterator[Once]:
+    """Create a contact, typed; it is made anew for each request if it is not given."""
+    async with _client(backend, url, concurrency) as client:
+        yield lambda: client.contacts.create(ready or contact(1), strict_validation=False)
+
+
+@asynccontextmanager
+async def mailboxes(backend: str, workspace: str, display: int, url: str, concurrency: int) -> AsyncIterator[Once]:
+    """Get the first page of mailboxes, typed."""
+    async with _client(backend, url, concurrency) as client:
+
+        async def once() -> None:
+            await client.mailboxes.list(workspace=workspace, display=display)
+
+        yield once
+
+
+@asynccontextmanager
+async def bulk(backend: str, url: str, concurrency: int, rows: Rows | None = None) -> AsyncIterator[Whole]:
+    """Create contacts in one run, and look at every outcome.
+
+    Args:
+        backend: What carries the requests.
+        url: Where to.
+        concurrency: Requests in flight.
+        rows: Gives so many contacts; they are made as they are pulled if not given.
+    """
+    async with _client(backend, url, concurrency) as client:
+
+        async def whole(count: int) -> int:
+            added = 0
+            given = (rows or contacts)(count)
+            run = client.contacts.create_many(given, strict_validation=False, concurrency=concurrency)
+            async with run as outcomes:
+                async for outcome in outcomes:
+                    added += outcome.status == Outcome.ADDED
+            return added
+
+        yield whole
+
+
+@asynccontextmanager
+async def walk(backend: str, workspace: str, display: int, url: str, *, prefetch: int = 4) -> AsyncIterator[Whole]:
+    """Collect every mailbox."""
+    async with _client(backend, url, 4) as client:
+
+        async def whole(_pages: int) -> int:
+            return len(await client.mailboxes.list(workspace=workspace, display=display).collect(prefetch=prefetch))
+
+        yield whole

@@ -1,0 +1,82 @@
+"""What the library promises of its speed, each as a ratio of two figures, or one figure, that must not exceed a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from benchmarks.report import short
+from benchmarks.results import Table
+
+Cell = tuple[str, str]
+"""A row and a column."""
+
+
+@attrs.frozen
+class Target:
+    """One promise.
+
+    Attributes:
+        text: In words.
+        group: The group of benchmarks, and which of its tables.
+        cell: The figure.
+        bound: What it must not exceed.
+        over: The figure that it is divided by; `None` for none.
+    """
+
+    text: str
+    group: tuple[str, int]
+    cell: Cell
+    bound: float
+    over: Cell | None = None
+
+    def value(self, table: Table) -> float | None:
+        """Return what was measured; `None` if it was not."""
+        figure = table.median(*self.cell)
+        base = 1.0 if self.over is None else table.median(*self.over)
+        return figure / base if figure is not None and base else None
+
+
+_LANES: Final = "HttpxTransport"
+_LATE: Final = "answers after 20 ms"
+_LOOP_64: Final = ("httpx loop", "64")
+_LOOP_BULK: Final = ("httpx loop", "asyncio")
+_LOOP_WALK: Final = ("httpx loop, dicts", _LATE)
+_CLIENT: Final = "from outreach_async import OutreachClient"
+_FAST_BULK: Final = ("create_many, aiohttp", "asyncio")
+_FAST_WALK: Final = "OutreachClient, aiohttp, prefetch=4"
+_HTTPX: Final = ("import httpx", "CPU")
+_LONG: Final = "long create_many"
+_MSGSPEC: Final = ("msgspec, the same classes", "CPU")
+
+TARGETS: Final = (
+    Target("HttpxTransport / one httpx.AsyncClient, 64 in flight", ("posts", 0), (_LANES, "64"), 0.3, _LOOP_64),
+    Target("HttpxTransport p99 / p50, 64 in flight", ("posts", 1), (_LANES, "64: p99"), 2, (_LANES, "64: p50")),
+    Target("create_many's own us a contact, 64 in flight", ("own", 0), ("create_many, less the transport", "64"), 25),
+    Target("decoding / msgspec into the same classes", ("decode", 0), ("converters.loads", "CPU"), 1.5, _MSGSPEC),
+    Target("bytes kept a mailbox", ("decode", 1), ("converters.loads", "kept"), 1000),
+    Target("bulk on aiohttp / httpx loop", ("bulk", 0), _FAST_BULK, 1 / 10, _LOOP_BULK),
+    Target("bulk on aiohttp / raw client", ("bulk", 0), _FAST_BULK, 5, ("raw asyncio.Protocol", "asyncio")),
+    Target("bulk by default / httpx loop", ("bulk", 0), ("create_many", "asyncio"), 1 / 2.5, _LOOP_BULK),
+    Target("walk / httpx loop, wall time", ("walks", 1), ("OutreachClient, prefetch=4", _LATE), 1 / 3, _LOOP_WALK),
+    Target("walk on aiohttp / httpx loop, wall time", ("walks", 1), (_FAST_WALK, _LATE), 1 / 3, _LOOP_WALK),
+    Target(
+        "import outreach_async / import httpx", ("imports", 0), ("import outreach_async", "CPU"), 0.5, ("import httpx", "CPU")
+    ),
+    Target("importing OutreachClient / import httpx", ("imports", 0), (_CLIENT, "CPU"), 0.5, _HTTPX),
+    Target("a row of 1,000,000 / of 10,000", ("linear", 0), (_LONG, "1,000,000 rows"), 1.1, (_LONG, "10,000 rows")),
+    Target("a page of 1,000 / of 10", ("linear", 0), ("collect", "1,000 pages of 100"), 1.1, ("collect", "10 pages of 100")),
+)
+
+
+def judged(found: Mapping[str, list[Table]]) -> Iterator[str]:
+    """Yield a Markdown table of the targets that were measured."""
+    yield "## Targets\n\n| | measured | at most | |\n|---|---:|---:|---|"
+    for target in TARGETS:
+        name, index = target.group
+        value = target.value(found[name][index]) if name in found else None
+        if value is not None:
+            yield f"| {target.text} | {short(value)} | {short(target.bound)} | {'holds' if value <= target.bound else 'missed'} |"
+    yield ""
