@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async.models import Answered, extra_field
+from outreach_async.models import Answered
 from outreach_async.vocabulary import STANDARD_FIELDS, UNSET, Outcome, Unset
 
 Text: TypeAlias = str | Unset | None
@@ -28,7 +28,7 @@ class CreateAnswer(Answered):
     status: Outcome
     id: str | None
     details: str | None
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +52,7 @@ class CreatedContact(Answered):
     possible: frozenset[Outcome]
     request_id: str | None = None
     attempts: int = 1
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
     @property
     def certain(self) -> bool:
@@ -81,10 +81,6 @@ standard_values: Final = attrgetter(*STANDARD_FIELDS)
 def _own(value: Any) -> Any:
     """Copy a mapping, so that a caller who reuses one does not change a contact made earlier; the checks refuse the rest."""
     return dict(value) if isinstance(value, Mapping) else value
-
-
-def _codes() -> Any:
-    return attrs.field(factory=dict, converter=_own, hash=False, kw_only=True)
 
 
 @attrs.frozen(repr=False)
@@ -142,8 +138,8 @@ class NewContact:
     graduation_date: Text = attrs.field(default=UNSET, kw_only=True)
     school: Text = attrs.field(default=UNSET, kw_only=True)
     degree: Text = attrs.field(default=UNSET, kw_only=True)
-    _custom: Mapping[str, str | None] = _codes()
-    _extra: Mapping[str, str | None] = _codes()
+    _custom: Mapping[str, str | None] = attrs.field(factory=dict, alias="custom", converter=_own, hash=False, kw_only=True)
+    _extra: Mapping[str, str | None] = attrs.field(factory=dict, alias="extra", converter=_own, hash=False, kw_only=True)
 
     @property
     def custom(self) -> Mapping[str, str | None]:

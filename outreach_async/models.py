@@ -28,7 +28,10 @@ NOT_ON_THE_WIRE: Final = frozenset({"_extra", "undecodable"})
 
 
 class Answered:
-    """What the service answers; it keeps the fields that it does not know."""
+    """What the service answers; it keeps the fields that it does not know.
+
+    An empty dict in each of a million mailboxes would weigh more than their figures, so there is none until it is needed.
+    """
 
     __slots__ = ()
 
@@ -38,11 +41,6 @@ class Answered:
     def extra(self) -> dict[str, Any]:
         """Fields of the answer that this class does not know."""
         return {} if self._extra is None else self._extra
-
-
-def extra_field() -> Any:
-    """Declare where a model keeps the fields that it does not know; an empty dict for each would weigh more than its numbers."""
-    return attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -91,7 +89,7 @@ class Campaign(Answered):
     days_left_date: str | int | float
     days_left_display: str
     created: Number
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -150,7 +148,7 @@ class Mailbox(Answered):
     domain_ip: str | None
     server_ip: str
     created_at: Number
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -193,7 +191,7 @@ class Template(Answered):
     replied_num: Number
     unsubscribed: Number
     unsubscribed_num: Number
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -222,7 +220,7 @@ class Step(Answered):
     already_sent: Number
     out_of: Number
     templates: list[Template]
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -239,7 +237,7 @@ class WorkspaceField(Answered):
     label: str
     code: str
     searchable: list[str]
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -281,7 +279,7 @@ class Page(Answered, Generic[T]):
     current_page: Number
     total_pages: Number
     undecodable: list[Undecodable] = attrs.field(factory=list, eq=False)
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -302,7 +300,7 @@ class CampaignSteps(Answered):
     days_left_date: str | int | float
     days_left_display: str
     data: list[Step]
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -317,4 +315,4 @@ class WorkspaceFields(Answered):
 
     status: str
     data: list[WorkspaceField]
-    _extra: dict[str, Any] | None = extra_field()
+    _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
