@@ -50,7 +50,7 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "memory": memory,
 }
 
-PEERS: Final = ("httpx2", "aiohttp", "uvloop", "respx", "openapi_python_client")
+PEERS: Final = ("httpx2", "aiohttp", "uvloop", "respx", "pytest_httpx", "starlette", "openapi_python_client")
 
 PICTURED: Final[Mapping[str, tuple[int, str]]] = {
     "posts": (0, "64"),

@@ -11,8 +11,8 @@ import attrs
 from benchmarks.report import short
 from benchmarks.results import Table
 
-_WIDTH: Final = 860
-_NAMES: Final = 270
+_WIDTH: Final = 920
+_NAMES: Final = 330
 _BAR: Final = 16
 _STEP: Final = 24
 _HEAD: Final = 52

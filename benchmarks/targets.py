@@ -50,6 +50,9 @@ _FAST_WALK: Final = "OutreachClient, aiohttp, prefetch=4"
 _HTTPX: Final = ("import httpx", "CPU")
 _LONG: Final = "long create_many"
 _MSGSPEC: Final = ("msgspec, the same classes", "CPU")
+_RESPX: Final = ("httpx on respx, a callback", "CPU")
+_CREATE_BY_RESPX: Final = ("contacts.create on respx, a callback", "CPU")
+_BESIDE: Final = "a creation, us"
 
 TARGETS: Final = (
     Target("HttpxTransport / one httpx.AsyncClient, 64 in flight", ("posts", 0), (_LANES, "64"), 0.3, _LOOP_64),
@@ -67,6 +70,11 @@ TARGETS: Final = (
     ),
     Target("importing OutreachClient / import httpx", ("imports", 0), (_CLIENT, "CPU"), 0.5, _HTTPX),
     Target("a row of 1,000,000 / of 10,000", ("linear", 0), (_LONG, "1,000,000 rows"), 1.1, (_LONG, "10,000 rows")),
+    Target("the fake with a null handler / respx", ("fake", 0), ("FakeTransport, a null handler", "CPU"), 1 / 20, _RESPX),
+    Target("a create on the fake / on respx", ("fake", 0), ("contacts.create on the fake", "CPU"), 1 / 4, _CREATE_BY_RESPX),
+    Target("a creation beside 100,000 / 1,000", ("fake", 1), (_BESIDE, "100,000 contacts"), 1.3, (_BESIDE, "1,000 contacts")),
+    Target("ms of a snapshot of 100,000 contacts", ("fake", 1), ("a snapshot, ms", "100,000 contacts"), 20),
+    Target("2,000 mailboxes / json.dumps of them", ("fake", 2), ("served, ms", "CPU"), 3, ("json.dumps of the same, ms", "CPU")),
     Target("a page of 1,000 / of 10", ("linear", 0), ("collect", "1,000 pages of 100"), 1.1, ("collect", "10 pages of 100")),
 )
 

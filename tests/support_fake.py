@@ -14,6 +14,7 @@ from outreach_async.transport.wire import Request, Response
 SPACE = "space_1"
 OTHER = "space_2"
 KEY = "key_1"
+FIELDS = f"/workspaces/{SPACE}/all-fields"
 START = 1767225600  # 2026-01-01T00:00:00Z
 
 JSON = {"content-type": "application/json"}
@@ -51,6 +52,11 @@ def creation(email: Any = "ada@acme.example", **members: Any) -> dict[str, Any]:
     options = {name: members.pop(name, value) for name, value in OPTIONS.items()}
     body = {"owner_key": KEY, "workspace": SPACE, "email": email, "upload_options": options} | members
     return {name: _left(value) for name, value in body.items() if value is not MISSING}
+
+
+def creation_request(email: Any = "ada@acme.example", **members: Any) -> Request:
+    """Make a creation's request."""
+    return Request("POST", "/contacts", JSON, json.dumps(creation(email, **members)).encode())
 
 
 def _left(value: Any) -> Any:

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support_time import VirtualTimeLoop, trio_options, virtual_time
+from support_time import virtual_time
 from support_transport import HANG, Script, added, lost, skipped, status, unsent
 
 from outreach_async import (
@@ -32,6 +32,7 @@ from outreach_async import (
     TransportError,
 )
 from outreach_async.bulk.source import order_key
+from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time
 
@@ -278,8 +279,7 @@ def test_every_row_has_one_outcome_and_order_input_is_the_rows_order(
         order: Any = "input" if in_order else "completion"
         return await outcomes_of(client(answering).contacts.create_many(given, concurrency=concurrency, order=order))
 
-    options = {"loop_factory": VirtualTimeLoop} if anyio_backend[0] == "asyncio" else trio_options()
-    found = anyio.run(run, backend=anyio_backend[0], backend_options=options)
+    found = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
     indexes = [outcome.index for outcome in found]
     assert sorted(indexes) == list(range(len(emails)))
     assert not in_order or indexes == sorted(indexes)

@@ -101,6 +101,9 @@ def test_the_embedded_service_takes_nothing_from_the_environment() -> None:
         (("serve", "--port", "70000"), "Invalid value for '--port'"),
         (("serve", "--world", "no-such-file.json"), "no-such-file.json: No such file"),
         (("serve", "--world", __file__), "--world "),
+        (("serve", "--behaviour", "lax"), "--behaviour lax: no file, and no preset; those are documented, strict, lenient."),
+        (("serve", "--behaviour", __file__), "not TOML"),
+        (("serve", "--seed", "x"), "Invalid value for '--seed'"),
         (("serve", "--host", "192.0.2.1"), ""),
     ],
 )

@@ -55,7 +55,7 @@ POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_mis
 
 
 @asynccontextmanager
-async def world(make: Make, *, attempts: int = 1, timeout: float = 0.6) -> AsyncIterator[tuple[FakeService, OutreachClient]]:
+async def world(make: Make, *, attempts: int = 1, timeout: float = 1.0) -> AsyncIterator[tuple[FakeService, OutreachClient]]:
     fake = FakeService(seed=3)
     space = fake.add_workspace()
     fake.add_mailboxes(space, 3)

@@ -33,6 +33,7 @@ from outreach_async.calls import Terms
 from outreach_async.engine import Engine
 from outreach_async.operations import Operation
 from outreach_async.retry import Repeat
+from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time
 
@@ -430,19 +431,10 @@ def test_a_label_always_contains_the_truth(anyio_backend: Any, faults: list[str]
     async def run() -> Any:
         return await client(script).contacts.create(CONTACT)
 
-    made = anyio.run(
-        run, backend=anyio_backend[0], backend_options=anyio_backend[1] if anyio_backend[0] == "asyncio" else fresh()
-    )
+    made = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
     tainted = not {"lost", "503", "500", "garbled", "hang"}.isdisjoint(faults)
     assert made.possible == ({Outcome.ADDED, made.status} if tainted else {made.status})
     assert made.attempts == len(faults) + 1
-
-
-def fresh() -> dict[str, Any]:
-    """A virtual clock of trio serves one run."""
-    from support_time import trio_options
-
-    return trio_options()
 
 
 async def test_attempts_and_failures_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,11 +4,17 @@ import json
 from typing import Any
 
 import pytest
-from support_fake import KEY, MISSING, OTHER, SPACE, create, creation, get, page, post, refusal, small_world
+from support_fake import FIELDS, KEY, MISSING, OTHER, SPACE, create, creation, get, page, post, refusal, small_world
 
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
 
-FIELDS = f"/workspaces/{SPACE}/all-fields"
+
+def test_a1_the_owner_key_is_a_member_of_the_body_and_a_header_does_not_stand_for_it() -> None:
+    fake = small_world()
+    headers = {"content-type": "application/json", "authorization": f"Bearer {KEY}"}
+
+    assert create(fake)["status"] == "added"
+    refusal(post(fake, creation("b@b.co", owner_key=MISSING), headers), 400, "missing_field")
 
 
 @pytest.mark.parametrize("key", [1, None, ["key_1"], "", "1_key", "space_1"])

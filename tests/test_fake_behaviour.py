@@ -15,11 +15,12 @@ def test_documented_takes_the_first_reading_of_every_knob() -> None:
     assert attrs.asdict(Behaviour.documented()) == {name: readings[0] for name, readings in READINGS.items()} | {
         "auth": None,
         "rate_limit": None,
+        "max_in_flight": None,
     }
 
 
 def test_every_knob_has_readings_but_those_with_values_of_their_own() -> None:
-    assert {field.name for field in attrs.fields(Behaviour)} - set(READINGS) == {"auth", "rate_limit"}
+    assert {field.name for field in attrs.fields(Behaviour)} - set(READINGS) == {"auth", "rate_limit", "max_in_flight"}
 
 
 @pytest.mark.parametrize(("knob", "reading"), KNOBS)
@@ -68,6 +69,12 @@ def test_presets_are_behaviours_that_differ() -> None:
 def test_a_rate_limit_refuses_values_that_mean_nothing(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"per|limit|scope|retry_after"):
         RateLimit(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
+def test_e4_a_limit_of_exchanges_under_way_refuses_values_that_mean_nothing(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="max_in_flight="):
+        Behaviour(max_in_flight=wrong)
 
 
 def test_tokens_are_not_shown() -> None:

@@ -103,6 +103,28 @@ def test_t8_percentages_are_counts_over_sent_to_two_places() -> None:
     assert [listed[name] for name in ("opens_num", "replies_num", "bounces_num", "interested_num", "initials")] == [6, 3, 2, 1, 9]
 
 
+def test_t9_counts_are_of_emails_so_that_no_percentage_exceeds_100() -> None:
+    counts = dict.fromkeys(("sent", "opened_num", "clicked_num", "replied_num"), 3)
+    fake = world()
+    camp = fake.add_campaign(SPACE, steps=[{"templates": [counts]}])
+    (template,) = steps(fake, camp)["data"][0]["templates"]
+
+    assert [template[name] for name in ("opened", "clicked", "replied")] == [100, 100, 100]
+    with pytest.raises(ValueError, match="opened_num"):
+        fake.add_campaign(SPACE, steps=[{"templates": [counts | {"opened_num": 4}]}])
+
+
+def test_t11_initials_are_the_contacts_that_got_the_first_step() -> None:
+    fake = world()
+    camps = [
+        fake.add_campaign(SPACE, steps=[{"templates": [{"sent": 7}, {"sent": 6}]}, {"templates": [{"sent": 4}]}]),
+        fake.add_campaign(SPACE, contacts=5, steps=["A"]),
+        fake.add_campaign(SPACE),
+    ]
+
+    assert [item(fake, camp)["initials"] for camp in camps] == [13, 0, 0]
+
+
 def test_t8_percentages_of_nothing_sent_are_0() -> None:
     listed = item(small_world(), "camp_1")
 
@@ -299,7 +321,7 @@ def test_t13_days_are_the_queue_over_the_mailboxes_speed_and_the_waits_that_rema
     assert ending(fake, camp) == (6, "Jan 7, 2026", "6 days")
 
 
-def test_t13_a_mailboxs_limit_is_shared_between_the_live_campaigns_that_use_it() -> None:
+def test_t13_and_b5_a_mailboxs_limit_is_shared_between_the_live_campaigns_that_use_it() -> None:
     fake = world()
     boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
     camps = [fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=10, steps=["A"]) for _ in range(2)]
@@ -324,6 +346,15 @@ def test_t13_waits_that_nobody_has_before_them_do_not_count() -> None:
     camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, steps=waits)
 
     assert ending(fake, camp)[0] == 3
+
+
+def test_t12_the_wait_of_the_first_step_runs_from_enrolment() -> None:
+    fake = world()
+    boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
+    camp = fake.add_campaign(SPACE, mailboxes=boxes, contacts=10, steps=[{"wait_time": 3 * DAY_MS}, {"wait_time": DAY_MS}])
+
+    # Two days of sending, and both waits, the first of which is that between joining and the first e-mail.
+    assert ending(fake, camp)[0] == 2 + 3 + 1
 
 
 def test_t13_a_day_is_the_least() -> None:

@@ -136,6 +136,22 @@ class Contacts(RuleBasedStateMachine):
         sent=st.dictionaries(st.sampled_from(CODES), st.sampled_from(VALUES)),
     )
     def create(self, space: str, email: str, duplicates: str, campaign: str | None, sent: dict[str, str | None]) -> None:
+        self.post(space, email, duplicates, campaign, sent)
+
+    @rule(
+        which=st.integers(0),
+        duplicates=st.sampled_from(["skip", "overwrite", "update_missing_fields"]),
+        joins=st.booleans(),
+        sent=st.dictionaries(st.sampled_from(["first_name", "city"]), st.sampled_from(["", None, "new"]), min_size=1),
+    )
+    def create_again(self, which: int, duplicates: str, joins: bool, sent: dict[str, str | None]) -> None:
+        """Left to chance, few creations would meet a contact, and fewer still one with fields."""
+        contact = self.oracle.contacts[which % len(self.oracle.contacts)]
+        space = contact["space"]
+        campaign = {SPACE: "camp_1", OTHER: "camp_2"}[space] if joins else None
+        self.post(space, contact["email"].upper(), duplicates, campaign, sent)
+
+    def post(self, space: str, email: str, duplicates: str, campaign: str | None, sent: dict[str, str | None]) -> None:
         before = self.fake.dump()
         body = creation(email, workspace=space, duplicates=duplicates, campaign=campaign, **sent)
         response = post(self.fake, body)
@@ -185,7 +201,7 @@ class Contacts(RuleBasedStateMachine):
             assert {(step["left_to_send"], step["already_sent"], step["out_of"]) for step in data} == {(enrolled, 0, enrolled)}
 
 
-Contacts.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Contacts.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestContacts = Contacts.TestCase
 
 

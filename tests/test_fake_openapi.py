@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -13,58 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support_fake import JSON, MISSING, OTHER, SPACE, creation, small_world
+from support_openapi import DOCUMENT, OPERATIONS, checked, resolved
 
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
 from outreach_async.fake.targets import ANY, ROUTES
 from outreach_async.transport.wire import Request, Response
 
-DOCUMENT: dict[str, Any] = json.loads((files("outreach_async.fake") / "openapi.json").read_text(encoding="utf-8"))
-OPERATIONS = {
-    operation["operationId"]: (method.upper(), path, operation)
-    for path, methods in DOCUMENT["paths"].items()
-    for method, operation in methods.items()
-}
-
-
-def resolved(node: dict[str, Any]) -> dict[str, Any]:
-    """Follow a reference into the components."""
-    while "$ref" in node:
-        _, *steps = node["$ref"].split("/")
-        node = DOCUMENT
-        for step in steps:
-            node = node[step]
-    return node
-
-
-def closed(schema: Any) -> Any:
-    """Let no answer have members that are not named."""
-    if isinstance(schema, list):
-        return [closed(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {name: closed(value) for name, value in schema.items()}
-    return {**found, "additionalProperties": False} if "required" in schema and "properties" in schema else found
-
-
-CLOSED = closed(DOCUMENT["components"])
 BODY = Draft202012Validator({"components": DOCUMENT["components"], "$ref": "#/components/schemas/CreateContact"})
 
 
 def accepts(body: Any) -> bool:
     """Whether the document takes a body of a creation; the one place where unnamed members are allowed."""
     return BODY.is_valid(body)
-
-
-def checked(operation: str, response: Response) -> Any:
-    """Return an answer's document, which must be what is said of this operation and status."""
-    answers = OPERATIONS[operation][2]["responses"]
-    said = resolved(answers[str(response.status)])
-    for name, header in said["headers"].items():
-        assert not resolved(header)["required"] or name in response.headers, name
-    value = json.loads(response.body)
-    assert response.headers["content-type"] in said["content"]
-    Draft202012Validator({"components": CLOSED, **said["content"]["application/json"]["schema"]}).validate(value)
-    return value
 
 
 def world(**readings: Any) -> FakeService:
@@ -108,6 +67,15 @@ def test_every_list_is_as_documented(readings: dict[str, Any]) -> None:
     for campaign in ("camp_1", "camp_2", "camp_3", "camp_done"):
         checked("list_steps", call(fake, "GET", f"/campaigns/{campaign}/steps"))
     assert checked("list_fields", call(fake, "GET", f"/workspaces/{SPACE}/all-fields"))["data"]
+
+
+def test_what_has_been_sent_and_answered_meanwhile_is_as_documented() -> None:
+    fake = world()
+    for _ in range(3):
+        fake.advance(days=2)
+        for operation, target in TARGETS.items():
+            if operation != "create_contact":
+                checked(operation, call(fake, "GET", target))
 
 
 @pytest.mark.parametrize("status", [200, 201])

@@ -54,6 +54,14 @@ def test_p5_a_bad_number_may_be_read_as_if_it_were_not_there(number: str) -> Non
     assert document(page(fake, "/campaigns", page=number))["current_page"] == 1
 
 
+@pytest.mark.parametrize("path", LISTS)
+def test_p1_a_page_says_what_it_holds_of_how_much(path: str) -> None:
+    answered = document(page(filled(5), path, display=2, page=2))
+
+    assert list(answered) == ["status", "headers", "data", "total_found", "current_page", "total_pages"]
+    assert (numbers(answered), answered["total_found"], answered["current_page"], answered["total_pages"]) == ([2, 3], 5, 2, 3)
+
+
 def test_p5_leading_zeros_are_digits() -> None:
     assert document(page(filled(3), "/campaigns", display="002", page="000000002"))["current_page"] == 2
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import get_args
 
 import anyio
 import attrs
-import httpx
 import pytest
+from support_levels import Connect, in_memory, mounted, over_a_socket
 from support_tiny_service import CREATE, LIST, TinyService
 
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake import faults as f
-from outreach_async.fake.asgi import asgi_app
-from outreach_async.fake.exchange import Kind, Service
-from outreach_async.fake.server import serve
+from outreach_async.fake.exchange import Kind
 from outreach_async.fake.transport import FakeTransport
 from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.transport.wire import Progress, Request, Response, Transport
@@ -53,30 +49,6 @@ FAULTS: dict[Kind, f.Fault] = {
 }
 ANSWERS = [f.ok, f.status(429, retry_after=2), f.status(503), f.html_502(), f.empty(), f.drift("data.status", None)]
 LOST_AFTER_THE_ACT = [f.commit_then(f.reset()), f.commit_then(f.close()), f.commit_then(f.hang()), f.commit_then(f.status(503))]
-
-
-Connect = Callable[[Service], AbstractAsyncContextManager[Transport]]
-
-
-@asynccontextmanager
-async def in_memory(service: Service) -> AsyncIterator[Transport]:
-    yield FakeTransport(service)
-
-
-@asynccontextmanager
-async def over_a_socket(service: Service) -> AsyncIterator[Transport]:
-    async with serve(service) as url:
-        transport = HttpxTransport(url)
-        try:
-            yield transport
-        finally:
-            await transport.aclose()
-
-
-@asynccontextmanager
-async def mounted(service: Service) -> AsyncIterator[Transport]:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(asgi_app(service)), base_url="http://fake") as client:
-        yield HttpxTransport(client)
 
 
 async def outcome(transport: Transport, service: TinyService, request: Request) -> Outcome:

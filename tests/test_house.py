@@ -45,7 +45,8 @@ def functions() -> Iterator[tuple[str, int]]:
     ids=" ".join,
 )
 def test_the_tools_find_nothing(command: list[str]) -> None:
-    done = run(TOOLS / command[0], *command[1:], PYRIGHT_PYTHON_IGNORE_WARNINGS="1")
+    path = os.pathsep.join((str(TOOLS), os.environ["PATH"]))  # pyright asks the first Python it finds for what is installed
+    done = run(TOOLS / command[0], *command[1:], PATH=path, PYRIGHT_PYTHON_IGNORE_WARNINGS="1")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -66,14 +67,14 @@ def test_functions_and_files_keep_the_house_budget() -> None:
     assert max(lengths.values()) <= 400, max(lengths, key=lambda path: lengths[path])
 
 
-def test_only_the_engine_and_transports_that_wrap_another_await_send() -> None:
+def test_only_the_engine_the_conformance_suite_and_transports_that_wrap_another_await_send() -> None:
     awaiting = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Await) and re.search(r"transport\.send\(", ast.unparse(node))
     }
-    assert awaiting == {"engine.py"}
+    assert awaiting == {"conformance/carrying.py", "engine.py"}
 
 
 def test_no_module_is_a_drawer_for_anything() -> None:

@@ -49,6 +49,14 @@ def test_the_wheel_holds_the_package_its_types_and_data_and_nothing_else(wheel: 
     assert {name.split("/")[0].split("-")[0] for name in names} == {"outreach_async"}
 
 
+def test_the_wheel_names_the_pytest_plugin_and_without_pytest_nothing_misses_it(wheel: Path, bare: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (named,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+    assert "[pytest11]\noutreach_async = outreach_async.pytest_plugin\n" in archive.read(named).decode()
+    done = python(bare, "from outreach_async.testing import pairwise\nprint(len(pairwise()) > 20)\nimport pytest")
+    assert (done.stdout.strip(), "No module named 'pytest'" in done.stderr) == ("True", True), done.stderr
+
+
 def test_the_client_works_on_the_fake_without_any_extra(bare: Path) -> None:
     done = python(
         bare,

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, get_args
 from urllib.parse import quote
 
 import aiohttp
+import anyio
 import httpx
 import httpx2
 import pytest
 import respx
 from support_conformance import CHECKS, ODD_ID, Check, Open, Service, exchange
-from support_transports import LOOPS
+from support_transports import LOOPS, OWN, Make, fail, over
 
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService, faults
 from outreach_async.fake.asgi import asgi_app
+from outreach_async.fake.exchange import Exchange, Kind, WireFault
 from outreach_async.fake.server import serve
 from outreach_async.fake.transport import FakeTransport
 from outreach_async.transport.aiohttp import AiohttpTransport
@@ -192,7 +195,14 @@ async def test_the_fake_service_answers_alike_through_every_transport(route: Ope
         assert wanted.headers.items() <= answer.headers.items()
 
 
-WIRE_FAULTS: Final = {
+DRIFTS: Final = {
+    "drift: a new value": faults.drift("status", "merged"),
+    "drift: a new field": faults.drift("score", 7),
+    "drift: a null": faults.drift("id", None),
+    "drift: a number for a text": faults.drift("id", lambda id_: len(id_ or "")),
+}
+
+WIRE_FAULTS: Final = DRIFTS | {
     fault.label: fault
     for fault in (
         faults.reset(),
@@ -204,11 +214,16 @@ WIRE_FAULTS: Final = {
         faults.garbage(),
         faults.long_header(),
         faults.wrong_encoding(),
+        faults.wrong_length(7),
+        faults.latency(0.001),
         faults.slow_drip(400, 0.001),
+        faults.hang(),
         faults.html_502(),
         faults.empty(),
         faults.status(429, retry_after=2),
-        faults.commit_then(faults.close()),
+        faults.status(500),
+        faults.status(503),
+        *map(faults.commit_then, (faults.close(), faults.reset(), faults.hang(), faults.garbage(), faults.html_502())),
     )
 }
 
@@ -219,19 +234,57 @@ ON_SOCKETS: Final = [pair for pair in PAIRS if str(pair.id).startswith(("lanes_o
 @pytest.mark.parametrize(("route", "anyio_backend"), ON_SOCKETS, indirect=["anyio_backend"])
 @pytest.mark.parametrize("label", WIRE_FAULTS)
 async def test_a_fault_means_on_a_socket_what_it_means_in_memory(route: Open, label: str) -> None:
-    in_memory = await outcome(fake, label)
-    assert await outcome(route, label) == in_memory
+    allowed = [await outcome(fake, label)]
+    if label.startswith("wrong_length") and route is aiohttp_on_a_socket:
+        # It reads on, and may take what is left of the body for another answer's start: then all is in doubt, the status too.
+        allowed.append((TransportError, True, *allowed[0][2:]))
+    assert await outcome(route, label) in allowed
+
+
+def test_every_kind_of_fault_on_the_wire_is_tried_but_the_one_that_a_server_cannot_do() -> None:
+    assert {fault.kind for fault in WIRE_FAULTS.values() if isinstance(fault, WireFault)} == {*get_args(Kind)} - {"refuse"}
+
+
+@over(*OWN)
+async def test_a_refused_connection_means_in_memory_what_it_means_where_nobody_listens(make: Make) -> None:
+    service = seeded()
+    service.faults.add(faults.refuse())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    for request in (create("a@b.co"), CONVERSATION[4]):
+        error, progress = await fail(FakeTransport(service), request)
+        real, evidence = await fail(make(f"http://127.0.0.1:{port}"), request)
+        assert (type(error), error.maybe_sent, progress.sent) == (type(real), real.maybe_sent, evidence.sent)
+        assert error.maybe_sent is False
 
 
 async def outcome(route: Open, label: str) -> tuple[object, ...]:
     """Tell what becomes of a create under a fault, and what the service says of the same one after it."""
-    service = seeded()
+    service, progress, scope = seeded(), Progress(), anyio.CancelScope()
     service.faults.script("create_contact", WIRE_FAULTS[label])
-    async with route(service) as transport:
-        try:
-            answer = await transport.send(create("a@b.co"), Progress())
-        except TransportError as error:
-            seen: tuple[object, ...] = ("TransportError", error.maybe_sent)
-        else:
-            seen = (answer.status, answer.body)
-    return *seen, service.handle(create("a@b.co")).body
+    seen: tuple[object, ...] = ("given up",)
+    async with route(Overheard(service, scope.cancel if "hang" in label else int)) as transport:
+        with scope:
+            seen = await answer_or_error(transport, progress)
+    return *seen, progress.sent, service.handle(create("a@b.co")).body
+
+
+async def answer_or_error(transport: Transport, progress: Progress) -> tuple[object, ...]:
+    try:
+        answer = await transport.send(create("a@b.co"), progress)
+    except TransportError as error:
+        return type(error), error.maybe_sent
+    return answer.status, answer.body
+
+
+class Overheard:
+    """Passes requests on to a fake, and says when it has dealt with one."""
+
+    def __init__(self, fake: FakeService, heard: Callable[[], object]) -> None:
+        self.handle = fake.handle
+        self._fake, self._heard = fake, heard
+
+    def exchange(self, request: Request, /) -> Exchange:
+        exchange = self._fake.exchange(request)
+        self._heard()
+        return exchange

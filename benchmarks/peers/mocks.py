@@ -1,20 +1,24 @@
-"""What users put beneath httpx to test without a network; each answers the same to every creation."""
+"""What users put beneath httpx to test without a network: callbacks that read the e-mail and say that it was added."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
 from typing import Any, Final
-
-from benchmarks.workload import ANSWER_FIELDS, CREATED
 
 URL: Final = "http://service.example"
 
 
-def _answer(_request: Any) -> Any:
+def _added(body: bytes) -> dict[str, str | None]:
+    return {"status": "added", "id": f"contact_{json.loads(body)['email']}", "details": None}
+
+
+def _answer(request: Any) -> Any:
     import httpx
 
-    return httpx.Response(201, headers=ANSWER_FIELDS, content=CREATED)
+    return httpx.Response(201, json=_added(request.content))
 
 
 @contextmanager
@@ -31,21 +35,20 @@ def respx_router() -> Iterator[None]:
 def pytest_httpx_mock() -> Iterator[None]:
     """Let pytest-httpx answer by a callback, as its fixture does, which is for tests alone."""
     import httpx
-    from pytest_httpx import HTTPXMock
-    from pytest_httpx._options import _HTTPXMockOptions
 
-    mock: Any = HTTPXMock(_HTTPXMockOptions(can_send_already_matched_responses=True))
+    options = import_module("pytest_httpx._options")
+    mock = import_module("pytest_httpx").HTTPXMock(options._HTTPXMockOptions(can_send_already_matched_responses=True))  # noqa: SLF001 - the same
     mock.add_callback(_answer)
 
     async def handle(transport: Any, request: Any) -> Any:
         return await mock._handle_async_request(transport, request)  # noqa: SLF001 - what the fixture calls
 
-    real = httpx.AsyncHTTPTransport.handle_async_request
-    httpx.AsyncHTTPTransport.handle_async_request = handle  # type: ignore[method-assign] - as the fixture does
+    patched: Any = httpx.AsyncHTTPTransport
+    real, patched.handle_async_request = patched.handle_async_request, handle
     try:
         yield
     finally:
-        httpx.AsyncHTTPTransport.handle_async_request = real  # type: ignore[method-assign] - back again
+        patched.handle_async_request = real
 
 
 @asynccontextmanager
@@ -68,11 +71,10 @@ def starlette_transport() -> Any:
     """Make a small application and call it in place of a network."""
     import httpx
     from starlette.applications import Starlette
-    from starlette.responses import Response
+    from starlette.responses import JSONResponse
     from starlette.routing import Route
 
     async def create(request: Any) -> Any:
-        await request.json()
-        return Response(CREATED, 201, ANSWER_FIELDS)
+        return JSONResponse(_added(await request.body()), 201)
 
     return httpx.ASGITransport(Starlette(routes=[Route("/contacts", create, methods=["POST"])]))

@@ -88,7 +88,8 @@ class BulkRun:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel what is still in flight; the block's own error passes through as it is."""
-        self._group.cancel_scope.cancel()
+        if self._outcomes.under_way:
+            self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
 
     def __aiter__(self) -> NoReturn:
@@ -127,6 +128,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         group.start_soon(self._watch.run)
         for _ in range(self._workers):
             group.start_soon(self._work)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a worker is still at it."""
+        return self._workers > 0
 
     @property
     def report(self) -> BulkReport:
@@ -171,6 +177,8 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._stop(error)
         finally:
             self._workers -= 1
+            if not self._workers:
+                self._watch.end()
             self._tell()
 
     async def _serve(self, hand: _Hand, guard: Guard, now: Callable[[], float]) -> None:

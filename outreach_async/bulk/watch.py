@@ -18,6 +18,7 @@ class Watch:
         self.wakes = math.inf
         self._guards: list[Guard] = []
         self._sooner = anyio.Event()
+        self._over = False
 
     def guard(self) -> Guard:
         """Return what stands for a worker's cancel scopes, one after the other."""
@@ -28,9 +29,14 @@ class Watch:
         """Look again at once: an attempt ends sooner than all those seen before."""
         self._sooner.set()
 
+    def end(self) -> None:
+        """Watch no longer: there is no worker left."""
+        self._over = True
+        self.wake()
+
     async def run(self) -> None:
-        """Watch until cancelled."""
-        while True:
+        """Watch to the end."""
+        while not self._over:
             now = anyio.current_time()
             for guard in self._guards:
                 guard.expire(now)

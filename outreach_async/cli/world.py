@@ -10,13 +10,13 @@ from typing import Any, Final
 import attrs
 import click
 
-from outreach_async.fake import FakeService, WorldError
+from outreach_async.fake import Behaviour, FakeService, WorldError
 
 WORKSPACES: Final = ("space_demo", "space_demo_eu")
 OWNER_KEY: Final = "key_demo"
 CAMPAIGN: Final = "camp_spring"
 
-_SEED: Final = 7
+SEED: Final = 7
 _NOW: Final = "2026-03-02T09:00:00Z"
 
 
@@ -129,9 +129,9 @@ _CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
 }
 
 
-def demo_world() -> FakeService:
+def demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
     """Make the embedded service, with what it holds at every start."""
-    service = FakeService(seed=_SEED, clock=_NOW)
+    service = FakeService(seed, behaviour, _NOW)
     for workspace in WORKSPACES:
         service.add_workspace(workspace, custom_fields=["Plan", "Account manager"])
         boxes = [
@@ -144,14 +144,14 @@ def demo_world() -> FakeService:
     return service
 
 
-def stored_world(path: Path) -> FakeService:
+def stored_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
     """Make a service that holds what a world file says.
 
     Raises:
         click.UsageError: The file makes no world.
         OSError: It cannot be read.
     """
-    service = FakeService(seed=_SEED, clock=_NOW)
+    service = FakeService(seed, behaviour, _NOW)
     try:
         service.load(path)
     except (WorldError, UnicodeDecodeError) as error:

@@ -9,12 +9,14 @@ from outreach_async.fake.behaviour import Behaviour, HeaderAuth, RateLimit
 from outreach_async.fake.journal import JournalOverflow, Recorded
 from outreach_async.fake.refusals import Refusal
 from outreach_async.fake.service import FakeService, Snapshot
+from outreach_async.fake.simulation.engine import Activity
 from outreach_async.fake.worldfile import WorldError
 
 if TYPE_CHECKING:
     from outreach_async.fake.transport import FakeTransport
 
 __all__ = [
+    "Activity",
     "Behaviour",
     "FakeService",
     "FakeTransport",

@@ -37,6 +37,9 @@ def answer(call: Call, context: Context, number: int) -> Response:
         call.hints += refused.refusal.hints
         fields |= refused.refusal.headers
         status, headers, body = _rendered(refused.refusal, context.behaviour)
+    except BaseException:  # from a function that a behaviour was given
+        call.ended()
+        raise
     if call.hints:
         fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT]
     return Response(status, {**headers, **fields}, b"" if call.request.method == "HEAD" else body)
@@ -61,4 +64,5 @@ def recorded(call: Call, exchange: Exchange, number: int, now: float) -> Recorde
         served=call.request_id is not None,
         request_id=call.request_id,
         at=now,
+        fault=None if exchange.struck == "ok" else exchange.struck,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote, unquote
 
 from outreach_async.errors import TransportError
 from outreach_async.fake.damage import reading
-from outreach_async.fake.exchange import Service
+from outreach_async.fake.exchange import Exchange, Service
 from outreach_async.fake.faults import error_response
 from outreach_async.fake.transport import arrive
 from outreach_async.transport.wire import Request, Response
@@ -23,6 +23,15 @@ BODY_BOUND = 16 * 1024 * 1024
 """Bytes of a request's body that are kept before it is refused unread; far above what the service itself takes."""
 
 
+@runtime_checkable
+class Located(Protocol):
+    """A service that says in its answers where it is, which only whoever carries them knows."""
+
+    def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
+        """Carry the request out; the service is reached at the base URL."""
+        ...
+
+
 class BodyTooLarge(Exception):
     """A request's body exceeds `BODY_BOUND`."""
 
@@ -34,7 +43,7 @@ def asgi_app(service: Service) -> Application:
     answer, the application raises `ConnectionError`. `server.serve` has the faults byte by byte.
 
     Args:
-        service: A `FakeService`, or whatever else answers `exchange`.
+        service: A `FakeService`, one with its control plane (`control.Controlled`), or whatever else answers `exchange`.
 
     Returns:
         An application for the scopes `http` and `lifespan`; it raises ValueError at any other.
@@ -75,12 +84,20 @@ async def _answer(service: Service, scope: Scope, receive: Receive, send: Send) 
         return
     if body is None:
         return
-    exchange = service.exchange(Request(scope["method"], target(scope), joined(scope["headers"]), body))
+    exchange = _asked(service, scope, Request(scope["method"], target(scope), joined(scope["headers"]), body))
     try:
-        response = await arrive(reading(exchange.fault, exchange.response), maybe_sent=True)
+        await _send(send, await arrive(reading(exchange.fault, exchange.response), maybe_sent=True))
     except TransportError as error:
         raise ConnectionError(f"a fault on the wire: {error}") from None
-    await _send(send, response)
+    finally:
+        exchange.ended()
+
+
+def _asked(service: Service, scope: Scope, request: Request) -> Exchange:
+    if not isinstance(service, Located):
+        return service.exchange(request)
+    root = quote(scope.get("root_path", "").rstrip("/"))
+    return service.exchange_at(request, f"{scope.get('scheme', 'http')}://{request.headers.get('host', '')}{root}")
 
 
 async def _body(receive: Receive) -> bytes | None:

@@ -41,7 +41,7 @@ READINGS: Final[dict[str, tuple[Any, ...]]] = {
     "percent_digits": (2, 1, 0),
     "error_renderer": tuple(RENDERERS),
 }
-"""The readings of each knob, the default first. `auth` and `rate_limit` take values of their own."""
+"""The readings of each knob, the default first. `auth`, `rate_limit` and `max_in_flight` take values of their own."""
 
 # Knobs that take more than the readings named, and what they take.
 _ALSO: Final[dict[str, Callable[[Any], bool]]] = {
@@ -105,6 +105,11 @@ def _reading(behaviour: object, attribute: attrs.Attribute[Any], value: object) 
         raise ValueError(f"{type(behaviour).__name__}: {attribute.name}={value!r} is no reading; those are {names}")
 
 
+def _places(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"{type(behaviour).__name__}: {attribute.name}={value!r} must be a whole number from 1 on, or None")
+
+
 def _knob(name: str, **options: Any) -> Any:
     return attrs.field(default=READINGS[name][0], validator=_reading, **options)
 
@@ -142,6 +147,8 @@ class Behaviour:
         error_renderer: E2. What refusals look like: a name, or a function from `Refusal` to status, headers and body.
         auth: A3. The credential asked for in a header; `None` for none.
         rate_limit: E4. The rate limit; `None` for none.
+        max_in_flight: E4. Exchanges that may be under way at once, whatever carries them; one more is 429. `None` for no limit.
+            The fake answers at once: exchanges overlap only while answers are written, or held back as `faults.latency` does.
 
     Raises:
         ValueError: A reading is none.
@@ -170,6 +177,7 @@ class Behaviour:
     error_renderer: RendererName | ErrorRenderer = _knob("error_renderer")
     auth: HeaderAuth | None = None
     rate_limit: RateLimit | None = None
+    max_in_flight: int | None = attrs.field(default=None, validator=_places)
 
     @classmethod
     def documented(cls) -> Behaviour:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
 
 from outreach_async.fake.bodies import parse_object
+from outreach_async.fake.exchange import nothing
 from outreach_async.fake.refusals import Refused
 from outreach_async.fake.targets import Target, check_method, parse_target, unknown_parameters
 from outreach_async.transport.wire import Request
@@ -31,6 +32,7 @@ class Call:
         malformed: Why its body is bad.
         hints: What a person should know; grows while the request is carried out.
         request_id: `x-request-id` of the answer; `None` until the service acts.
+        ended: Gives back its place among the exchanges under way, if it has one.
     """
 
     request: Request
@@ -41,6 +43,7 @@ class Call:
     malformed: Refused | None = None
     hints: list[str] = attrs.Factory(list)
     request_id: str | None = None
+    ended: Callable[[], object] = attrs.field(default=nothing, repr=False)
 
     @property
     def members(self) -> Mapping[str, Any]:

@@ -10,15 +10,13 @@ from typing import Any, Final, Literal
 import attrs
 
 from outreach_async.fake.given import check_known, text, whole
-from outreach_async.fake.records import Campaign, Step, Template
+from outreach_async.fake.records import PERSONALIZED, Campaign, Step, Template
 from outreach_async.fake.relative import DAY
-
-PERSONALIZED: Final = "PER"
-"""`test_letter` of a step's personalized entry."""
+from outreach_async.fake.simulation.chance import Rates
+from outreach_async.fake.simulation.flows import COUNTS
 
 _STEP: Final = ("id", "status", "wait_time", "left_to_send", "sent", "templates")
-_COUNTS: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
-_TEMPLATE: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text", *_COUNTS)
+_TEMPLATE: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text", "rates", *COUNTS)
 _WAIT: Final = 3 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
@@ -39,10 +37,12 @@ class Steps:
     Attributes:
         chance: Draws the counts that are not given.
         new_id: Makes ids.
+        rates: Those of the campaign.
     """
 
     chance: Random
     new_id: NewId
+    rates: Rates
 
     def make(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int) -> tuple[Step, ...]:
         """Make steps, in order.
@@ -74,7 +74,7 @@ class Steps:
         said = step.get("templates", "A")
         seeds: Sequence[TemplateSeed] = said.split("|") if isinstance(said, str) else said
         given = [{"test_letter": seed} if isinstance(seed, str) else seed for seed in seeds]
-        if "sent" in step and any(count in seed for seed in given for count in _COUNTS):
+        if "sent" in step and any(count in seed for seed in given for count in COUNTS):
             raise ValueError("give `sent` with the step, to have the counts of its templates drawn, or counts with each template")
         shares = _shared(whole("sent", step.get("sent", 0)), len(given))
         return tuple(
@@ -95,10 +95,11 @@ class Steps:
             subject,
             seed.get("body_text", "Hi {{first_name}}, a word about {{company_name}}?"),
             **counts,
+            rates=None if seed.get("rates") is None else self.rates.changed(seed["rates"]),
         )
 
     def _counts(self, seed: Mapping[str, Any], share: int) -> dict[str, int]:
-        counts = {name: whole(name, seed.get(name, 0)) for name in _COUNTS} if not share else self._drawn(share)
+        counts = {name: whole(name, seed.get(name, 0)) for name in COUNTS} if not share else self._drawn(share)
         sent, opened, clicked, replied, unsubscribed = counts.values()
         if not max(clicked, replied, unsubscribed) <= opened <= sent:
             raise ValueError(
@@ -188,6 +189,7 @@ class CampaignSeed:
         interested_num: Replies that show interest; `None` likewise.
         created: Unix seconds; `None` for now.
         last_activity: Unix seconds; `None` for never; `auto` for lately, if anything was sent.
+        rates: Shares by name, such as `open`; the others are the default ones.
     """
 
     workspace: str
@@ -201,6 +203,7 @@ class CampaignSeed:
     interested_num: int | None = None
     created: int | None = None
     last_activity: float | Literal["auto"] | None = "auto"
+    rates: Mapping[str, float] = attrs.Factory(dict)
 
 
 @attrs.frozen
@@ -230,7 +233,8 @@ class CampaignMaker:
         contacts = seed.contacts if seed.contacts is None else whole("contacts", seed.contacts)
         drawn = [step["sent"] for step in said if not isinstance(step, str) and "sent" in step]
         bounces = drawn[0] // 100 if drawn and seed.bounces_num is None else whole("bounces_num", seed.bounces_num or 0)
-        steps = Steps(self.chance, self.new_id).make(said, contacts, bounces)
+        rates = Rates().changed(seed.rates)
+        steps = Steps(self.chance, self.new_id, rates).make(said, contacts, bounces)
         replies = sum(_sum(step.templates, "replied_num") for step in steps)
         campaign = Campaign(
             id=id_,
@@ -244,6 +248,7 @@ class CampaignMaker:
             interested_num=replies // 3 if drawn and seed.interested_num is None else seed.interested_num or 0,
             created=self.created if seed.created is None else whole("created", seed.created),
             last_activity=None,
+            rates=rates,
         )
         _check_outcome(campaign)
         return attrs.evolve(campaign, last_activity=self._last_activity(seed, campaign))

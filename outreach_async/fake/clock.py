@@ -22,6 +22,8 @@ class Clock:
     def __init__(self, source: str | Callable[[], float]) -> None:
         # Whole microseconds: two steps then come exactly to where one step of their sum does.
         self._source: Callable[[], int]
+        self.runs = callable(source)
+        """Whether it runs with another clock."""
         if callable(source):
             self._source = lambda: round(source() * 1_000_000)
         else:
@@ -33,12 +35,17 @@ class Clock:
     @property
     def now(self) -> float:
         """Unix seconds."""
-        return (self._source() + self.offset) / 1_000_000
+        return self.micros / 1_000_000
+
+    @property
+    def micros(self) -> int:
+        """Unix microseconds."""
+        return self._source() + self.offset
 
     @property
     def text(self) -> str:
         """The time as ISO 8601 text, in UTC."""
-        return (_EPOCH + timedelta(microseconds=self._source() + self.offset)).isoformat().replace("+00:00", "Z")
+        return (_EPOCH + timedelta(microseconds=self.micros)).isoformat().replace("+00:00", "Z")
 
     def advance(self, step: timedelta) -> None:
         """Move time on.

@@ -14,11 +14,12 @@ import traceback
 from collections.abc import Iterable
 
 import anyio
+import attrs
 import h11
 
 from outreach_async.fake.asgi import BODY_BOUND, BodyTooLarge, joined
 from outreach_async.fake.damage import Act, End, acts
-from outreach_async.fake.exchange import Service, WireFault
+from outreach_async.fake.exchange import Exchange, Service
 from outreach_async.fake.faults import error_response
 from outreach_async.transport.wire import Request, Response
 
@@ -99,8 +100,12 @@ async def _exchange(line: Line, conversation: h11.Connection, service: Service) 
         return await _refuse(line, conversation, 413)
     if request is None:
         return False
-    fault, head, body = _reply(conversation, service, request)
-    return await _perform(line, conversation, acts(fault, head, body))
+    exchange, head, body = _reply(conversation, service, request)
+    try:
+        end = await _act(line, acts(exchange.fault, head, body))
+    finally:
+        exchange.ended()
+    return await _conclude(line, conversation, end)
 
 
 async def _request(line: Line, conversation: h11.Connection) -> Request | None:
@@ -135,17 +140,18 @@ def _origin_form(target: str) -> str:
     return path if path == target or path.startswith("/") else f"/{path}"
 
 
-def _reply(conversation: h11.Connection, service: Service, request: Request) -> tuple[WireFault | None, bytes, bytes]:
-    """Ask the service. Returns what happens on the wire, and the answer's head and body, empty if there is no answer."""
+def _reply(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
+    """Ask the service. Returns what it says, and the answer's head and body, empty if there is no answer."""
+    exchange = Exchange(None, None)
     try:
         exchange = service.exchange(request)
         if exchange.response is None:
-            return exchange.fault, b"", b""
-        return exchange.fault, *_serialized(conversation, exchange.response, request.method)
+            return exchange, b"", b""
+        return exchange, *_serialized(conversation, exchange.response, request.method)
     except Exception as error:  # noqa: BLE001 - one request's failure, reported here, must not end the others' connections
         # The frames without the message, which may hold what was sent.
         _log.error("the service raised %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
-        return None, *_serialized(conversation, error_response(500), request.method)
+        return attrs.evolve(exchange, fault=None), *_serialized(conversation, error_response(500), request.method)
 
 
 def _serialized(conversation: h11.Connection, response: Response, method: str) -> tuple[bytes, bytes]:
@@ -163,15 +169,25 @@ def _serialized(conversation: h11.Connection, response: Response, method: str) -
     return head or b"", body or b""
 
 
-async def _perform(line: Line, conversation: h11.Connection, sequence: Iterable[Act]) -> bool:
+async def _act(line: Line, sequence: Iterable[Act]) -> End | None:
+    """Do all but the end, unless that is to wait for the client's. Returns the end; `None` if there is none."""
     for act in sequence:
         if isinstance(act, End):
-            await {End.CLOSE: line.finish, End.RESET: line.reset, End.HANG: line.wait_for_end}[act]()
-            return False
+            if act is End.HANG:
+                await line.wait_for_end()
+            return act
         await (line.write(act) if isinstance(act, bytes) else anyio.sleep(act))
-    if conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
+    return None
+
+
+async def _conclude(line: Line, conversation: h11.Connection, end: End | None) -> bool:
+    """End the conversation, or say that another request may follow."""
+    if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
         return True
-    await line.finish()
+    if end is End.RESET:
+        await line.reset()
+    elif end is not End.HANG:
+        await line.finish()
     return False
 
 

@@ -33,6 +33,10 @@ Kind = Literal[
 """What can happen on the wire."""
 
 
+def nothing() -> None:
+    """Free no place: none was taken."""
+
+
 @attrs.frozen
 class Exchange:
     """What became of one request.
@@ -40,10 +44,15 @@ class Exchange:
     Attributes:
         response: The answer; `None` if a fault kept the request from the service.
         fault: What happens on the wire; `None` for nothing.
+        ended: Whoever carries the answer calls it once that has arrived or is lost, to free the exchange's place among those
+            under way (rule E4). A second call does nothing.
+        struck: The fault that struck, as it is written; `ok` for none.
     """
 
     response: Response | None
     fault: WireFault | None
+    ended: Callable[[], object] = attrs.field(default=nothing, eq=False, repr=False)
+    struck: str = attrs.field(default="ok", eq=False)
 
 
 class Service(Protocol):
@@ -85,7 +94,7 @@ class AnswerFault(Fault):
         """Answer in the service's place."""
         if self.commits:
             serve()
-        return Exchange(self.response, None)
+        return Exchange(self.response, None, struck=self.label)
 
 
 @attrs.frozen
@@ -106,8 +115,9 @@ class DriftFault(Fault):
         try:
             drifted = _drifted(json.loads(served.body), self.path, self.change)
         except ValueError:
-            return Exchange(served, None)
-        return Exchange(attrs.evolve(served, body=json.dumps(drifted, ensure_ascii=False).encode()), None)
+            return Exchange(served, None, struck=self.label)
+        body = json.dumps(drifted, ensure_ascii=False).encode()
+        return Exchange(attrs.evolve(served, body=body), None, struck=self.label)
 
 
 @attrs.frozen
@@ -126,7 +136,7 @@ class WireFault(Fault):
 
     def strike(self, serve: Callable[[], Response]) -> Exchange:
         """Hand the answer, if there is one, to whoever carries it."""
-        return Exchange(serve() if self.commits else None, self)
+        return Exchange(serve() if self.commits else None, self, struck=self.label)
 
 
 def _drifted(value: Any, path: tuple[str, ...], change: Any) -> Any:

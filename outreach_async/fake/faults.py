@@ -298,8 +298,10 @@ class Faults:
 
         `ok` and rules with a probability promise nothing and are never here.
         """
-        scripted = [f"{name}: {fault.label}" for name, faults in self._scripts.items() for fault in faults if fault is not ok]
-        return scripted + [rule.shortfall for rule in self._rules if rule.shortfall]
+        # Copies: another thread's requests may meet some meanwhile.
+        scripts = [(name, tuple(faults)) for name, faults in tuple(self._scripts.items())]
+        scripted = [f"{name}: {fault.label}" for name, faults in scripts for fault in faults if fault is not ok]
+        return scripted + [rule.shortfall for rule in tuple(self._rules) if rule.shortfall]
 
     def assert_all_fired(self) -> None:
         """Check that no fault was asked for in vain.

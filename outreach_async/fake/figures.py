@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import Literal
 
 import attrs
@@ -34,6 +35,7 @@ class Figures:
         return int(value) if whole and (self.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
 
 
+@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of them, and the next one the same
 def _rounded(n: int, of: int, digits: int) -> float:
     # In integers: 100 * n / of is seldom a binary fraction, and its float is not where the half is.
     if of <= 0:

@@ -57,6 +57,8 @@ def carry_out(call: Call, context: Context) -> Answer:
         raise call.misdirected
     if behaviour.auth is not None:
         check_header(call.request.headers, behaviour.auth, context.world)
+    if behaviour.max_in_flight is not None:
+        call.ended = context.limiter.occupy(behaviour.max_in_flight)
     if behaviour.rate_limit is not None:
         context.limiter.admit(_SCOPES[behaviour.rate_limit.scope](call, context.world), behaviour.rate_limit, context.now)
     if call.malformed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import attrs
@@ -11,7 +12,8 @@ from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.estimates import COMPLETE, Estimate, estimate
 from outreach_async.fake.figures import Figures
 from outreach_async.fake.records import Campaign, Mailbox, Share, Step, Template
-from outreach_async.fake.relative import ago
+from outreach_async.fake.relative import DAY, ago
+from outreach_async.fake.simulation.flows import COUNTS, Flow
 from outreach_async.fake.world import ListKind, World
 
 
@@ -42,7 +44,8 @@ class Items:
 
     def campaign(self, campaign: Campaign) -> dict[str, Any]:
         """Make an item of the campaign list."""
-        sent, opens, replies = (campaign.total(count) for count in ("sent", "opened_num", "replied_num"))
+        flow = self.world.simulation.flows[campaign.id]
+        sent, opens, replies = (flow.total(COUNTS.index(count)) for count in ("sent", "opened_num", "replied_num"))
         end = self._end(campaign)
         return {
             "id": campaign.id,
@@ -51,15 +54,15 @@ class Items:
             "steps": len(campaign.steps),
             "contacts": self._contacts(campaign),
             "opens": self.figures.percent(opens, sent, f"{campaign.id}.opens"),
-            "initials": campaign.steps[0].already_sent if campaign.steps else 0,
-            "interested": self.figures.percent(campaign.interested_num, sent, f"{campaign.id}.interested"),
+            "initials": flow.sent(0) if campaign.steps else 0,
+            "interested": self.figures.percent(flow.interested, sent, f"{campaign.id}.interested"),
             "replies": self.figures.percent(replies, sent, f"{campaign.id}.replies"),
-            "bounces": self.figures.percent(campaign.bounces_num, sent, f"{campaign.id}.bounces"),
-            "last_activity": ago(campaign.last_activity, self.now),
+            "bounces": self.figures.percent(flow.bounces, sent, f"{campaign.id}.bounces"),
+            "last_activity": ago(_later(campaign.last_activity, flow.last), self.now),
             "opens_num": opens,
             "replies_num": replies,
-            "bounces_num": campaign.bounces_num,
-            "interested_num": campaign.interested_num,
+            "bounces_num": flow.bounces,
+            "interested_num": flow.interested,
             "days_left": end.days,
             "days_left_date": self._list_date(campaign, end),
             "days_left_display": end.display,
@@ -69,62 +72,64 @@ class Items:
     def steps(self, campaign: Campaign) -> dict[str, Any]:
         """Make the answer of list-steps, all but its status."""
         end = self._end(campaign)
-        enrolled = self.world.enrolled[campaign.id]
+        flow = self.world.simulation.flows[campaign.id]
         return {
             "days_left": end.days,
             "days_left_date": end.date(self.now),
             "days_left_display": end.display,
-            "data": [self._step(step, order, enrolled) for order, step in enumerate(campaign.steps, 1)],
+            "data": [self._step(step, place, flow) for place, step in enumerate(campaign.steps)],
         }
 
     def mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
         """Make an item of the mailbox list."""
-        item = dict(mailbox.values)
+        ledger = self.world.simulation.seen(mailbox, int(self.now // DAY))
+        item = dict(mailbox.values) if ledger is None else {**mailbox.values, **ledger.figures()}
         for name in ("opened_14days", "avg_open_rate", "avg_click_rate"):
             share = item[name]
             if isinstance(share, Share):
                 item[name] = self.figures.percent(share.n, share.of, f"{mailbox.id}.{name}")
         if item["campaigns"] is None:
             item["campaigns"] = self.world.usage.campaigns.get(mailbox.id, 0)
+        age = ago(mailbox.created, self.now)
         for name in ("age", "created"):
             if item[name] is None:
-                item[name] = ago(mailbox.created, self.now)
+                item[name] = age
         if not isinstance(item["last_activity"], str):
-            item["last_activity"] = ago(mailbox.last_activity, self.now)
+            item["last_activity"] = ago(_later(mailbox.last_activity, ledger.last if ledger else None), self.now)
         return item
 
     def _contacts(self, campaign: Campaign) -> int:
         return campaign.contacts + self.world.enrolled[campaign.id]
 
     def _end(self, campaign: Campaign) -> Estimate:
-        enrolled = self.world.enrolled[campaign.id]
-        lefts = [step.left_to_send + enrolled for step in campaign.steps]
         waits = [step.wait_time for step in campaign.steps]
         capacity = self.world.usage.capacity(campaign, self.world.mailboxes)
-        return estimate(self._contacts(campaign), lefts, waits, capacity)
+        return estimate(self._contacts(campaign), self.world.simulation.flows[campaign.id].lefts, waits, capacity)
 
     def _list_date(self, campaign: Campaign, end: Estimate) -> int | str:
         timestamp = self.list_date == "timestamp" or (self.list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
         return end.timestamp(self.now) if timestamp and end.word != COMPLETE else end.date(self.now)
 
-    def _step(self, step: Step, order: int, enrolled: int) -> dict[str, Any]:
+    def _step(self, step: Step, place: int, flow: Flow) -> dict[str, Any]:
         # Who left early is not going through the step any more: what is left and what is sent make up the whole (rule T4).
-        left, sent = step.left_to_send + enrolled, step.already_sent
+        left, sent = flow.lefts[place], flow.sent(place)
         return {
             "id": step.id,
-            "order": order,
+            "order": place + 1,
             "status": step.status,
             "type": "auto_email",
             "wait_time": step.wait_time,
             "left_to_send": left,
             "already_sent": sent,
             "out_of": left + sent,
-            "templates": [self._template(template) for template in step.templates],
+            "templates": [self._template(*pair) for pair in zip(step.templates, flow.counts[place], strict=True)],
         }
 
-    def _template(self, template: Template) -> dict[str, Any]:
+    def _template(self, template: Template, counts: Sequence[int]) -> dict[str, Any]:
+        sent, opened, clicked, replied, unsubscribed = counts
+
         def percent(n: int, name: str) -> float:
-            return self.figures.percent(n, template.sent, f"{template.id}.{name}")
+            return self.figures.percent(n, sent, f"{template.id}.{name}")
 
         return {
             "id": template.id,
@@ -134,13 +139,19 @@ class Items:
             "new_thread": template.new_thread,
             "subject": template.subject,
             "body_text": template.body_text,
-            "sent": template.sent,
-            "opened": percent(template.opened_num, "opened"),
-            "opened_num": template.opened_num,
-            "clicked": percent(template.clicked_num, "clicked"),
-            "clicked_num": template.clicked_num,
-            "replied": percent(template.replied_num, "replied"),
-            "replied_num": template.replied_num,
-            "unsubscribed": percent(template.unsubscribed_num, "unsubscribed"),
-            "unsubscribed_num": template.unsubscribed_num,
+            "sent": sent,
+            "opened": percent(opened, "opened"),
+            "opened_num": opened,
+            "clicked": percent(clicked, "clicked"),
+            "clicked_num": clicked,
+            "replied": percent(replied, "replied"),
+            "replied_num": replied,
+            "unsubscribed": percent(unsubscribed, "unsubscribed"),
+            "unsubscribed_num": unsubscribed,
         }
+
+
+def _later(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)

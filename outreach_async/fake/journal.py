@@ -33,6 +33,7 @@ class Recorded:
         served: Whether the service acted. A fault may have answered in its place, or lost its answer.
         request_id: `x-request-id` of the service's answer; `None` if it did not act.
         at: Unix seconds of the fake's clock.
+        fault: The fault that struck, as it is written, such as `status(503)`; `None` if none did.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Recorded:
     served: bool
     request_id: str | None
     at: float
+    fault: str | None = None
 
     def __repr__(self) -> str:
         """Show what was asked and answered, without the body or anything that looks like a key."""

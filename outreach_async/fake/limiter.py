@@ -1,20 +1,23 @@
-"""The rate limit (rule E4): a count for each window and scope, on the fake's clock."""
+"""Limits (rule E4): a count for each window and scope, on the fake's clock, and a place for each exchange under way."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from email.utils import formatdate
+from functools import partial
 
 from outreach_async.fake.behaviour import RateLimit
 from outreach_async.fake.refusals import refused
 
 
 class Limiter:
-    """Counts the requests of the current window."""
+    """Counts the requests of the current window, and those under way."""
 
     def __init__(self) -> None:
         self._window = -1
         self._counts: dict[str, int] = {}
+        self._under_way: set[object] = set()
 
     def admit(self, scope: str, limit: RateLimit, now: float) -> None:
         """Count a request in.
@@ -31,3 +34,19 @@ class Limiter:
             wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
             raise refused(429, "rate_limited", "too many requests", headers={"retry-after": wait})
         self._counts[scope] = self._counts.get(scope, 0) + 1
+
+    def occupy(self, most: int) -> Callable[[], object]:
+        """Take a place among the exchanges under way.
+
+        Returns:
+            What gives the place back; at any time, from any thread, and as often as one likes.
+
+        Raises:
+            Refused: 429 with `Retry-After` if all `most` places are taken.
+        """
+        if len(self._under_way) >= most:
+            message = f"more than {most} requests are under way at once"
+            raise refused(429, "too_many_in_flight", message, headers={"retry-after": "1"}, knob="max_in_flight")
+        place = object()
+        self._under_way.add(place)
+        return partial(self._under_way.discard, place)

@@ -24,6 +24,11 @@ PER_DOMAIN: Final = 4
 _TYPES: Final = ("Google", "SMTP & IMAP")
 _RATES: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
 
+_COUNTED: Final = (
+    "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate",
+)  # fmt: skip
+_CHANGEABLE: Final = tuple(name for name in MAILBOX_FIELDS if name not in {"id", "created_at", "last_activity", *_COUNTED})
+
 _WINDOWS: Final = {"sent_today": 1, "sent_30days": 30, "sent_90days": 90, "life": math.inf}
 """Days that each figure looks back on."""
 
@@ -48,7 +53,8 @@ class MailboxSeed:
         number: Its place among all mailboxes: neighbours share a domain.
         created: When it was created, Unix seconds, if that is not given.
         trouble: How probable it is that something is wrong with it.
-        given: Fields set by hand; those made up agree with them. `domain` gives the e-mail's.
+        given: Fields set by hand; those made up agree with them. `domain` gives the e-mail's, `as_of` the time that the figures
+            are of, Unix seconds.
     """
 
     workspace: str
@@ -65,19 +71,32 @@ def made_up_mailbox(id_: str, seed: MailboxSeed, chance: Random, now: float) -> 
         TypeError: A field is given that a mailbox has not, or one that is no JSON value.
     """
     given = {name: _value(name, value) for name, value in seed.given.items()}
+    as_of = given.pop("as_of", now)
     at = str(given.pop("domain", domain(seed.number // PER_DOMAIN)))
     values = {**_identity(chance, seed.number, at), "created_at": seed.created, **given, "id": id_}
     values |= _activity(chance, values, now)
     if chance.random() < seed.trouble:
         values |= chance.choice(_TROUBLES)(values)
     values |= given
-    return Mailbox(id_, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS})
+    return Mailbox(id_, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS}, as_of)
+
+
+def changed_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
+    """Change some of a mailbox's fields.
+
+    Raises:
+        TypeError: A mailbox has no such field, it is counted, or the value is no JSON value.
+    """
+    for name, value in fields.items():
+        check_known(name, _CHANGEABLE, "set_mailbox")
+        encode(value)
+    return attrs.evolve(mailbox, values={**mailbox.values, **fields})
 
 
 def _value(name: str, value: Any) -> Any:
-    check_known(name, (*MAILBOX_FIELDS, "domain"), "a mailbox")
-    if name == "created_at" and not isinstance(value, int | float):
-        raise TypeError("created_at must be Unix seconds")
+    check_known(name, (*MAILBOX_FIELDS, "domain", "as_of"), "a mailbox")
+    if name in {"created_at", "as_of"} and not isinstance(value, int | float):
+        raise TypeError(f"{name} must be Unix seconds")
     encode(value)
     return Share(*value) if name in _RATES and isinstance(value, list | tuple) else value
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.fake.fields import STANDARD
+from outreach_async.fake.simulation.chance import Rates
 
 CAMPAIGN_HEADERS: Final = (
     "status", "name", "steps", "contacts", "opens", "initials", "interested", "replies", "bounces", "last_activity",
@@ -30,6 +31,9 @@ MAILBOX_FIELDS: Final = (
     "created", "domain_ip", "server_ip", "created_at",
 )  # fmt: skip
 """Fields of a mailbox, in the interface's order."""
+
+PERSONALIZED: Final = "PER"
+"""`test_letter` of a step's personalized entry."""
 
 
 @attrs.frozen
@@ -106,7 +110,10 @@ class Share:
 
 @attrs.frozen
 class Template:
-    """A template of a step, with its counts, which are unique per e-mail (rule T9)."""
+    """A template of a step, with the counts it was seeded with, which are unique per e-mail (rule T9).
+
+    `rates` tell how people answer it; `None` for the campaign's.
+    """
 
     id: str
     test_letter: str
@@ -120,6 +127,7 @@ class Template:
     clicked_num: int
     replied_num: int
     unsubscribed_num: int
+    rates: Rates | None = None
 
 
 @attrs.frozen
@@ -130,7 +138,7 @@ class Step:
         id: Starts with `step_`.
         status: `live` by default.
         wait_time: Milliseconds from the send of the step before; from enrolment for the first.
-        left_to_send: Contacts that still have to go through it, but for those that are stored: they all have.
+        left_to_send: Contacts that were still to go through it when it was seeded, but for those that are stored: they all were.
         templates: Its templates.
     """
 
@@ -142,13 +150,13 @@ class Step:
 
     @property
     def already_sent(self) -> int:
-        """Contacts that have completed the step."""
+        """Contacts that had completed the step when it was seeded."""
         return sum(template.sent for template in self.templates)
 
 
 @attrs.frozen
 class Campaign:
-    """A campaign.
+    """A campaign, with the counts it was seeded with; what has come since is in its flow.
 
     Attributes:
         id: Starts with `camp_`.
@@ -162,6 +170,7 @@ class Campaign:
         interested_num: Replies that show interest.
         created: Unix seconds.
         last_activity: Unix seconds; `None` for never.
+        rates: How people answer its e-mails.
     """
 
     id: str
@@ -175,26 +184,29 @@ class Campaign:
     interested_num: int
     created: int
     last_activity: float | None
+    rates: Rates
 
     def total(self, count: str) -> int:
-        """Sum a count, such as `sent`, over every template (rule T10)."""
+        """Sum a seeded count, such as `sent`, over every template (rule T10)."""
         return sum(getattr(template, count) for step in self.steps for template in step.templates)
 
 
 @attrs.frozen
 class Mailbox:
-    """A mailbox.
+    """A mailbox, with the figures it was seeded with; what it has sent since is in its ledger.
 
     Attributes:
         id: Starts with `mailbox_`.
         workspace: Its workspace's id.
         values: All of `MAILBOX_FIELDS`. Percentages may be a `Share`, `last_activity` a Unix time; `campaigns`, `age` and
             `created` are `None` unless they were set by hand.
+        as_of: The time that the figures are of, Unix seconds.
     """
 
     id: str
     workspace: str
     values: Mapping[str, Any]
+    as_of: float
 
     @property
     def created(self) -> float:
@@ -207,3 +219,9 @@ class Mailbox:
         """Unix seconds; `None` for never, and for a text set by hand."""
         value = self.values["last_activity"]
         return value if isinstance(value, int | float) else None
+
+    @property
+    def capacity(self) -> int:
+        """E-mails that it can send a day; none if it is not active, or its limit is no number."""
+        limit = self.values["daily_limit"]
+        return max(0, int(limit)) if self.values["status"] == "active" and isinstance(limit, int | float) else 0

@@ -66,7 +66,12 @@ def shown(name: str) -> str:
 
     A key lands where a name belongs when somebody mixes up arguments; it must not come back from there.
     """
-    return _KEY.sub("***", name)[:_SHOWN].encode("unicode_escape").decode("ascii")
+    return masked(name)[:_SHOWN].encode("unicode_escape").decode("ascii")
+
+
+def masked(text: str) -> str:
+    """Take owner keys out of a text."""
+    return _KEY.sub("***", text)
 
 
 Rendered = tuple[int, Mapping[str, str], bytes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 from typing import Final
 
 MINUTE: Final = 60
@@ -23,10 +24,14 @@ def ago(then: float | None, now: float) -> str:
     """
     if then is None:
         return "Never"
-    passed = now - then
+    return _worded(int((now - then) // MINUTE))
+
+
+@lru_cache(maxsize=16_384)  # a page of mailboxes words thousands of times, and the next one the same
+def _worded(minutes: int) -> str:
     for seconds, unit in _UNITS:
-        if passed >= seconds:
-            count = int(passed // seconds)
+        count = minutes // (seconds // MINUTE)
+        if count >= 1:
             if unit == "month":
                 count = min(count, 11)  # 360 days are not twelve months: the year is longer
             return f"{count} {unit}{'' if count == 1 else 's'} ago"

@@ -13,7 +13,7 @@ from outreach_async.fake.campaign_seeds import CampaignMaker, CampaignSeed
 from outreach_async.fake.contact_seeds import ContactSeed, people
 from outreach_async.fake.fields import CUSTOM, RESERVED, STANDARD
 from outreach_async.fake.given import text, whole
-from outreach_async.fake.mailbox_seeds import MailboxSeed, made_up_mailbox
+from outreach_async.fake.mailbox_seeds import MailboxSeed, changed_mailbox, made_up_mailbox
 from outreach_async.fake.records import CAMPAIGN_HEADERS, MAILBOX_HEADERS, Contact, Enrolment, Mailbox, Workspace
 from outreach_async.fake.relative import DAY
 from outreach_async.fake.world import ListKind, World
@@ -112,14 +112,38 @@ class Seeder:
     def campaign(self, seed: CampaignSeed) -> str:
         """Add a campaign; see `FakeService.add_campaign`."""
         self.check_workspace(seed.workspace)
-        boxes = tuple(dict.fromkeys(seed.mailboxes))
-        for box in boxes:
-            if box not in self.world.mailboxes or self.world.mailboxes[box].workspace != seed.workspace:
-                raise ValueError(f"the workspace {seed.workspace} has no mailbox {box!r}")
+        boxes = self._boxes(seed.workspace, seed.mailboxes)
         id_ = self.id("camp_", seed.id)
         maker = CampaignMaker(self._chance(id_), self.id, self._created(seed.workspace, "campaign", self.now), self.now)
-        self.world.add_campaign(maker.make(attrs.evolve(seed, mailboxes=boxes), id_))
+        self.world.add_campaign(maker.make(attrs.evolve(seed, mailboxes=boxes), id_), self.now)
         return id_
+
+    def _boxes(self, workspace: str, mailboxes: Iterable[str]) -> tuple[str, ...]:
+        boxes = tuple(dict.fromkeys(mailboxes))
+        for box in boxes:
+            if box not in self.world.mailboxes or self.world.mailboxes[box].workspace != workspace:
+                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}")
+        return boxes
+
+    def set_campaign(self, id_: str, status: str | None, mailboxes: Iterable[str] | None, rates: Mapping[str, float]) -> None:
+        """Change a campaign; see `FakeService.set_campaign`."""
+        campaign = self.world.campaigns.get(id_)
+        if campaign is None:
+            raise ValueError(f"there is no campaign {id_!r}")
+        changed = attrs.evolve(
+            campaign,
+            status=campaign.status if status is None else text("status", status),
+            mailboxes=campaign.mailboxes if mailboxes is None else self._boxes(campaign.workspace, mailboxes),
+            rates=campaign.rates.changed(rates),
+        )
+        self.world.set_campaign(changed, self.now)
+
+    def set_mailbox(self, id_: str, fields: Mapping[str, Any]) -> None:
+        """Change a mailbox; see `FakeService.set_mailbox`."""
+        mailbox = self.world.mailboxes.get(id_)
+        if mailbox is None:
+            raise ValueError(f"there is no mailbox {id_!r}")
+        self.world.set_mailbox(changed_mailbox(mailbox, fields), self.now)
 
     def contacts(
         self, workspace: str, rows: int | Iterable[Mapping[str, str | None]], campaign: str | None, owner: str | None

@@ -22,7 +22,7 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
     What the block raises is raised as it is, in no exception group.
 
     Args:
-        service: A `FakeService`, or whatever else answers `exchange`.
+        service: A `FakeService`, one with its control plane (`control.Controlled`), or whatever else answers `exchange`.
         host: The address to listen at.
         port: The port; 0 takes a free one.
 

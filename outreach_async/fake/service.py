@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from outreach_async.fake.answers import answer, recorded
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.calls import read_call
-from outreach_async.fake.campaign_seeds import CampaignSeed, StepSeed
 from outreach_async.fake.clock import Clock
 from outreach_async.fake.contacts import email_key
-from outreach_async.fake.exchange import Exchange
+from outreach_async.fake.exchange import Exchange, nothing
 from outreach_async.fake.faults import Faults
+from outreach_async.fake.filling import Fillable
 from outreach_async.fake.handlers import Context
 from outreach_async.fake.journal import Journal
 from outreach_async.fake.limiter import Limiter
 from outreach_async.fake.records import Contact
 from outreach_async.fake.seeding import Seeder
+from outreach_async.fake.simulation.control import Control
+from outreach_async.fake.simulation.engine import Engine
 from outreach_async.fake.world import World
 from outreach_async.fake.worldfile import dump, load, read_document
 from outreach_async.transport.wire import Request, Response
@@ -40,7 +42,7 @@ class Snapshot:
     _offset: int
 
 
-class FakeService:
+class FakeService(Fillable):
     """The outreach service in memory: every rule that the interface states, and a reading of every one that it leaves open.
 
     It is synchronous, does no I/O and belongs to no event loop: threads and tasks may use one at the same time, and what they ask
@@ -50,13 +52,15 @@ class FakeService:
     Args:
         seed: What is made up is drawn from it.
         behaviour: The readings in force where the interface is silent.
-        clock: ISO 8601 text, where time stands until `advance`; or a callable that returns Unix seconds.
+        clock: ISO 8601 text, where time stands until `advance`; or a callable that returns Unix seconds: whatever is due by then
+            happens before each request.
 
     Attributes:
         seed: The same.
         behaviour: The same; may be exchanged between requests.
         faults: What goes wrong on purpose.
         requests: The journal of what was asked.
+        sim: What becomes of the e-mails that are sent while time passes, and how to settle it.
 
     Raises:
         ValueError: The clock's text is no time.
@@ -77,6 +81,7 @@ class FakeService:
         self._limiter = Limiter()
         # Creating is a look, then an act; threads must not come between.
         self._lock = threading.RLock()
+        self.sim = Control(self._seeding)
 
     def __repr__(self) -> str:
         world = self._world
@@ -95,6 +100,7 @@ class FakeService:
             RuntimeError: A fault on the wire kept the answer back: a plain call has no wire.
         """
         exchange = self.exchange(request)
+        exchange.ended()
         if exchange.response is None:
             raise RuntimeError(f"the fault {exchange.fault} left no answer: use FakeTransport or the server to meet it")
         return exchange.response
@@ -106,173 +112,20 @@ class FakeService:
             The answer and what happens to it on the wire.
         """
         with self._lock:
+            if self._clock.runs:
+                self._catch_up()
             call = read_call(request)
             number = len(self.requests)
             exchange = self.faults.around(call.operation, request, lambda: answer(call, self._context(), number))
             self.requests.add(recorded(call, exchange, number, self.now))
-            return exchange
+            return exchange if call.ended is nothing else attrs.evolve(exchange, ended=call.ended)
 
     def _context(self) -> Context:
         return Context(self._world, self.behaviour, self._limiter, self.seed, self.now)
 
-    # Filling.
-
-    def add_workspace(
-        self,
-        id: str | None = None,  # noqa: A002 - named as on the wire
-        *,
-        custom_fields: Iterable[str] | Mapping[str, str] = (),
-        extra_fields: Mapping[str, str] | None = None,
-        campaign_headers: Iterable[str] | None = None,
-        mailbox_headers: Iterable[str] | None = None,
-    ) -> str:
-        """Add an empty workspace.
-
-        Args:
-            id: Its id; made up if not given.
-            custom_fields: Labels of custom fields, which become `custom_1`, `custom_2`, ...; or labels by code.
-            extra_fields: Labels by code of further standard fields, as all-fields may reveal them.
-            campaign_headers: Columns of the campaign list, as the user's settings hold them.
-            mailbox_headers: Columns of the mailbox list.
-
-        Returns:
-            Its id.
-
-        Raises:
-            ValueError: The id is taken or malformed, or a code is malformed.
-        """
-        with self._seeding() as seeder:
-            return seeder.workspace(id, custom_fields, extra_fields or {}, campaign_headers, mailbox_headers)
-
-    def add_owner_key(self, *workspaces: str, key: str | None = None) -> str:
-        """Add the API key of a user, or give the user of a known key access to more workspaces.
-
-        Args:
-            workspaces: Ids of the user's workspaces.
-            key: The key; made up if not given.
-
-        Returns:
-            The key.
-
-        Raises:
-            ValueError: There is no such workspace, or the key is malformed.
-        """
-        with self._seeding() as seeder:
-            return seeder.owner_key(workspaces, key)
-
-    def add_mailbox(self, workspace: str, *, trouble: float = 0.0, **fields: Any) -> str:
-        """Add a mailbox; see `add_mailboxes`.
-
-        Returns:
-            Its id.
-        """
-        with self._seeding() as seeder:
-            return seeder.mailboxes(workspace, [fields], trouble)[0]
-
-    def add_mailboxes(self, workspace: str, count: int, *, trouble: float = 0.0, **fields: Any) -> list[str]:
-        """Add mailboxes with made-up figures that agree with each other; all of them healthy.
-
-        Args:
-            workspace: Id of their workspace.
-            count: How many.
-            trouble: How probable it is that something is wrong with one, from 0 to 1.
-            fields: Values for any field of a mailbox, taken as they are, damaged or not. `domain` gives their e-mails' domain;
-                a rate may be a pair, the part and the whole; `last_activity` may be Unix seconds.
-
-        Returns:
-            Their ids.
-
-        Raises:
-            TypeError: A mailbox has no such field, or a value is not for JSON.
-            ValueError: There is no such workspace.
-        """
-        with self._seeding() as seeder:
-            return seeder.mailboxes(workspace, [fields] * count, trouble)
-
-    def add_campaign(
-        self,
-        workspace: str,
-        *,
-        id: str | None = None,  # noqa: A002 - named as on the wire
-        name: str = "Campaign",
-        status: str = "draft",
-        mailboxes: Iterable[str] = (),
-        steps: Iterable[StepSeed] = (),
-        contacts: int | None = None,
-        bounces_num: int | None = None,
-        interested_num: int | None = None,
-        created: int | None = None,
-        last_activity: float | Literal["auto"] | None = "auto",
-    ) -> str:
-        """Add a campaign. Every count and percentage of its answers follows from its templates.
-
-        Args:
-            workspace: Id of its workspace.
-            id: Its id; made up if not given.
-            name: Its name.
-            status: `draft`, `live`, `paused`, or another that a client is to meet.
-            mailboxes: Ids of the mailboxes that it sends through.
-            steps: Its steps in order. A step is a text of template letters, such as `A|B|PER`, or a mapping with any of `id`,
-                `status`, `wait_time` (milliseconds), `left_to_send`, `templates` (letters, or a list of letters and mappings with
-                the fields of a template) and `sent`: e-mails to share out over its templates, with made-up opens and replies.
-            contacts: Contacts that are in it but not stored one by one; those of step 1 if not given.
-            bounces_num: E-mails bounced; made up for steps with `sent`, else 0.
-            interested_num: Replies that show interest; likewise.
-            created: Unix seconds; now if not given.
-            last_activity: Unix seconds, `None` for never, or `auto`: lately if anything was sent.
-
-        Returns:
-            Its id.
-
-        Raises:
-            TypeError: A step or template has no such field, or a value is of the wrong kind.
-            ValueError: There is no such workspace or mailbox, the id is taken or malformed, or the counts do not agree.
-        """
-        seed = CampaignSeed(
-            workspace=workspace,
-            id=id,
-            name=name,
-            status=status,
-            mailboxes=mailboxes,
-            steps=steps,
-            contacts=contacts,
-            bounces_num=bounces_num,
-            interested_num=interested_num,
-            created=created,
-            last_activity=last_activity,
-        )
-        with self._seeding() as seeder:
-            return seeder.campaign(seed)
-
-    def add_contacts(
-        self,
-        workspace: str,
-        rows: int | Iterable[Mapping[str, str | None]],
-        *,
-        campaign: str | None = None,
-        owner_key: str | None = None,
-    ) -> list[str]:
-        """Store contacts, as if they had always been there: no request is made of it.
-
-        Args:
-            workspace: Id of their workspace.
-            rows: How many to make up; or mappings with `email`, perhaps `id`, and fields by code.
-            campaign: Id of a campaign that they join.
-            owner_key: The key they were created with; if not given, the first of the workspace.
-
-        Returns:
-            Their ids.
-
-        Raises:
-            TypeError: A contact has no such field, or a value is no text.
-            ValueError: There is no such workspace or campaign, or an e-mail is blank or exists.
-        """
-        with self._seeding() as seeder:
-            return seeder.contacts(workspace, rows, campaign, owner_key)
-
     @contextmanager
     def _seeding(self) -> Iterator[Seeder]:
-        with self._lock, self._seeder(self._world).all_or_nothing() as seeder:
+        with self._caught_up(), self._seeder(self._world).all_or_nothing() as seeder:
             yield seeder
 
     def _seeder(self, world: World) -> Seeder:
@@ -313,7 +166,10 @@ class FakeService:
         return self._clock.now
 
     def advance(self, **step: float) -> None:
-        """Move time on; relative texts and estimated dates follow. Nothing is sent meanwhile.
+        """Move time on, and let everything happen that is to happen up to then: e-mails, opens, replies, ...
+
+        What is due now, such as the first e-mail to a contact that has just joined a live campaign, waits for the next `advance`,
+        be it of nothing.
 
         Args:
             step: What `datetime.timedelta` takes: `days`, `hours`, `minutes`, `seconds`, ...
@@ -322,13 +178,26 @@ class FakeService:
             ValueError: The step is negative.
         """
         with self._lock:
-            # Whatever is to happen in the meantime is to happen here, between the two instants.
             self._clock.advance(timedelta(**step))
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        world = self._world
+        engine = Engine(world.simulation, world.campaigns, world.mailboxes, self.seed, tuple(self.sim.listeners))
+        engine.run(self._clock.micros)
+
+    @contextmanager
+    def _caught_up(self) -> Iterator[None]:
+        """Keep others out. By a clock that runs, what is due has happened by now."""
+        with self._lock:
+            if self._clock.runs:
+                self._catch_up()
+            yield
 
     # State.
 
     def snapshot(self) -> Snapshot:
-        """Keep the state: all that is stored, and the time. Faults and the journal are no part of it."""
+        """Keep the state: all that is stored, what is under way, and the time. Faults and the journal are no part of it."""
         with self._lock:
             return Snapshot(self._world.copy(), self._clock.offset)
 
@@ -346,6 +215,7 @@ class FakeService:
             self._limiter = Limiter()
             self.faults.clear()
             self.requests.clear()
+            self.sim.listeners.clear()
 
     def load(self, source: str | Path | Mapping[str, Any]) -> None:
         """Replace what is stored by a world file's content, and set the time if it says one; a bad file changes nothing.
@@ -374,15 +244,20 @@ class FakeService:
         self._world = world
 
     def dump(self) -> str:
-        """Write all that is stored, and the time, as a world file; the same text for the same state."""
-        with self._lock:
+        """Write all that is stored, what is under way, and the time, as a world file; the same text for the same state."""
+        with self._caught_up():
             return dump(self._world, self._clock.text)
 
-    def asgi(self) -> Application:
-        """Make an ASGI application that answers as this fake does, to be mounted or served elsewhere."""
-        from outreach_async.fake.asgi import asgi_app
+    def asgi(self, *, control: bool = False) -> Application:
+        """Make an ASGI application that answers as this fake does, to be mounted or served elsewhere.
 
-        return asgi_app(self)
+        Args:
+            control: Whether it has the control plane too, under `/_fake/`; see `outreach_async.fake.control`.
+        """
+        from outreach_async.fake.asgi import asgi_app
+        from outreach_async.fake.control import Controlled
+
+        return asgi_app(Controlled(self) if control else self)
 
 
 def _plain(contact: Contact) -> dict[str, Any]:

@@ -49,7 +49,10 @@ class FakeTransport:
         exchange = self.service.exchange(request)
         read = reading(exchange.fault, exchange.response)
         progress.sent = sent_before or read.sent
-        return await arrive(read, maybe_sent=progress.sent)
+        try:
+            return await arrive(read, maybe_sent=progress.sent)
+        finally:
+            exchange.ended()
 
     async def aclose(self) -> None:
         """Refuse every later request. The service stays as it is."""

@@ -6,12 +6,13 @@ import bisect
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
 
 from outreach_async.fake.ids import made_up_id
 from outreach_async.fake.records import Campaign, Contact, Mailbox, Workspace
+from outreach_async.fake.simulation.state import Simulation, micros
 
 ListKind = Literal["campaign", "mailbox"]
 
@@ -33,6 +34,7 @@ class World:
         orders: The ids of each list, oldest first.
         ids: Every id ever given.
         counters: How many ids of each prefix were made up.
+        simulation: What is under way, and what has come of it.
     """
 
     workspaces: dict[str, Workspace] = attrs.Factory(dict)
@@ -44,6 +46,7 @@ class World:
     orders: dict[tuple[str, ListKind], list[Created]] = attrs.Factory(dict)
     ids: set[str] = attrs.field(factory=set, repr=False)
     counters: dict[str, int] = attrs.Factory(dict)
+    simulation: Simulation = attrs.field(factory=Simulation, repr=False)
     _usage: Usage | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     def copy(self) -> World:
@@ -58,6 +61,7 @@ class World:
             {kind: list(order) for kind, order in self.orders.items()},
             set(self.ids),
             dict(self.counters),
+            self.simulation.copy(),
         )
 
     def new_id(self, seed: int, prefix: str) -> str:
@@ -95,11 +99,23 @@ class World:
         self.mailboxes[mailbox.id] = mailbox
         bisect.insort(self.orders[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
 
-    def add_campaign(self, campaign: Campaign) -> None:
-        """Store a campaign."""
+    def set_mailbox(self, mailbox: Mailbox, now: float) -> None:
+        """Store a mailbox in the place of what it was; queues may find room in it."""
+        self.mailboxes[mailbox.id] = mailbox
+        self.simulation.wake_at(micros(now))
+
+    def add_campaign(self, campaign: Campaign, now: float) -> None:
+        """Store a campaign, and set it in motion."""
         self.campaigns[campaign.id] = campaign
         self.enrolled[campaign.id] = 0
+        self.simulation.add_campaign(campaign, now)
         bisect.insort(self.orders[campaign.workspace, "campaign"], (campaign.created, campaign.id))
+        self._usage = None
+
+    def set_campaign(self, campaign: Campaign, now: float) -> None:
+        """Store a campaign in the place of what it was; its queue may move again."""
+        self.campaigns[campaign.id] = campaign
+        self.simulation.wake_at(micros(now))
         self._usage = None
 
     def latest(self, workspace: str, kind: ListKind) -> float:
@@ -109,14 +125,16 @@ class World:
 
     def last_activity(self, kind: ListKind, id_: str) -> float:
         """When a list's item was last active, Unix seconds; 0 for never."""
+        moving = (self.simulation.flows if kind == "campaign" else self.simulation.ledgers).get(id_)
         item = self.campaigns[id_] if kind == "campaign" else self.mailboxes[id_]
-        return item.last_activity or 0
+        return max(item.last_activity or 0, (moving.last if moving else None) or 0)
 
     def put_contact(self, workspace: str, key: str, contact: Contact) -> None:
         """Store a contact, new or in an older one's place, and count its campaigns: both or neither (rule C23)."""
         contacts = self.contacts[workspace]
         before = contacts.get(key)
         contacts[key] = contact
+        self.simulation.enrol(contact, before, key)
         # A contact never leaves a campaign: the later places are the new ones.
         for enrolment in contact.enrolments[len(before.enrolments) if before else 0 :]:
             self.enrolled[enrolment.campaign] += 1
@@ -156,7 +174,7 @@ class Usage:
         """
         own = 0 if campaign.status == "live" else 1
         return sum(
-            (Fraction(_limit(mailboxes[id_].values["daily_limit"]), self.live.get(id_, 0) + own) for id_ in campaign.mailboxes),
+            (Fraction(mailboxes[id_].capacity, self.live.get(id_, 0) + own) for id_ in campaign.mailboxes),
             Fraction(0),
         )
 
@@ -165,7 +183,3 @@ def _uses(campaigns: Mapping[str, Campaign], *, live_only: bool) -> Iterator[str
     for campaign in campaigns.values():
         if campaign.status == "live" or not live_only:
             yield from campaign.mailboxes
-
-
-def _limit(value: Any) -> Fraction:
-    return Fraction(max(0, value)) if isinstance(value, int | float) else Fraction(0)

@@ -10,7 +10,8 @@ A file is one object; only what differs from a default must be there, so it can 
                      "contacts": [{"email": "bo@acme.example", "fields": {"city": "Lyon"}, "campaigns": ["camp_1"]}]}],
      "owner_keys": {"key_1": ["space_1"]}}
 
-`dump` writes every value, so that loading what was dumped gives the same world, byte for byte.
+`dump` writes every value, so that loading what was dumped gives the same world, byte for byte. Counts are those that campaigns
+and mailboxes were seeded with; once anything was sent, the member `simulation` has what has come since, and what is under way.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ from outreach_async.fake.contact_seeds import ContactSeed
 from outreach_async.fake.given import check_known, text, whole
 from outreach_async.fake.records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake.seeding import Seeder
+from outreach_async.fake.simulation.events import DAY
+from outreach_async.fake.simulation.file import load_simulation, simulation_document
 from outreach_async.fake.world import World
 
 VERSION: Final = 1
 """The version of the form."""
 
-_WORLD: Final = ("version", "now", "workspaces", "owner_keys", "made_up")
+_WORLD: Final = ("version", "now", "workspaces", "owner_keys", "made_up", "simulation")
 _WORKSPACE: Final = (
     "id",
     "custom_fields",
@@ -70,7 +73,13 @@ def dump(world: World, now: str) -> str:
         "owner_keys": {key: sorted(spaces) for key, spaces in world.keys.items()},
         "made_up": dict(sorted(world.counters.items())),
     }
-    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    written = json.dumps(document, ensure_ascii=False, indent=1)
+    moving = simulation_document(world.simulation, parse_time(now) // DAY)
+    if moving:
+        # Thousands of events, and nobody writes them by hand: on one line.
+        line = json.dumps(moving, ensure_ascii=False, separators=(",", ":"))
+        written = f'{written.removesuffix("}").rstrip()},\n "simulation": {line}\n}}'
+    return written + "\n"
 
 
 def _workspace_document(world: World, workspace: Workspace) -> dict[str, Any]:
@@ -87,7 +96,8 @@ def _workspace_document(world: World, workspace: Workspace) -> dict[str, Any]:
 
 
 def _mailbox_document(mailbox: Mailbox) -> dict[str, Any]:
-    return {name: [value.n, value.of] if isinstance(value, Share) else value for name, value in mailbox.values.items()}
+    values = {name: [value.n, value.of] if isinstance(value, Share) else value for name, value in mailbox.values.items()}
+    return {**values, "as_of": mailbox.as_of}
 
 
 def _campaign_document(campaign: Campaign) -> dict[str, Any]:
@@ -148,6 +158,10 @@ def load(document: Mapping[str, Any], seeder: Seeder) -> None:
     with _at("$.made_up"):
         counters = _object(document.get("made_up", {}))
         seeder.world.counters |= {prefix: whole(prefix, count) for prefix, count in counters.items()}
+    if "simulation" in document:
+        with _at("$.simulation"):
+            world = seeder.world
+            load_simulation(_object(document["simulation"]), world.simulation, world.campaigns, world.mailboxes)
 
 
 def _load_workspace(item: Any, path: str, seeder: Seeder) -> None:

@@ -1,0 +1,56 @@
+"""The conformance suite's one fixture, and what it says before and after."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from outreach_async.conformance.options import order_of
+from outreach_async.errors import OutreachError
+
+if TYPE_CHECKING:
+    from outreach_async.conformance.session import Result
+
+_RESULT: pytest.StashKey[Result] = pytest.StashKey()
+_ALONE = "outreach_async.conformance: run it without -n; a service is measured once, in one process"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Say what will be done, or why it cannot be done; before anything is."""
+    config = session.config
+    if config.option.collectonly or hasattr(config, "workerinput"):
+        return
+    from outreach_async.conformance.plan import plan
+
+    try:
+        said = plan(order_of(config).site(os.environ))
+    except OutreachError as error:
+        pytest.exit(f"outreach_async.conformance: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
+    print(f"outreach conformance: {said}")  # noqa: T201 - to be read before the first request
+
+
+@pytest.fixture(scope="session")
+def result(request: pytest.FixtureRequest) -> Result:
+    """Measure the service, once."""
+    if hasattr(request.config, "workerinput"):
+        pytest.fail(_ALONE, pytrace=False)
+    from outreach_async.conformance.session import carry_out
+
+    order = order_of(request.config)
+    return request.config.stash.setdefault(_RESULT, carry_out(order, order.site(os.environ)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how each knob was seen, or why not, and which are read another way than before."""
+    found = config.stash.get(_RESULT, None)
+    if found is None:
+        return
+    known = found.calibration
+    terminalreporter.section("outreach conformance: what the interface leaves unsaid")
+    for knob, reason in known.reasons.items():
+        reading = known.observed.get(knob, " or ".join(map(repr, known.undecided.get(knob, ()))) or "not observed")
+        terminalreporter.write_line(f"{knob}: {reading}  ({reason})")
+    for drift in found.drifts:
+        terminalreporter.write_line(f"drift: {drift}", yellow=True)

@@ -1,0 +1,88 @@
+"""The tables of the interface: which fields every item has, and of what kind (rule W4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+Kind = tuple[str, Callable[[Any], bool]]
+"""What a value is called, and whether one is."""
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in {int, float}
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+TEXT: Final[Kind] = ("a text", lambda value: isinstance(value, str))
+NUMBER: Final[Kind] = ("a number", _is_number)
+FLAG: Final[Kind] = ("true or false", lambda value: isinstance(value, bool))
+TEXTS: Final[Kind] = ("a list of texts", _is_texts)
+ITEMS: Final[Kind] = ("a list", lambda value: isinstance(value, list))
+TEXT_OR_NULL: Final[Kind] = ("a text or null", lambda value: value is None or isinstance(value, str))
+FLAG_OR_NULL: Final[Kind] = ("true, false or null", lambda value: value is None or isinstance(value, bool))
+TEXT_OR_NUMBER: Final[Kind] = ("a text or a number", lambda value: isinstance(value, str) or _is_number(value))
+
+Shape = Mapping[str, Kind]
+
+
+def _all(names: str, kind: Kind) -> dict[str, Kind]:
+    return dict.fromkeys(names.split(), kind)
+
+
+CAMPAIGN: Final[Shape] = {
+    **_all("id status name last_activity days_left_display", TEXT),
+    **_all("steps contacts opens initials interested replies bounces", NUMBER),
+    **_all("opens_num replies_num bounces_num interested_num days_left created", NUMBER),
+    "days_left_date": TEXT_OR_NUMBER,
+}
+
+MAILBOX: Final[Shape] = {
+    **_all("id status email sender_name age last_activity type created server_ip", TEXT),
+    **_all("campaigns daily_limit blacklists sent_today sent_30days opened_14days sent_90days", NUMBER),
+    **_all("bounced_30days avg_open_rate avg_click_rate created_at", NUMBER),
+    **_all("spf dkim dmarc", FLAG),
+    "domain_ip": TEXT_OR_NULL,
+}
+
+STEP: Final[Shape] = {
+    **_all("id status type", TEXT),
+    **_all("order wait_time left_to_send already_sent out_of", NUMBER),
+    "templates": ITEMS,
+}
+
+TEMPLATE: Final[Shape] = {
+    **_all("id test_letter name status", TEXT),
+    **_all("sent opened opened_num clicked clicked_num replied replied_num unsubscribed unsubscribed_num", NUMBER),
+    **_all("subject body_text", TEXT_OR_NULL),
+    "new_thread": FLAG_OR_NULL,
+}
+
+FIELD: Final[Shape] = {**_all("label code", TEXT), "searchable": TEXTS}
+
+PAGE: Final[Shape] = {**_all("total_found current_page total_pages", NUMBER), "headers": TEXTS, "data": ITEMS}
+
+STEPS: Final[Shape] = {"days_left": NUMBER, **_all("days_left_date days_left_display", TEXT), "data": ITEMS}
+
+
+def misfits(value: Any, shape: Shape) -> Iterator[str]:
+    """Say what a value lacks of a shape; more members than it names are no fault."""
+    if not isinstance(value, dict):
+        yield f"is {kind_of(value)}, not an object"
+        return
+    for name, (called, is_one) in shape.items():
+        if name not in value:
+            yield f"has no {name}"
+        elif not is_one(value[name]):
+            yield f"{name} is {kind_of(value[name])}, not {called}"
+
+
+def kind_of(value: Any) -> str:
+    """Name the kind of a JSON value."""
+    if value is None:
+        return "null"
+    kinds: Iterable[tuple[type, str]] = ((bool, "a boolean"), (str, "a text"), (list, "a list"), (dict, "an object"))
+    return next((name for kind, name in kinds if isinstance(value, kind)), "a number")

@@ -1,0 +1,275 @@
+"""Moving the simulation on: everything that is to happen up to an instant, in order.
+
+E-mails leave when they are due and their campaign is live, through the mailbox that wrote to the contact before, else through the
+one with most room left today; if none has any, at the next midnight. Campaigns that wait for the same midnight take turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+
+from outreach_async.fake.records import PERSONALIZED, Campaign, Mailbox, Step
+from outreach_async.fake.simulation.chance import Plan, draw, plan
+from outreach_async.fake.simulation.events import (
+    BOUNCE,
+    CLICK,
+    DAY,
+    DUE,
+    INTERESTED,
+    NAMES,
+    OPEN,
+    SECOND,
+    Event,
+)
+from outreach_async.fake.simulation.flows import ENDS, PLACES, Flow
+from outreach_async.fake.simulation.state import Simulation
+
+LIVE: Final = "live"
+
+
+@attrs.frozen
+class Activity:
+    """Something that has happened.
+
+    Attributes:
+        at: Unix seconds.
+        kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply that shows interest), `unsubscribed` or `bounced`.
+        campaign: Campaign id.
+        contact: Contact id; `#` and a number for those that a campaign was seeded with but are not stored. `~2` behind it, and so
+            on, for another round of one who joined again.
+        step: The step's order, from 1.
+        template: Template id.
+        mailbox: Id of the mailbox that sent the e-mail.
+    """
+
+    at: float
+    kind: str
+    campaign: str
+    contact: str
+    step: int
+    template: str
+    mailbox: str
+
+
+Listener = Callable[[Activity], object]
+
+
+@attrs.define
+class Rooms:
+    """A campaign's mailboxes on one day, the one with most room first.
+
+    Room only shrinks on one day. So an entry is looked at again when it comes up, and put back if others used the mailbox
+    meanwhile: the first one that is right is the best.
+    """
+
+    room: Callable[[str], int]
+    _heap: list[tuple[int, int, str]]
+    _members: frozenset[str]
+
+    @classmethod
+    def of(cls, mailboxes: Sequence[str], room: Callable[[str], int]) -> Rooms:
+        """Look at each mailbox once; of those with equal room the campaign's first comes first."""
+        heap = [(-room(id_), place, id_) for place, id_ in enumerate(mailboxes)]
+        heapq.heapify(heap)
+        return cls(room, heap, frozenset(mailboxes))
+
+    def pick(self, sticky: str) -> str | None:
+        """Pick a mailbox for a contact: its own, else the one with most room; `None` if none has any."""
+        if sticky in self._members and self.room(sticky) > 0:
+            return sticky
+        while self._heap:
+            negative, place, id_ = self._heap[0]
+            room = self.room(id_)
+            if room <= 0:
+                heapq.heappop(self._heap)
+            elif room == -negative:
+                return id_
+            else:
+                heapq.heapreplace(self._heap, (-room, place, id_))
+        return None
+
+
+@attrs.define
+class Engine:
+    """Moves one world on.
+
+    Attributes:
+        state: The simulation.
+        campaigns: Campaigns by id.
+        mailboxes: Mailboxes by id.
+        seed: What chance is drawn from.
+        listeners: Who is told what happens.
+    """
+
+    state: Simulation
+    campaigns: dict[str, Campaign]
+    mailboxes: Mapping[str, Mailbox]
+    seed: int
+    listeners: Sequence[Listener] = ()
+    _day: int = -1
+    _rooms: dict[str, Rooms] = attrs.Factory(dict)
+
+    def run(self, until: int) -> None:
+        """Let everything happen that is to happen up to and including an instant, in Unix microseconds."""
+        state = self.state
+        state.set_out(self.campaigns, self.seed)
+        while True:
+            first = state.heap[0].at if state.heap else None
+            # Queues come before what is due only now: whoever waited goes first.
+            if state.wake is not None and state.wake <= until and (first is None or state.wake <= first):
+                now, state.wake = state.wake, None
+                self._serve_queues(now)
+            elif first is not None and first <= until:
+                self._happen(heapq.heappop(state.heap))
+            else:
+                return
+
+    def _happen(self, event: Event) -> None:
+        if event.kind == DUE:
+            self._fall_due(event)
+        else:
+            self._answered(event)
+
+    # Sending.
+
+    def _fall_due(self, event: Event) -> None:
+        campaign = self.campaigns[event.campaign]
+        if not _sends(campaign.steps[event.step]):
+            return  # it stays left to send: nothing that can be done to a campaign sets a step going
+        queue = self.state.flow(campaign.id).queue
+        queue.append(event)
+        # Behind others it waits with them: for a midnight, or for the campaign to go live.
+        if campaign.status == LIVE and len(queue) == 1 and not self._send_next(campaign, event.at):
+            self.state.wake_at(_midnight(event.at))
+
+    def _serve_queues(self, now: int) -> None:
+        waiting = [campaign for campaign in self.campaigns.values() if campaign.status == LIVE]
+        while waiting:
+            waiting = [campaign for campaign in waiting if self._send_next(campaign, now)]
+        if any(flow.queue and self.campaigns[id_].status == LIVE for id_, flow in self.state.flows.items()):
+            self.state.wake_at(_midnight(now))
+
+    def _send_next(self, campaign: Campaign, now: int) -> bool:
+        """Send to the first in a campaign's queue.
+
+        Returns:
+            Whether there was anybody, and a mailbox for it.
+        """
+        flow = self.state.flow(campaign.id)
+        while flow.queue and flow.has_ended(flow.queue[0].who):
+            flow.queue.popleft()
+        if not flow.queue:
+            return False
+        mailbox = self._rooms_of(campaign, now // DAY).pick(flow.queue[0].mailbox)
+        if mailbox is None:
+            return False
+        self._send(campaign, flow, flow.queue.popleft(), self.mailboxes[mailbox], now)
+        return True
+
+    def _rooms_of(self, campaign: Campaign, day: int) -> Rooms:
+        if day != self._day:
+            self._day = day
+            self._rooms.clear()
+        rooms = self._rooms.get(campaign.id)
+        if rooms is None:
+            rooms = self._rooms[campaign.id] = Rooms.of(campaign.mailboxes, partial(self._room, day))
+        return rooms
+
+    def _room(self, day: int, mailbox: str) -> int:
+        box = self.mailboxes[mailbox]
+        return box.capacity - self.state.ledger(box, day).today
+
+    def _send(self, campaign: Campaign, flow: Flow, due: Event, box: Mailbox, now: int) -> None:
+        place, step = due.step, campaign.steps[due.step]
+        chance = partial(draw, self.seed, campaign.id, due.token, *_round(due.who), place)
+        template = rotated(step, flow.counts[place], chance)
+        ledger = self.state.ledger(box, now // DAY)
+        flow.counts[place][template][0] += 1
+        flow.lefts[place] -= 1
+        flow.progress[due.who] = place + 1
+        ledger.count_sent()
+        sent = due._replace(at=now, template=template, day=ledger.day, mailbox=box.id)
+        self._note(sent, flow, sent.mailbox)
+        for kind, delay in self._plan(campaign, template, due, chance):
+            heapq.heappush(self.state.heap, sent._replace(at=now + delay, kind=kind))
+        if place + 1 < due.stop:
+            wait = campaign.steps[place + 1].wait_time * 1000
+            following = due._replace(at=now + wait, step=place + 1, mailbox=due.mailbox or box.id)
+            heapq.heappush(self.state.heap, following)
+
+    def _plan(self, campaign: Campaign, template: int, due: Event, chance: Callable[[str], float]) -> Plan:
+        scripts = self.state.scripts
+        if scripts:
+            for where in (campaign.id, ""):
+                if (due.token, where, due.step) in scripts:
+                    return scripts[due.token, where, due.step]
+        return plan(campaign.steps[due.step].templates[template].rates or campaign.rates, chance)
+
+    # Answers.
+
+    def _answered(self, event: Event) -> None:
+        flow = self.state.flow(event.campaign)
+        if event.kind in ENDS and not flow.end(event.who, event.stop):
+            return  # whoever left already does not leave again
+        ledger = self.state.ledger(self.mailboxes[event.mailbox], event.at // DAY)
+        if event.kind == BOUNCE:
+            flow.bounces += 1
+            ledger.count_bounced(event.day)
+        else:
+            flow.counts[event.step][event.template][PLACES[event.kind]] += 1
+        if event.kind == OPEN:
+            ledger.count_opened(event.day)
+        ledger.clicks += event.kind == CLICK
+        flow.interested += event.kind == INTERESTED
+        self._note(event, flow, event.mailbox)
+
+    def _note(self, event: Event, flow: Flow, mailbox: str) -> None:
+        """Keep when it was, and tell it."""
+        at = event.at / SECOND
+        flow.last = self.state.ledgers[mailbox].last = at
+        if self.listeners:
+            template = self.campaigns[event.campaign].steps[event.step].templates[event.template].id
+            activity = Activity(at, NAMES[event.kind], event.campaign, event.who, event.step + 1, template, mailbox)
+            for listener in self.listeners:
+                listener(activity)
+
+
+def _midnight(now: int) -> int:
+    """The next one, in UTC."""
+    return (now // DAY + 1) * DAY
+
+
+def _sends(step: Step) -> bool:
+    """Tell whether a step is running and has something to send."""
+    return step.status == LIVE and any(template.status == LIVE for template in step.templates)
+
+
+def _round(who: str) -> tuple[str, ...]:
+    return (who,) if "~" in who else ()
+
+
+def rotated(step: Step, counts: Sequence[Sequence[int]], chance: Callable[[str], float]) -> int:
+    """Choose the template of an e-mail (rule T7): a drawn share is personalised, the letters take turns at the rest.
+
+    Args:
+        step: The step, which has a live template.
+        counts: The counts of each of its templates, e-mails sent first.
+        chance: Draws by the name of what is decided.
+
+    Returns:
+        The template's place.
+    """
+    live = [place for place, template in enumerate(step.templates) if template.status == LIVE]
+    if len(live) == 1:
+        return live[0]
+    own = [place for place in live if step.templates[place].test_letter == PERSONALIZED]
+    if own and chance("personalized") * len(live) < len(own):
+        live = own
+    elif own:
+        live = [place for place in live if place not in own]
+    return live[sum(counts[place][0] for place in live) % len(live)]

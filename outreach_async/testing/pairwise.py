@@ -1,0 +1,82 @@
+"""A pairwise cover of the fake's knobs: few behaviours, in which any two readings of two knobs meet.
+
+Most faults that depend on a reading depend on one or two. About thirty rows find those; all combinations would be billions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import combinations_with_replacement
+from typing import Any
+
+import attrs
+
+from outreach_async.fake.behaviour import READINGS, Behaviour
+
+_Value = tuple[int, int]
+"""A factor and the level it has, both by number."""
+
+
+def cover(levels: Sequence[int]) -> list[tuple[int, ...]]:
+    """Choose rows such that every two levels of two factors meet in one of them, and every level is in one.
+
+    The first row has level 0 of every factor. The same figures give the same rows.
+
+    Args:
+        levels: How many levels each factor has.
+
+    Returns:
+        The rows, the number of a level for each factor. Greedy: near the least number of rows, not always the least.
+    """
+    values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
+    # A dict for its order: that of a set would differ from run to run. A value's pair with itself stands for the value alone.
+    missing = dict.fromkeys(pair for pair in combinations_with_replacement(values, 2) if _can_meet(*pair))
+    rows = [(0,) * len(levels)]
+    _tick(missing, rows[0])
+    while missing:
+        rows.append(_row(levels, missing))
+        _tick(missing, rows[-1])
+    return rows
+
+
+def _can_meet(one: _Value, other: _Value) -> bool:
+    return one == other or one[0] != other[0]
+
+
+def _tick(missing: dict[tuple[_Value, _Value], None], row: Sequence[int]) -> None:
+    for pair in combinations_with_replacement(enumerate(row), 2):
+        missing.pop(pair, None)
+
+
+def _row(levels: Sequence[int], missing: dict[tuple[_Value, _Value], None]) -> tuple[int, ...]:
+    """Build a row around the first missing pair: for one factor after the other, the level that ticks off most."""
+    chosen = dict(next(iter(missing)))
+    for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
+        if factor not in chosen:
+            chosen[factor] = max(range(levels[factor]), key=lambda level: _gain((factor, level), chosen, missing))
+    return tuple(chosen[factor] for factor in range(len(levels)))
+
+
+def _gain(value: _Value, chosen: dict[int, int], missing: dict[tuple[_Value, _Value], None]) -> int:
+    return sum((min(value, other), max(value, other)) in missing for other in chosen.items())
+
+
+@cache
+def pairwise() -> tuple[Behaviour, ...]:
+    """Get behaviours such that any two readings of two knobs meet in one of them; the first is the documented one.
+
+    `auth`, `rate_limit` and the other knobs without a list of readings keep their defaults.
+    """
+    readings = list(READINGS.values())
+    return tuple(
+        Behaviour(**{knob: READINGS[knob][level] for knob, level in zip(READINGS, row, strict=True)})
+        for row in cover([len(values) for values in readings])
+    )
+
+
+def differing(behaviour: Behaviour) -> dict[str, Any]:
+    """Get the knobs of a behaviour that are not at their default, with their readings."""
+    default = Behaviour()
+    names = [field.name for field in attrs.fields(Behaviour)]
+    return {name: getattr(behaviour, name) for name in names if getattr(behaviour, name) != getattr(default, name)}

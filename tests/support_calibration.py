@@ -1,0 +1,150 @@
+"""Worlds that show what a service does, and what calibrating must find there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from outreach_async.conformance.calibration import Measured, measure
+from outreach_async.conformance.findings import Finding
+from outreach_async.conformance.site import Dialogue, Site
+from outreach_async.fake import Behaviour, FakeService, HeaderAuth, Snapshot
+from outreach_async.fake.behaviour import READINGS
+from outreach_async.fake.campaign_seeds import StepSeed
+from outreach_async.fake.exchange import Exchange
+from outreach_async.transport.wire import Request, Response
+
+T = TypeVar("T")
+
+SPACE: Final = "space_1"
+KEY: Final = "key_0123456789abcdef"
+DRAFT: Final = "camp_draft"
+MANY: Final = 2001
+
+READER: Final = Site(SPACE, nonce="0a1b2c")
+WRITER: Final = Site(SPACE, KEY, writes=True, campaign=DRAFT, gmail=True, nonce="0a1b2c")
+BEARER: Final = {"authorization": f"Bearer {KEY}"}
+
+NEVER: Final = frozenset({"overwrite_unsent", "overwrite_blank", "rate_limit", "max_in_flight"})
+"""Knobs that nothing shows."""
+
+
+@cache
+def world(boxes: int = 30, campaigns: int = 20) -> Snapshot:
+    """Make a workspace with mailboxes, a draft, a finished campaign, and live ones with e-mails sent."""
+    fake = FakeService()
+    fake.add_workspace(SPACE, custom_fields=["Plan"])
+    fake.add_owner_key(SPACE, key=KEY)
+    ids = fake.add_mailboxes(SPACE, boxes)
+    begin = int(fake.now) - 10_000_000
+    fake.add_campaign(SPACE, id="camp_done", status="paused", mailboxes=ids[:2], steps=[{"sent": 30}], contacts=30, created=begin)
+    for place in range(campaigns - 2):
+        steps: list[StepSeed] = [{"templates": "A|B", "sent": 37 + place % 50}, "A|PER"]
+        created = begin + 60 * (place + 1)
+        fake.add_campaign(SPACE, status="live", mailboxes=ids[:2], steps=steps, contacts=100, created=created)
+    fake.add_campaign(SPACE, id=DRAFT, steps=["A|B"])
+    return fake.snapshot()
+
+
+def service(behaviour: Behaviour | None = None, snapshot: Snapshot | None = None) -> FakeService:
+    """Make a fake that behaves in a way, in a world."""
+    fake = FakeService(behaviour=behaviour)
+    fake.restore(snapshot or world())
+    return fake
+
+
+@attrs.define
+class Altered:
+    """A service whose answers are changed on their way.
+
+    Attributes:
+        fake: The service.
+        change: Changes an answer.
+    """
+
+    fake: FakeService
+    change: Callable[[Request, Response], Response]
+
+    def handle(self, request: Request, /) -> Response:
+        return self.change(request, self.fake.handle(request))
+
+    def exchange(self, request: Request, /) -> Exchange:
+        return Exchange(self.handle(request), None)
+
+
+def document_changed(change: Callable[[Any], object]) -> Callable[[Request, Response], Response]:
+    """Change the documents of answers."""
+
+    def apply(_: Request, response: Response) -> Response:
+        document = json.loads(response.body)
+        change(document)
+        return attrs.evolve(response, body=json.dumps(document).encode())
+
+    return apply
+
+
+def directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -> T:
+    """Carry a dialogue by plain calls."""
+    go_on = partial(next, dialogue)
+    while True:
+        try:
+            request = go_on()
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        go_on = partial(dialogue.send, handle(request))
+
+
+def writer(behaviour: Behaviour) -> Site:
+    """Ask as somebody who may do everything, with a credential where one is asked for."""
+    return WRITER if behaviour.auth is None else attrs.evolve(WRITER, headers=BEARER)
+
+
+def measured(behaviour: Behaviour | None = None, site: Site | None = None, snapshot: Snapshot | None = None) -> Measured:
+    """Measure a fake by plain calls."""
+    behaviour = behaviour or Behaviour()
+    return directly(measure(site or writer(behaviour)), service(behaviour, snapshot).handle)
+
+
+def single_readings() -> Iterator[tuple[str, Behaviour]]:
+    """Yield behaviours that differ from the documented one in one knob, with its name."""
+    for knob, readings in READINGS.items():
+        for reading in readings:
+            yield knob, Behaviour(**{knob: reading})
+    yield "auth", Behaviour(auth=HeaderAuth())
+    yield "strict_fields", Behaviour(strict_fields=frozenset({"email", "zip", "city"}))
+    yield "created_status", Behaviour(created_status={"added": 200, "skipped": 201})
+    yield "campaign_max_display", Behaviour(campaign_max_display=7)
+
+
+def alike(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[Any, ...]:
+    """Say which readings of a knob a service with this behaviour and so much in it shows alike, its own among them."""
+    own = getattr(behaviour, knob)
+    if knob in NEVER:
+        return ()
+    pairs = {"unknown_custom": ("ignore", "store"), "unknown_body": ("ignore", "store"), "reenrol": ("noop", "restart")}
+    if own in pairs.get(knob, ()):
+        return pairs[knob]
+    most = behaviour.campaign_max_display
+    cut = behaviour.over_max == "clamp" and most is not None and most < campaigns
+    if knob == "over_max" and own != "reject" and boxes < MANY and not cut:
+        return ("clamp", "serve")
+    if knob == "campaign_max_display" and behaviour.over_max != "reject" and not cut:
+        few = boxes < MANY or behaviour.over_max == "clamp"
+        return tuple(maximum for maximum in (None, 2000, 100) if maximum is None or maximum >= campaigns) if few else ()
+    return (own,)
+
+
+def misses(
+    behaviour: Behaviour, findings: Mapping[str, Finding], boxes: int = 30, campaigns: int = 20
+) -> dict[str, tuple[Any, ...]]:
+    """Find the knobs that were not found as they should be, with what was found."""
+    return {
+        knob: finding.possible
+        for knob, finding in findings.items()
+        if finding.possible != alike(behaviour, knob, boxes, campaigns)
+    }

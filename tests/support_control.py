@@ -1,0 +1,51 @@
+"""Asking the control plane, in memory."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from outreach_async.fake import FakeService
+from outreach_async.fake.control import Controlled
+from outreach_async.transport.wire import Request, Response
+
+HOST = {"host": "127.0.0.1:80"}
+
+
+class Plane:
+    """A fake with its control plane before it.
+
+    Attributes:
+        fake: The fake.
+        controlled: Both.
+    """
+
+    def __init__(self, fake: FakeService | None = None, *hosts: str) -> None:
+        self.fake = FakeService() if fake is None else fake
+        self.controlled = Controlled(self.fake, hosts)
+
+    def send(self, method: str, target: str, body: bytes = b"", **headers: str) -> Response:
+        """Send a request as it is."""
+        exchange = self.controlled.exchange(Request(method, target, {**HOST, **headers}, body))
+        assert exchange.fault is None
+        assert exchange.response is not None
+        return exchange.response
+
+    def __call__(self, method: str, path: str, said: Any = None) -> Any:
+        """Ask for something that is done, and return what is answered."""
+        response = self.send(method, f"/_fake{path}", b"" if said is None else json.dumps(said).encode())
+        assert response.status in {200, 201}, response.body
+        return json.loads(response.body)
+
+    def problem(self, method: str, path: str, said: Any = None, status: int = 400) -> dict[str, Any]:
+        """Ask for something that is refused, and return the error."""
+        raw = said if isinstance(said, bytes) else b"" if said is None else json.dumps(said).encode()
+        response = self.send(method, f"/_fake{path}", raw)
+        answered = json.loads(response.body)
+        assert response.status == status, response.body
+        assert response.headers["content-type"] == "application/json"
+        error: dict[str, Any] = answered.pop("error")
+        assert (answered, set(error)) == ({}, {"message", "field", "remedy"})
+        assert error["message"]
+        assert error["remedy"]
+        return error

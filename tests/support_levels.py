@@ -1,0 +1,41 @@
+"""The levels at which a fake can be reached: called directly, in memory, through httpx on a mounted application, on a socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import httpx
+
+from outreach_async.fake.asgi import asgi_app
+from outreach_async.fake.exchange import Service
+from outreach_async.fake.server import serve
+from outreach_async.fake.transport import FakeTransport
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.wire import Transport
+
+Connect = Callable[[Service], AbstractAsyncContextManager[Transport]]
+
+
+@asynccontextmanager
+async def in_memory(service: Service) -> AsyncIterator[Transport]:
+    yield FakeTransport(service)
+
+
+@asynccontextmanager
+async def over_a_socket(service: Service) -> AsyncIterator[Transport]:
+    async with serve(service) as url:
+        transport = HttpxTransport(url)
+        try:
+            yield transport
+        finally:
+            await transport.aclose()
+
+
+@asynccontextmanager
+async def mounted(service: Service) -> AsyncIterator[Transport]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(asgi_app(service)), base_url="http://fake") as client:
+        yield HttpxTransport(client)
+
+
+LEVELS: tuple[Connect, ...] = (in_memory, mounted, over_a_socket)

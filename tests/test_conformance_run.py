@@ -1,0 +1,217 @@
+"""A run over a transport: waiting, giving up, drift, and what is kept of earlier runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from support_calibration import KEY, READER, SPACE, WRITER, measured, service
+from support_time import virtual_time
+
+from outreach_async import conformance
+from outreach_async.conformance.calibration import Calibration, rate_limit, run
+from outreach_async.conformance.carrying import Carrier, Patience
+from outreach_async.conformance.drift import Drift, drifts, together
+from outreach_async.conformance.findings import Finding, seen, unseen
+from outreach_async.conformance.session import Order
+from outreach_async.conformance.site import Dialogue, Unclear
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.fake import Behaviour, FakeTransport, HeaderAuth, RateLimit, faults
+from outreach_async.fake.behaviourfile import load_behaviour, load_readings
+from outreach_async.transport.wire import Progress, Request, Response
+
+Answer = Callable[[], Response]
+
+
+class Scripted:
+    """A transport that gives answers in order, then the last one over and over.
+
+    Attributes:
+        asked: Requests so far.
+    """
+
+    secrets = ("proxy-pass",)
+
+    def __init__(self, *answers: Response | Exception) -> None:
+        self.asked = 0
+        self._answers = list(answers)
+
+    async def send(self, _request: Request, _progress: Progress, /) -> Response:
+        await anyio.lowlevel.checkpoint()
+        self.asked += 1
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+def one_question() -> Dialogue[object]:
+    try:
+        return (yield READER.fields())
+    except Unclear as unclear:
+        return str(unclear)
+
+
+@pytest.mark.parametrize("value", ["1", formatdate(0, usegmt=True)], ids=["seconds", "a date gone by"])
+@virtual_time
+async def test_a_throttled_request_is_sent_again_after_as_long_as_the_service_says(value: str) -> None:
+    late, ok = Response(429, {"retry-after": value}), Response(200, {}, b"{}")
+    transport = Scripted(late, late, ok)
+    carrier = Carrier(transport, Patience(throttled=2))
+    begun = anyio.current_time()
+    assert await carrier.carry(one_question()) == ok
+    assert (transport.asked, carrier.asked, carrier.waits) == (3, 3, [value] * 2)
+    assert anyio.current_time() - begun == pytest.approx(2)
+
+
+async def test_patience_ends() -> None:
+    late = Response(429, {"retry-after": "61"})
+    transport = Scripted(late)
+    assert await Carrier(transport, Patience(throttled=60)).carry(one_question()) == late
+    assert transport.asked == 1
+
+
+async def test_a_request_without_an_answer_is_told_to_the_dialogue_without_secrets() -> None:
+    failing = Scripted(TransportError("no connection through proxy-pass for " + KEY))
+    found = (await run(failing, WRITER, Patience())).findings
+    assert found["auth"].how == "no answer: no connection through *** for ***"
+    assert not any(finding.possible for finding in found.values())
+
+
+@virtual_time
+async def test_an_answer_that_does_not_come_is_given_up() -> None:
+    fake = service()
+    fake.faults.add(faults.hang())
+    assert await Carrier(FakeTransport(fake), Patience()).carry(one_question()) == "no answer within 30 s"
+
+
+async def test_a_dialogue_that_does_not_expect_trouble_ends_with_it() -> None:
+    def unaware() -> Dialogue[Response]:
+        return (yield READER.fields())
+
+    with pytest.raises(Unclear, match="no answer"):
+        await Carrier(Scripted(TransportError("gone")), Patience()).carry(unaware())
+
+
+async def test_a_rate_limit_is_told_but_its_figures_are_not() -> None:
+    fake = service(Behaviour(rate_limit=RateLimit(5)))
+    found = (await run(FakeTransport(fake), READER, Patience(throttled=0))).findings
+    assert found["rate_limit"].possible == ()
+    assert found["rate_limit"].how.startswith("there is one, of unknown figures: ")
+    assert "Retry-After '60'" in found["rate_limit"].how
+    assert found["past_end"].possible == ()
+    assert rate_limit(7, []).how == "not provoked: 7 requests one after the other, none throttled"
+
+
+async def test_a_rate_limit_under_status_200_is_no_refusal() -> None:
+    fake = service(Behaviour(rate_limit=RateLimit(8), error_renderer="200_with_error"))
+    found = (await run(FakeTransport(fake), READER, Patience(throttled=0))).findings
+    assert not {knob: finding for knob, finding in found.items() if finding.is_seen_as("reject")}
+
+
+def test_the_names_are_there_and_no_others() -> None:
+    assert {name: getattr(conformance, name).__name__ for name in conformance.__all__} == {
+        name: name for name in conformance.__all__
+    }
+    with pytest.raises(AttributeError, match="no attribute 'guess'"):
+        conformance.guess  # noqa: B018 - the attribute is what is tried
+
+
+# Drift.
+
+
+def findings(**possible: tuple[Any, ...]) -> dict[str, Finding]:
+    return {knob: Finding(readings, "so") for knob, readings in possible.items()}
+
+
+def test_what_is_read_another_way_has_drifted() -> None:
+    before = {"past_end": ("empty",), "over_max": ("clamp", "serve"), "strict_fields": (frozenset({"zip"}),)}
+    now = findings(past_end=("clamp",), over_max=("reject",), strict_fields=("all",))
+    found = drifts(before, now)
+    assert found[0] == Drift("past_end", ("empty",), ("clamp",), "so")
+    assert [str(drift) for drift in found] == [
+        "past_end was 'empty', is now 'clamp': so",
+        "over_max was 'clamp' or 'serve', is now 'reject': so",
+        "strict_fields was ['zip'], is now 'all': so",
+    ]
+
+
+def test_what_is_not_seen_or_may_be_the_same_has_not_drifted() -> None:
+    auth = HeaderAuth("authorization", "Bearer", frozenset({"hush-hush"}))
+    before = {"past_end": ("empty",), "over_max": ("clamp", "serve"), "auth": (auth,), "order": ("oldest",)}
+    now = findings(past_end=(), over_max=("serve",), auth=(HeaderAuth(),), order=("newest", "oldest"), numbers=("float",))
+    assert drifts(before, now) == []
+
+
+def test_what_an_earlier_run_knew_better_is_kept() -> None:
+    before = {"past_end": ("empty",), "over_max": ("serve",), "order": ("oldest",), "numbers": ("float",)}
+    now = findings(past_end=(), over_max=("clamp", "serve"), order=("newest",), numbers=("int_when_whole", "mixed"), list_date=())
+    kept = together(before, now)
+    assert {knob: finding.possible for knob, finding in kept.items()} == {
+        "past_end": ("empty",),
+        "over_max": ("serve",),
+        "order": ("newest",),
+        "numbers": ("int_when_whole", "mixed"),
+        "list_date": (),
+    }
+    assert kept["past_end"].how == "seen by an earlier run; now not: so"
+    assert kept["over_max"].how == "so; an earlier run saw more"
+
+
+def test_what_was_undecided_before_and_is_so_now_stays_as_it_is() -> None:
+    now = findings(over_max=("clamp", "serve"))
+    assert together({"over_max": ("clamp", "serve")}, now) == now
+
+
+def test_a_calibration_is_read_back_from_its_file(tmp_path: Path) -> None:
+    behaviour = attrs.evolve(Behaviour.lenient(), order="newest", numbers="mixed")
+    known = Calibration.of(measured(behaviour).findings)
+    path = tmp_path / "behaviour.toml"
+    path.write_text(known.to_toml("measured\ntoday"), encoding="utf-8")
+    assert load_behaviour(path) == known.behaviour
+    assert load_readings(path) == {knob: (reading,) for knob, reading in known.observed.items()} | dict(known.undecided)
+    assert path.read_text(encoding="utf-8").startswith("# measured\n# today\n\n")
+    assert drifts(load_readings(path), measured(behaviour).findings) == []
+
+
+def test_findings_become_a_behaviour() -> None:
+    known = Calibration.of(
+        {"past_end": seen("clamp", "so"), "over_max": Finding(("serve", "clamp"), "or"), "order": unseen("why")}
+    )
+    assert known.behaviour == Behaviour(past_end="clamp", over_max="serve")
+    assert (known.observed, known.undecided) == ({"past_end": "clamp"}, {"over_max": ("serve", "clamp")})
+    assert known.unseen == {"order": "why"}
+
+
+# Options.
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (Order("", SPACE), "--outreach-live"),
+        (Order("https://api.example", ""), "--outreach-workspace"),
+        (Order("api.example", SPACE), "base_url"),
+        (Order("https://api.example", SPACE, writes="space_2"), "the same workspace"),
+        (Order("https://api.example", SPACE, writes=SPACE), "OUTREACH_OWNER_KEY"),
+        (Order("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE"),
+        (Order("https://api.example", SPACE, headers=["authorization=NOT_SET"]), "NAME=VARIABLE"),
+    ],
+)
+def test_options_that_cannot_go_together_are_refused(order: Order, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        order.site({})
+
+
+def test_secrets_come_from_the_environment() -> None:
+    order = Order("https://api.example", SPACE, writes=SPACE, headers=["Authorization=TOKEN"])
+    site = order.site({"TOKEN": "Bearer tok-123456", "OUTREACH_OWNER_KEY": KEY})
+    assert (site.owner_key, site.headers, site.writes) == (KEY, {"authorization": "Bearer tok-123456"}, True)

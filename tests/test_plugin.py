@@ -1,0 +1,523 @@
+"""The pytest plugin, in suites of its own: as it is installed, found by its entry point."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+import outreach_async.client
+import outreach_async.fake.server
+import outreach_async.fake.transport
+import outreach_async.testing.collection
+import outreach_async.testing.orders
+import outreach_async.testing.reports
+import outreach_async.testing.suspects
+import outreach_async.testing.worlds
+
+pytest_plugins = ["pytester"]
+
+# An inner suite unloads what it was the first to load. These are slow to load, so they are loaded here.
+LOADED = [outreach_async.client, outreach_async.fake.server, outreach_async.fake.transport, trio.testing]
+
+HEAD = """
+import anyio
+import pytest
+
+from outreach_async import InvalidRequest, NewContact, OutreachClient, StatusError, TransportError
+from outreach_async.fake import Behaviour, FakeService, HeaderAuth, faults
+
+pytestmark = pytest.mark.anyio
+ANN = NewContact("ann@acme.example")
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> Suite:
+    return Suite(pytester)
+
+
+class Suite:
+    """A suite of one file, with warnings as errors, run in this process."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+
+    def run(self, test: str, *options: str) -> pytest.RunResult:
+        self.pytester.makepyfile(HEAD + test)
+        return self.pytester.runpytest_inprocess("-W", "error", "-p", "no:cacheprovider", *options)
+
+    def passes(self, test: str, count: int, *options: str) -> None:
+        result = self.run(test, *options)
+        result.assert_outcomes(passed=count)
+
+    def told(self, test: str, *options: str, **outcomes: int) -> str:
+        """Run it, and return what was printed."""
+        result = self.run(test, *options)
+        result.assert_outcomes(**outcomes)
+        return result.stdout.str()
+
+
+# What it gives.
+
+
+@pytest.mark.parametrize("mode", ["marked", "auto"])
+def test_async_tests_get_a_client_of_a_fake_with_a_workspace_and_a_key_on_both_event_loops(suite: Suite, mode: str) -> None:
+    if mode == "auto":
+        suite.pytester.makeini("[pytest]\nanyio_mode = auto\n")
+    test = """
+async def test_create(outreach_client, outreach_fake, outreach_workspace, outreach_owner_key):
+    made = await outreach_client.contacts.create(ANN)
+    (stored,) = outreach_fake.contacts(outreach_workspace)
+    assert (stored["id"], stored["owner"]) == (made.id, outreach_owner_key)
+"""
+    if mode == "auto":
+        suite.pytester.makepyfile(test_auto=HEAD.replace("pytestmark", "unused") + test)
+        suite.pytester.runpytest_inprocess("-W", "error", "-p", "no:cacheprovider").assert_outcomes(passed=2)
+    else:
+        suite.passes(test, 2)
+
+
+def test_a_fake_is_one_tests_alone_and_its_client_is_closed_afterwards(suite: Suite) -> None:
+    suite.passes(
+        """
+SEEN = []
+
+async def test_first(outreach_client, outreach_fake):
+    await outreach_client.contacts.create(ANN)
+    SEEN.append((outreach_client, outreach_fake))
+
+async def test_second(outreach_client, outreach_fake):
+    assert len(outreach_fake.requests) == 0
+    client, fake = SEEN[-1]
+    assert fake is not outreach_fake
+    with pytest.raises(InvalidRequest, match="closed"):
+        await client.contacts.create(ANN)
+""",
+        4,
+    )
+
+
+def test_a_test_without_an_event_loop_may_start_its_own(suite: Suite) -> None:
+    suite.passes(
+        """
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_own(outreach_client, backend):
+    assert anyio.run(outreach_client.contacts.create, ANN, backend=backend).status == "added"
+""",
+        2,
+    )
+
+
+def test_the_url_serves_the_fake_to_clients_that_insist_on_one(suite: Suite) -> None:
+    suite.passes(
+        """
+import httpx
+
+def test_sync(outreach_url, outreach_fake, outreach_workspace):
+    answer = httpx.get(f"{outreach_url}/workspaces/{outreach_workspace}/all-fields")
+    assert answer.json()["status"] == "ok"
+    assert outreach_fake.requests.counts["list_fields"] == 1
+
+async def test_async(outreach_url, outreach_fake, outreach_workspace, outreach_owner_key):
+    async with OutreachClient(outreach_url, owner_key=outreach_owner_key, workspace=outreach_workspace) as client:
+        await client.contacts.create(ANN)
+    assert outreach_fake.contact(outreach_workspace, ANN.email)
+""",
+        3,
+    )
+
+
+def test_the_client_has_the_credential_that_the_behaviour_asks_for(suite: Suite) -> None:
+    suite.passes(
+        """
+@pytest.mark.parametrize(
+    "outreach_behaviour",
+    [Behaviour(auth=HeaderAuth()), Behaviour(auth=HeaderAuth("x-token", "", tokens={"word"})), Behaviour()],
+    ids=["key", "token", "none"],
+)
+async def test_read(outreach_client):
+    assert await outreach_client.workspaces.fields()
+""",
+        6,
+    )
+
+
+# What the marker says.
+
+
+def test_the_marker_gives_seed_world_behaviour_and_faults(suite: Suite) -> None:
+    world = {
+        "workspaces": [{"id": "space_w", "campaigns": [{"id": "camp_1"}]}, {"id": "space_v"}],
+        "owner_keys": {"key_w": ["space_w"]},
+    }
+    suite.pytester.makefile(".json", world=json.dumps(world))
+    suite.pytester.makefile(".toml", behaviour='past_end = "error"')
+    suite.passes(
+        """
+@pytest.mark.outreach(seed=7, world="world.json", behaviour="behaviour.toml")
+class TestMarked:
+    @pytest.mark.outreach(faults={"create_contact": [faults.status(503), faults.ok, faults.commit_then(faults.reset())]})
+    async def test_all(self, outreach_client, outreach_fake, outreach_workspace, outreach_owner_key):
+        assert (outreach_fake.seed, outreach_workspace, outreach_owner_key) == (7, "space_w", "key_w")
+        assert (await outreach_client.campaigns.list()).data[0].id == "camp_1"
+        with pytest.raises(StatusError):
+            await outreach_client.mailboxes.list(page=9)
+        assert (await outreach_client.contacts.create(ANN)).attempts == 2
+        assert (await outreach_client.contacts.create(ANN)).attempts == 2
+
+    @pytest.mark.outreach(seed=8, behaviour="lenient")
+    def test_closest(self, outreach_fake, outreach_behaviour):
+        assert (outreach_fake.seed, outreach_fake.behaviour) == (8, Behaviour.lenient())
+        assert outreach_behaviour is outreach_fake.behaviour
+""",
+        3,
+    )
+
+
+def test_a_test_that_says_no_behaviour_gets_that_of_the_command_line(suite: Suite) -> None:
+    suite.pytester.makefile(".toml", ours='past_end = "clamp"')
+    suite.passes(
+        """
+def test_default(outreach_fake):
+    assert outreach_fake.behaviour == Behaviour(past_end="clamp")
+
+@pytest.mark.outreach(behaviour="strict")
+def test_own(outreach_fake):
+    assert outreach_fake.behaviour == Behaviour.strict()
+""",
+        2,
+        "--outreach-behaviour=ours.toml",
+    )
+
+
+def test_a_wrong_behaviour_on_the_command_line_is_a_usage_error(suite: Suite) -> None:
+    result = suite.run("def test_any(outreach_fake): pass", "--outreach-behaviour=loose")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--outreach-behaviour: behaviour: 'loose' is none; it takes 'documented', *"])
+
+
+@pytest.mark.parametrize(
+    ("marker", "complaint"),
+    [
+        ("sed=7", "@pytest.mark.outreach: it has no 'sed': did you mean seed?"),
+        ("7", "@pytest.mark.outreach: it takes arguments by name only (seed, world, behaviour, faults, unfired), not 7"),
+        ("world='absent.json'", "@pytest.mark.outreach: world: *absent.json*"),
+    ],
+)
+def test_a_wrong_argument_is_one_clear_line(suite: Suite, marker: str, complaint: str) -> None:
+    result = suite.run(f"@pytest.mark.outreach({marker})\ndef test_any(outreach_fake): pass")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([complaint])
+    assert "Traceback" not in result.stdout.str()
+    assert not re.search(r"\.py:\d", result.stdout.str())
+
+
+def test_a_fixture_asked_for_late_knows_the_marker_but_for_pairwise(suite: Suite) -> None:
+    told = suite.told(
+        """
+@pytest.mark.outreach(seed=3)
+def test_late(request):
+    assert request.getfixturevalue("outreach_fake").seed == 3
+
+@pytest.mark.outreach(behaviour="pairwise")
+def test_too_late(request):
+    request.getfixturevalue("outreach_fake")
+""",
+        passed=1,
+        failed=1,
+    )
+    assert "behaviour='pairwise': the test must have a fixture as an argument" in told
+
+
+# What becomes of a test.
+
+
+def test_a_pairwise_test_runs_under_every_row_and_a_failure_names_the_row_and_the_guilty_reading(suite: Suite) -> None:
+    rows = outreach_async.testing.pairwise()
+    bad = [row for row in rows if row.past_end == "clamp"]
+    told = suite.told(
+        """
+@pytest.mark.outreach(behaviour="pairwise")
+def test_reads(outreach_fake):
+    assert outreach_fake.behaviour.past_end != "clamp"
+""",
+        failed=len(bad),
+        passed=len(rows) - len(bad),
+    )
+    number = rows.index(bad[0])
+    assert f"test_reads[row{number:02}]" in told
+    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.reports.readings(bad[0])}\n" in told
+    assert "past_end='clamp'" in outreach_async.testing.reports.readings(bad[0])
+    assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: those with past_end='clamp'" in told
+
+
+def test_tests_that_pass_say_nothing(suite: Suite) -> None:
+    told = suite.told(
+        "@pytest.mark.outreach(behaviour='pairwise')\ndef test_any(outreach_fake): pass",
+        "-rA",
+        passed=len(outreach_async.testing.pairwise()),
+    )
+    assert "outreach service" not in told
+    assert "outreach behaviours" not in told
+
+
+def test_a_failing_test_shows_the_last_requests_with_faults_and_hints_and_no_key(suite: Suite) -> None:
+    told = suite.told(
+        """
+@pytest.mark.outreach(seed=5, faults={"create_contact": [faults.status(503), faults.ok, faults.reset()]})
+async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
+    for number in range(25):
+        await outreach_client.request("GET", f"/workspaces/space_0/all-fields?owner_key=key_secret{number}")
+    await outreach_client.contacts.create(NewContact("ann@acme.example", extra={"first_nam": "key_secret"}))
+    await anyio.sleep(30)
+    with pytest.raises(TransportError):
+        await outreach_client.request("POST", "/contacts", body=b'{"owner_key": "secret", "x": [{"owner_key": "secret"}]}')
+    outreach_fake.faults.script("list_steps", faults.hang())
+    raise ValueError("enough")
+""",
+        "--tb=short",
+        failed=2,
+    )
+    section = told.partition("- outreach service -")[2].partition("____")[0].splitlines()
+    assert "seed: 5" in section
+    assert "behaviour: every default" in section
+    assert "never struck: list_steps: hang()" in section
+    assert "requests: 28, the last of them:" in section
+    asked = [line for line in section if line.startswith("#")]
+    assert len(asked) == 20
+    assert asked[0] == "#8 +0.000 s GET /workspaces/space_0/all-fields?owner_key=*** -> 404"
+    assert asked[-3].endswith("POST /contacts -> 503, struck by status(503)")
+    assert "    hint: " in "\n".join(section)
+    assert "secret" not in "\n".join(section)
+
+
+@pytest.mark.parametrize(
+    ("marker", "outcomes"),
+    [("", {"failed": 1}), ("@pytest.mark.outreach(unfired='ignore')", {"passed": 1}), ("@pytest.mark.xfail", {"xfailed": 1})],
+    ids=["error", "ignore", "expected"],
+)
+def test_a_fault_that_never_struck_fails_the_test_that_passed(suite: Suite, marker: str, outcomes: dict[str, int]) -> None:
+    told = suite.told(
+        f"""
+{marker}
+def test_orders(outreach_fake):
+    outreach_fake.faults.script("create_contact", faults.status(503), faults.ok)
+""",
+        **outcomes,
+    )
+    assert ("faults that never struck: create_contact: status(503)" in told) == ("failed" in outcomes)
+
+
+def test_a_test_that_fails_or_is_skipped_keeps_its_own_reason(suite: Suite) -> None:
+    told = suite.told(
+        """
+@pytest.mark.outreach(faults={"create_contact": faults.status(503)})
+@pytest.mark.parametrize("end", [pytest.skip, pytest.fail])
+def test_ends(outreach_fake, end):
+    end("for a reason")
+""",
+        failed=1,
+        skipped=1,
+    )
+    assert "Failed: for a reason" in told
+    assert "faults that never struck" not in told
+
+
+def test_a_fake_is_let_go_when_its_test_ends(suite: Suite) -> None:
+    suite.pytester.makeconftest("""
+import gc, weakref, pytest
+
+FAKES = []
+
+@pytest.fixture(autouse=True)
+def watched(outreach_fake):
+    FAKES.append(weakref.ref(outreach_fake))
+
+def pytest_sessionfinish():
+    gc.collect()
+    assert [fake() for fake in FAKES] == [None, None, None]
+""")
+    suite.passes("@pytest.mark.parametrize('number', range(3))\ndef test_any(number): pass", 3)
+
+
+# Virtual time.
+
+WAITING = """
+import time
+
+async def test_waits(outreach_virtual_time, outreach_fake, outreach_client):
+    began, real, now = anyio.current_time(), time.monotonic(), outreach_fake.now
+    outreach_fake.faults.script("create_contact", faults.status(429, retry_after=900))
+    await outreach_client.contacts.create(ANN, deadline=None)
+    await anyio.sleep(2700)
+    assert 3600 <= outreach_fake.now - now == pytest.approx(anyio.current_time() - began)
+    assert outreach_virtual_time.elapsed == anyio.current_time()
+    outreach_fake.advance(hours=1)
+    assert outreach_fake.now - now >= 7200
+    assert time.monotonic() - real < 30
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "count"),
+    [
+        ("", 2),
+        ("@pytest.fixture\ndef anyio_backend(): return 'asyncio'", 1),
+        ("@pytest.fixture(scope='session')\ndef anyio_backend(): return ('trio', {'strict_exception_groups': True})", 1),
+        ("@pytest.fixture(params=['trio', ('asyncio', {'debug': True})])\ndef anyio_backend(request): return request.param", 2),
+        ("@pytest.fixture(scope='module')\ndef anyio_backend(anyio_backend): return anyio_backend", 2),
+    ],
+    ids=["plain", "value", "session", "parameters", "overrides"],
+)
+def test_an_hour_passes_at_once_on_whatever_event_loops_the_suite_runs_on(suite: Suite, backend: str, count: int) -> None:
+    suite.passes(f"{WAITING}\n{backend}\n", count)
+
+
+def test_a_test_beside_it_stays_in_real_time(suite: Suite) -> None:
+    suite.passes(
+        WAITING
+        + """
+async def test_real(outreach_client):
+    began = time.monotonic()
+    await anyio.sleep(0.01)
+    assert time.monotonic() - began >= 0.009
+
+async def test_another(outreach_virtual_time):
+    await anyio.sleep(3600)
+    assert outreach_virtual_time.elapsed == 3600
+""",
+        6,
+    )
+
+
+def test_async_fixtures_share_the_time_of_their_test(suite: Suite) -> None:
+    suite.passes(
+        """
+@pytest.fixture
+async def waited(outreach_virtual_time):
+    await anyio.sleep(60)
+    yield
+    await anyio.sleep(60)
+
+async def test_goes_on(waited, outreach_fake, outreach_client, outreach_virtual_time):
+    await outreach_client.contacts.create(ANN)
+    assert outreach_virtual_time.elapsed == 60
+""",
+        2,
+    )
+
+
+def test_where_an_async_fixture_of_a_wider_scope_keeps_its_event_loop_the_fake_says_so(suite: Suite) -> None:
+    told = suite.told(
+        """
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request):
+    return request.param
+
+@pytest.fixture(scope="module")
+async def wide():
+    yield
+
+async def test_wide(wide):
+    pass
+
+async def test_virtual(outreach_virtual_time, outreach_fake):
+    outreach_fake.now
+""",
+        passed=2,
+        failed=2,
+    )
+    assert "under pytest, an async fixture of a wider scope" in told
+
+
+def test_before_pytest_9_1_it_works_as_well(suite: Suite) -> None:
+    suite.pytester.makeconftest("""
+import pytest
+
+def pytest_configure(config):
+    kept = vars(pytest).pop("register_fixture")
+    config.add_cleanup(lambda: setattr(pytest, "register_fixture", kept))
+""")
+    suite.passes(WAITING, 2, "-W", "ignore::pytest.PytestRemovedIn10Warning")
+
+
+def test_where_the_event_loop_cannot_be_replaced_the_fake_says_so(suite: Suite) -> None:
+    told = suite.told(
+        """
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_real(outreach_virtual_time, outreach_fake):
+    outreach_fake.now
+""",
+        failed=1,
+    )
+    assert "virtual time is read in an event loop that does not run in it" in told
+
+
+def test_a_test_without_an_event_loop_may_run_one_in_virtual_time(suite: Suite) -> None:
+    suite.passes(
+        """
+def test_own(outreach_virtual_time, outreach_fake):
+    began = outreach_fake.now
+    anyio.run(anyio.sleep, 3600, backend_options=outreach_virtual_time.options("asyncio"))
+    assert outreach_fake.now - began == 3600
+""",
+        1,
+    )
+
+
+def test_a_real_port_and_virtual_time_exclude_each_other(suite: Suite) -> None:
+    told = suite.told("async def test_both(outreach_virtual_time, outreach_url): pass", errors=2)
+    assert "outreach_url and outreach_virtual_time exclude each other: sockets take real time" in told
+
+
+# What it costs, and other plugins.
+
+
+def test_a_suite_that_uses_nothing_of_it_imports_nothing_but_the_plugin(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others load more
+    pytester.makepyfile("""
+import sys
+
+def test_loaded(request):
+    ours = {name for name in sys.modules if name.startswith("outreach_async.")}
+    assert ours == {f"outreach_async.{name}" for name in ("pytest_plugin", "conformance", "conformance.options")}
+    assert not {"attrs", "httpx", "trio", "asyncio"} & set(sys.modules)
+""")
+    pytester.runpytest_subprocess("-p", "outreach_async.pytest_plugin").assert_outcomes(passed=1)
+
+
+def test_with_xdist_rows_reports_and_verdicts_come_together(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each worker would load all that is installed
+    pytester.makepyfile("""
+import pytest
+
+@pytest.mark.outreach(behaviour="pairwise")
+def test_reads(outreach_fake):
+    assert outreach_fake.behaviour.first_page == 1
+""")
+    bad = [row for row in outreach_async.testing.pairwise() if row.first_page == 0]
+    result = pytester.runpytest_subprocess("-p", "xdist.plugin", "-p", "outreach_async.pytest_plugin", "-n", "2")
+    result.assert_outcomes(failed=len(bad), passed=len(outreach_async.testing.pairwise()) - len(bad))
+    told = result.stdout.str()
+    assert told.count("- outreach service -") == len(bad)
+    assert f"test_reads[row*] failed under {len(bad)} of" in told
+    assert "those with first_page=0" in told
+
+
+def test_the_entry_point_names_the_plugin() -> None:
+    from importlib.metadata import entry_points
+
+    (found,) = entry_points(group="pytest11", name="outreach_async")
+    assert Path(str(found.load().__file__)).name == "pytest_plugin.py"
+
+
+def test_the_marker_is_among_those_that_pytest_lists(pytester: pytest.Pytester) -> None:
+    result: Any = pytester.runpytest_inprocess("--markers", "--strict-markers")
+    result.stdout.fnmatch_lines(["@pytest.mark.outreach(seed=0, *): what the fake outreach service of this test is like*"])

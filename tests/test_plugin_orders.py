@@ -1,0 +1,112 @@
+"""What a test orders with the marker: what each argument takes, what it refuses, and which use of the marker holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from outreach_async.fake import Behaviour, faults
+from outreach_async.testing import pairwise
+from outreach_async.testing.orders import Order, OrderError, read_behaviours, read_order
+
+WORLD = {"workspaces": [{"id": "space_1"}], "owner_keys": {"key_1": ["space_1"]}}
+HERE = Path("/folder/of/the/test")
+CLAMPING = Behaviour(past_end="clamp")
+
+
+def order(*marks: dict[str, Any], folder: Path = HERE) -> Order:
+    return read_order([pytest.mark.outreach(**mark).mark for mark in marks], folder, [CLAMPING])
+
+
+def test_a_test_that_orders_nothing_gets_the_defaults() -> None:
+    assert order() == Order(behaviours=(CLAMPING,))
+    assert attrs.asdict(Order())["seed"] == 0
+
+
+def test_what_the_closest_mark_says_holds_argument_by_argument() -> None:
+    made = order({"seed": 1}, {"seed": 2, "behaviour": "strict"}, {"behaviour": "lenient", "unfired": "ignore"})
+    assert made == Order(seed=1, behaviours=(Behaviour.strict(),), unfired="ignore")
+
+
+@pytest.mark.parametrize(
+    ("given", "behaviours"),
+    [
+        ("documented", (Behaviour(),)),
+        ("strict", (Behaviour.strict(),)),
+        ("lenient", (Behaviour.lenient(),)),
+        ("pairwise", pairwise()),
+        (CLAMPING, (CLAMPING,)),
+        ({"past_end": "clamp"}, (CLAMPING,)),
+    ],
+    ids=["documented", "strict", "lenient", "pairwise", "value", "mapping"],
+)
+def test_a_behaviour_is_a_name_a_value_or_readings_by_knob(given: Any, behaviours: tuple[Behaviour, ...]) -> None:
+    assert read_behaviours(given, HERE) == behaviours
+
+
+@pytest.mark.parametrize("as_given", [str, Path])
+def test_a_behaviour_file_is_looked_for_beside_the_test(tmp_path: Path, as_given: Any) -> None:
+    (tmp_path / "behaviour.toml").write_text('past_end = "clamp"\n', encoding="utf-8")
+    assert read_behaviours(as_given("behaviour.toml"), tmp_path) == (CLAMPING,)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [WORLD, json.dumps(WORLD), "world.json", Path("world.json"), "/absolute"],
+    ids=["document", "text", "name", "path", "absolute"],
+)
+def test_a_world_is_a_document_its_text_or_a_file_beside_the_test(given: Any, tmp_path: Path) -> None:
+    for path in (tmp_path / "world.json", tmp_path / "absolute.json"):
+        path.write_text(json.dumps(WORLD), encoding="utf-8")
+    world = str(tmp_path / "absolute.json") if given == "/absolute" else given
+    fake = order({"world": world}, folder=tmp_path).service(Behaviour(), "2026-01-01T00:00:00Z")
+    assert [space["id"] for space in json.loads(fake.dump())["workspaces"]] == ["space_1"]
+
+
+def test_faults_wait_in_the_order_given_and_one_needs_no_list() -> None:
+    scripts = {"create_contact": [faults.status(503), faults.ok, faults.reset()], "list_fields": faults.hang()}
+    fake = order({"faults": scripts}).service(Behaviour(), "2026-01-01T00:00:00Z")
+    assert fake.faults.unfired == ["create_contact: status(503)", "create_contact: reset()", "list_fields: hang()"]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"sed": 1}, "it has no 'sed': did you mean seed?"),
+    ({"clock": 1}, "it has no 'clock': there are seed, world, behaviour, faults, unfired"),
+    ({"seed": "1"}, "seed: must be a whole number, not '1'"),
+    ({"seed": True}, "seed: must be a whole number, not True"),
+    ({"world": 7}, "world: must be a world file's path, its text or the document, not int"),
+    (
+        {"behaviour": "strickt"},
+        "behaviour: 'strickt' is none; it takes 'documented', 'strict', 'lenient', 'pairwise', the path",
+    ),
+    ({"behaviour": None}, "behaviour: None is none; it takes"),
+    ({"behaviour": "absent.toml"}, "behaviour: [Errno 2] No such file or directory: '/folder/of/the/test/absent.toml'"),
+    ({"behaviour": {"past_end": "fly"}}, "behaviour: Behaviour: past_end='fly' is no reading; those are 'empty'"),
+    ({"behaviour": {"past_ends": "clamp"}}, "behaviour: Behaviour has no 'past_ends': did you mean past_end?"),
+    ({"faults": [faults.ok]}, "faults: must be a mapping of operations to faults, not list"),
+    ({"faults": {"create": faults.ok}}, "faults: no operation 'create': there are list_campaigns"),
+    ({"faults": {"list_steps": faults.reset}}, "faults: reset is not a fault: write a call, such as reset(...)"),
+    ({"unfired": "warn"}, "unfired: must be 'error' or 'ignore', not 'warn'"),
+]
+
+
+@pytest.mark.parametrize(("given", "complaint"), WRONG, ids=[next(iter(given)) for given, _ in WRONG])
+def test_a_wrong_argument_is_named_with_what_it_takes(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(OrderError) as caught:
+        order(given)
+    assert str(caught.value).startswith(complaint)
+
+
+def test_an_argument_without_a_name_is_refused() -> None:
+    with pytest.raises(OrderError, match=r"^it takes arguments by name only \(seed, .*\), not 'strict'$"):
+        read_order([pytest.mark.outreach("strict").mark], HERE, [CLAMPING])
+
+
+@pytest.mark.parametrize("world", ["absent.json", {"workspaces": 7}], ids=["absent", "malformed"])
+def test_a_world_that_makes_none_is_named(world: Any) -> None:
+    with pytest.raises(OrderError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: must be a list)"):
+        order({"world": world}).service(Behaviour(), "2026-01-01T00:00:00Z")

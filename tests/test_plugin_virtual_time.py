@@ -1,0 +1,191 @@
+"""Virtual time: waiting takes none, on both event loops, and the fake's clock follows the loop's."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async import NewContact, OutreachClient
+from outreach_async.fake import Behaviour, FakeService, FakeTransport, RateLimit, faults
+from outreach_async.testing import VirtualTime, VirtualTimeLoop
+
+START = 1767225600  # 2026-01-01T00:00:00Z
+
+both = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+def run(virtual: VirtualTime, work: Callable[[], Awaitable[Any]], backend: str) -> Any:
+    return anyio.run(work, backend=backend, backend_options=virtual.options(backend))
+
+
+@both
+@given(waits=st.lists(st.floats(0.001, 86400), max_size=5))
+def test_each_wait_takes_its_seconds_and_no_time(backend: str, waits: list[float]) -> None:
+    virtual = VirtualTime()
+
+    async def work() -> list[float]:
+        seen = []
+        for wait in waits:
+            before = anyio.current_time()
+            await anyio.sleep(wait)
+            seen.append(anyio.current_time() - before)
+        return seen
+
+    began = time.monotonic()
+    assert run(virtual, work, backend) == pytest.approx(waits)
+    assert virtual.elapsed == pytest.approx(sum(waits))
+    assert time.monotonic() - began < 10
+
+
+@both
+@given(wakes=st.lists(st.integers(0, 10**6), min_size=1, max_size=8, unique=True))
+def test_tasks_wake_in_the_order_of_their_times(backend: str, wakes: list[int]) -> None:
+    woken: list[int] = []
+
+    async def sleeper(seconds: int) -> None:
+        await anyio.sleep(seconds)
+        woken.append(seconds)
+
+    async def work() -> None:
+        async with anyio.create_task_group() as group:
+            for seconds in wakes:
+                group.start_soon(sleeper, seconds)
+
+    run(VirtualTime(), work, backend)
+    assert woken == sorted(wakes)
+
+
+@both
+def test_the_fakes_clock_is_the_loops_and_can_still_be_moved(backend: str) -> None:
+    virtual = VirtualTime()
+    fake = FakeService(clock=virtual)
+
+    async def work() -> list[float]:
+        times = [fake.now]
+        await anyio.sleep(3600)
+        times.append(fake.now)
+        fake.advance(days=1)
+        times.append(fake.now)
+        await anyio.sleep(0.5)
+        return [*times, fake.now]
+
+    assert run(virtual, work, backend) == [START, START + 3600, START + 90000, START + 90000.5]
+    assert fake.now == START + 90000.5
+    assert virtual.elapsed == 3600.5
+
+
+@both
+def test_time_goes_on_from_run_to_run(backend: str) -> None:
+    virtual = VirtualTime("2026-01-01T12:00:00+01:00")
+
+    async def work() -> float:
+        await anyio.sleep(10)
+        return virtual()
+
+    noon = START + 11 * 3600
+    assert [run(virtual, work, each) for each in (backend, "asyncio", "trio")] == [noon + 10, noon + 20, noon + 30]
+    assert repr(virtual) == "<VirtualTime: 30 s after its start>"
+
+
+@both
+def test_an_hour_of_back_off_agrees_with_the_rate_limit_of_the_fake_and_takes_no_time(backend: str) -> None:
+    virtual = VirtualTime()
+    limit = RateLimit(2, per=1800, scope="all")
+    fake = FakeService(clock=virtual, behaviour=Behaviour(rate_limit=limit))
+    space = fake.add_workspace()
+    key = fake.add_owner_key(space)
+
+    async def work() -> list[int]:
+        async with OutreachClient(transport=FakeTransport(fake), owner_key=key, workspace=space, deadline=None) as client:
+            for number in range(6):
+                await client.contacts.create(NewContact(f"{number}@a.example"))
+        return [math.floor((entry.at - START) / 1800) for entry in fake.requests if entry.status == 201]
+
+    began = time.monotonic()
+    assert run(virtual, work, backend) == [0, 0, 1, 1, 2, 2]
+    assert virtual.elapsed >= 3600
+    assert time.monotonic() - began < 10
+
+
+@both
+def test_a_fault_that_hangs_costs_the_timeout_and_no_time(backend: str) -> None:
+    virtual = VirtualTime()
+    fake = FakeService(clock=virtual)
+    space = fake.add_workspace()
+    fake.faults.script("list_fields", faults.hang())
+
+    async def work() -> int:
+        async with OutreachClient(transport=FakeTransport(fake), workspace=space, timeout=600, deadline=3600) as client:
+            return len(await client.workspaces.fields())
+
+    assert run(virtual, work, backend) > 0
+    assert 600 < virtual.elapsed < 700
+
+
+@both
+@pytest.mark.parametrize("options", [{}, "own"], ids=["real", "another virtual"])
+def test_reading_it_in_an_event_loop_of_another_time_is_an_error(backend: str, options: Any) -> None:
+    virtual = VirtualTime()
+
+    async def work() -> None:
+        await anyio.sleep(0.001)
+        with pytest.raises(RuntimeError, match=r"in an event loop that does not run in it: .* options\(\) of this VirtualTime"):
+            virtual()
+
+    anyio.run(work, backend=backend, backend_options=VirtualTime().options(backend) if options else {})
+
+
+def test_outside_of_event_loops_it_stands_still() -> None:
+    virtual = VirtualTime()
+    assert (virtual(), virtual()) == (START, START)
+    with pytest.raises(ValueError, match="is no ISO 8601 time"):
+        VirtualTime("noon")
+
+
+@pytest.mark.parametrize(
+    ("given_value", "kept"),
+    [
+        ("asyncio", {}),
+        (("asyncio", {"debug": True, "use_uvloop": True, "loop_factory": asyncio.new_event_loop}), {"debug": True}),
+        ("trio", {}),
+        (("trio", {"strict_exception_groups": True, "clock": None}), {"strict_exception_groups": True}),
+    ],
+    ids=["asyncio", "asyncio with options", "trio", "trio with options"],
+)
+def test_a_backends_own_options_stay_but_for_those_that_choose_a_clock(given_value: Any, kept: dict[str, Any]) -> None:
+    name, options = VirtualTime().backend(given_value)
+    assert name == (given_value if isinstance(given_value, str) else given_value[0])
+    chosen = options.pop("loop_factory" if name == "asyncio" else "clock")
+    assert chosen is not None
+    assert options == kept
+
+
+def test_without_a_timer_the_loop_waits_for_a_thread_idle_and_time_stands_still() -> None:
+    loop = VirtualTimeLoop()
+    looked = 0
+    select = loop._jump.select
+
+    def spy(timeout: float | None = None) -> Any:
+        nonlocal looked
+        looked += 1
+        return select(timeout)
+
+    loop._jump.select = spy  # type: ignore[method-assign]  # a spy
+    waiting = loop.create_future()
+    thread = threading.Timer(0.02, lambda: loop.call_soon_threadsafe(waiting.set_result, "done"))
+    thread.start()
+    assert loop.run_until_complete(waiting) == "done"
+    assert loop.time() == 0
+    assert looked < 10
+    thread.join()
+    loop.close()
