@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from support_transports import OWN, Make, over
+from support_transports import Make, over
 
 from outreach_async import (
     DeadlineExceeded,
@@ -55,7 +55,7 @@ POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_mis
 
 
 @asynccontextmanager
-async def world(make: Make, *, attempts: int = 1, timeout: float = 1.0) -> AsyncIterator[tuple[FakeService, OutreachClient]]:
+async def world(make: Make, *, attempts: int = 1, timeout: float = 0.7) -> AsyncIterator[tuple[FakeService, OutreachClient]]:
     fake = FakeService(seed=3)
     space = fake.add_workspace()
     fake.add_mailboxes(space, 3)
@@ -80,7 +80,7 @@ async def side_by_side(check: Callable[[str, bool], Coroutine[Any, Any, None]]) 
             group.start_soon(check, name, True)
 
 
-@over(*OWN)
+@over("httpx", "aiohttp")
 async def test_each_fault_of_a_read_is_a_named_error_and_the_client_is_usable_after(make: Make) -> None:
     async def check(name: str, committed: bool) -> None:
         fault, kind = FAULTS[name]
@@ -97,7 +97,7 @@ async def test_each_fault_of_a_read_is_a_named_error_and_the_client_is_usable_af
     await side_by_side(check)
 
 
-@over(*OWN)
+@over("httpx", "aiohttp")
 async def test_each_fault_of_a_creation_is_an_error_that_never_denies_what_happened(make: Make) -> None:
     async def check(name: str, committed: bool) -> None:
         fault, kind = FAULTS[name]
@@ -113,7 +113,7 @@ async def test_each_fault_of_a_creation_is_an_error_that_never_denies_what_happe
     await side_by_side(check)
 
 
-@over(*OWN)
+@over("httpx", "aiohttp")
 async def test_repeated_after_any_fault_a_creation_makes_one_contact_and_its_label_holds_the_truth(
     make: Make,
 ) -> None:
@@ -131,7 +131,7 @@ async def test_repeated_after_any_fault_a_creation_makes_one_contact_and_its_lab
     await side_by_side(check)
 
 
-@over(*OWN)
+@over("httpx", "aiohttp")
 async def test_a_bulk_run_under_faults_accounts_for_every_row_and_claims_nothing_false(make: Make) -> None:
     async with world(make, attempts=3) as (fake, client):
         for number, (name, (fault, _)) in enumerate(FAULTS.items()):
@@ -161,7 +161,7 @@ BAD_INPUT: Final[dict[str, Callable[[OutreachClient], Any]]] = {
 }
 
 
-@over(*OWN)
+@over("httpx", "aiohttp")
 async def test_bad_input_is_refused_before_a_byte_reaches_the_service(make: Make) -> None:
     async with world(make) as (fake, client):
         for name, call in BAD_INPUT.items():
@@ -174,7 +174,7 @@ async def test_bad_input_is_refused_before_a_byte_reaches_the_service(make: Make
         assert len(fake.requests) == 0
 
 
-@over(*OWN)
+@over("httpx", "aiohttp")
 async def test_a_drip_ends_at_the_deadline_however_alive_the_connection_seems(make: Make) -> None:
     async with world(make, timeout=60) as (fake, client):
         fake.faults.script("list_mailboxes", f.slow_drip(every=0.05))
@@ -182,7 +182,7 @@ async def test_a_drip_ends_at_the_deadline_however_alive_the_connection_seems(ma
             await client.mailboxes.list(deadline=0.3)
 
 
-@over(*OWN)
+@over("httpx", "aiohttp")
 async def test_a_content_length_too_small_is_an_error_whoever_notices_it(make: Make) -> None:
     async with world(make) as (fake, client):
         fake.faults.script("create_contact", f.wrong_length())
@@ -192,7 +192,7 @@ async def test_a_content_length_too_small_is_an_error_whoever_notices_it(make: M
         assert len((await client.mailboxes.list()).data) == 3
 
 
-@over(*OWN)
+@over("httpx", "aiohttp")
 async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> None:
     dead = OutreachClient(
         transport=make("http://127.0.0.1:1"), owner_key="key_1", workspace="space_1", retry=RetryPolicy(attempts=2)

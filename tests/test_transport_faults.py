@@ -15,7 +15,7 @@ import pytest
 from support_certificates import certificates
 from support_faults import FAULTS, Fault, arrived, scene, service
 from support_listener import OK, Listener, Peer, hang, serve
-from support_transports import ALL, EVERY_LOOP, GET, LOOPS, MAKERS, POST, Loops, Make, fail, over, pairs
+from support_transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Make, fail, over, pairs
 
 from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, TransportError
 from outreach_async.transport.wire import Progress, Response
@@ -24,12 +24,12 @@ TIMEOUT: Final = 0.25
 """Seconds of an attempt that only the clock ends."""
 
 
-def matrix(*faults: str, loops: Loops) -> pytest.MarkDecorator:
-    """Run a test over faults, each with every transport on every event loop that it knows."""
+def matrix(*faults: str, places: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    """Run a test over faults, each in every place: a transport and an event loop."""
     cells = [
         pytest.param(fault, name, EVERY_LOOP[loop], id=f"{fault}-{name}-{loop}")
         for fault in faults
-        for name, loop in pairs(*ALL, loops=loops)
+        for name, loop in places
         if f"{name}-{loop}" not in FAULTS[fault].forgotten
     ]
     return pytest.mark.parametrize(("fault", "name", "anyio_backend"), cells, indirect=["anyio_backend"])
@@ -49,7 +49,7 @@ def nothing_left_to_the_garbage_collector() -> Iterator[None]:
     gc.collect()
 
 
-@matrix(*[fault for fault in FAULTS if not FAULTS[fault].clock], loops=LOOPS)
+@matrix(*[fault for fault in FAULTS if not FAULTS[fault].clock], places=pairs(*ALL))
 async def test_a_fault_is_an_answer_or_an_error_that_never_denies_what_arrived(fault: str, name: str) -> None:
     for request in (POST, GET):
         says = FAULTS[fault].says(name, request.method)
@@ -138,7 +138,11 @@ async def through_the_client(name: str, fault: Fault, check: Callable[[Stage], A
             await anyio.to_thread.run_sync(listener.wait_idle, 1)
 
 
-@matrix(*[fault for fault in FAULTS if FAULTS[fault].then], loops=EVERY_LOOP)
+WHOLE: Final = [*pairs(*OWN, loops=EVERY_LOOP), *((name, "asyncio") for name in ALL if name not in OWN)]
+"""Where the whole client is tried; what it makes of an error is no matter of the loop that a given client runs on."""
+
+
+@matrix(*[fault for fault in FAULTS if FAULTS[fault].then], places=WHOLE)
 async def test_what_may_be_repeated_is_repeated_with_an_honest_label_and_the_client_goes_on(name: str, fault: str) -> None:
     async with anyio.create_task_group() as group:
         for check in (create, read, ask):
