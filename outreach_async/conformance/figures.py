@@ -84,10 +84,7 @@ def numbers(survey: Survey) -> Finding:
     how = f"of {len(whole)} whole percentages {integers} are integers, {floats} floats"
     if not whole:
         return unseen("no percentage that was read is whole")
-    if integers and floats:
-        return seen("mixed", how)
-    alike = "int_when_whole" if integers else "float"
-    return seen(alike, how) if len(whole) >= ENOUGH else among((alike, "mixed"), how)
+    return _one_or_mixed({"int_when_whole": integers, "float": floats}, len(whole), how)
 
 
 def percent_digits(survey: Survey) -> Finding:
@@ -114,10 +111,15 @@ def list_date(survey: Survey) -> Finding:
     how = f"of {len(dates)} dates {stamps} are numbers, {texts} texts"
     if not stamps and not texts:
         return unseen("no campaign that was read has a date")
-    if stamps and texts:
+    return _one_or_mixed({"timestamp": stamps, "text": texts}, len(dates), how)
+
+
+def _one_or_mixed(forms: Mapping[str, int], read: int, how: str) -> Finding:
+    """Tell from how often each of two forms was met, at least one of them; few of one form may still be part of a mixture."""
+    if all(forms.values()):
         return seen("mixed", how)
-    alike = "timestamp" if stamps else "text"
-    return seen(alike, how) if len(dates) >= ENOUGH else among((alike, "mixed"), how)
+    alike = next(form for form, met in forms.items() if met)
+    return seen(alike, how) if read >= ENOUGH else among((alike, "mixed"), how)
 
 
 def order(survey: Survey) -> Finding:
