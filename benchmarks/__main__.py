@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.chart import Bars, svg
+from benchmarks.groups.audit import audit
 from benchmarks.groups.bulk import bulk
 from benchmarks.groups.codec import decode, encode
 from benchmarks.groups.fake import fake
+from benchmarks.groups.journal import journal
 from benchmarks.groups.lists import pages, walks
 from benchmarks.groups.memory import memory
 from benchmarks.groups.own import linear, own
@@ -48,6 +50,8 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "imports": imports,
     "clients": clients,
     "memory": memory,
+    "journal": journal,
+    "audit": audit,
 }
 
 PEERS: Final = ("httpx2", "aiohttp", "uvloop", "respx", "pytest_httpx", "starlette", "openapi_python_client")

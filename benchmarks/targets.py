@@ -75,6 +75,22 @@ TARGETS: Final = (
     Target("a creation beside 100,000 / 1,000", ("fake", 1), (_BESIDE, "100,000 contacts"), 1.3, (_BESIDE, "1,000 contacts")),
     Target("ms of a snapshot of 100,000 contacts", ("fake", 1), ("a snapshot, ms", "100,000 contacts"), 20),
     Target("2,000 mailboxes / json.dumps of them", ("fake", 2), ("served, ms", "CPU"), 3, ("json.dumps of the same, ms", "CPU")),
+    Target(
+        "bulk on aiohttp with a journal / without, wall time",
+        ("journal", 0),
+        ("create_many, aiohttp, journal", "wall"),
+        1 / 0.85,
+        ("create_many, aiohttp", "wall"),
+    ),
+    Target(
+        "a run of 50,000 / of 5,000 with a journal, memory",
+        ("memory", 0),
+        ("create_many, journal", "50,000 rows"),
+        1.1,
+        ("create_many, journal", "5,000 rows"),
+    ),
+    Target("judging 10,000 mailboxes / decoding them", ("audit", 0), ("check of each", "CPU"), 4, ("decoding", "CPU")),
+    Target("MiB of auditing 1,000,000 healthy mailboxes", ("audit", 1), ("audit", "1,000,000 mailboxes"), 143),
     Target("a page of 1,000 / of 10", ("linear", 0), ("collect", "1,000 pages of 100"), 1.1, ("collect", "10 pages of 100")),
 )
 

@@ -14,13 +14,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import BulkReport, ContactOutcome
+    from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal
     from outreach_async.client import OutreachClient
     from outreach_async.contacts import CreatedContact, NewContact
     from outreach_async.errors import (
         BulkStopped,
+        BulkSuspended,
         DeadlineExceeded,
         InvalidRequest,
+        JournalError,
         OutreachError,
         RateLimited,
         StatusError,
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
 __all__ = [
     "UNSET",
     "AiohttpTransport",
+    "BulkProgress",
     "BulkReport",
     "BulkStopped",
+    "BulkSuspended",
     "Campaign",
     "CampaignSteps",
     "Collected",
@@ -48,6 +52,8 @@ __all__ = [
     "DeadlineExceeded",
     "HttpxTransport",
     "InvalidRequest",
+    "Journal",
+    "JournalError",
     "Mailbox",
     "NewContact",
     "Outcome",
@@ -71,13 +77,15 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "bulk": ("BulkReport", "ContactOutcome"),
+    "bulk": ("BulkProgress", "BulkReport", "ContactOutcome", "Journal"),
     "client": ("OutreachClient",),
     "contacts": ("CreatedContact", "NewContact"),
     "errors": (
         "BulkStopped",
+        "BulkSuspended",
         "DeadlineExceeded",
         "InvalidRequest",
+        "JournalError",
         "OutreachError",
         "RateLimited",
         "StatusError",

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from outreach_async.calls import Call, Terms, running_clock
+from outreach_async.calls import Call, Flow, Terms, Verdict, running_clock
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError
 from outreach_async.logs import LOGGER
 from outreach_async.operations import Operation, Trail
@@ -22,6 +22,7 @@ from outreach_async.transport.wire import Progress, Response, Transport
 T = TypeVar("T")
 
 _REFUSAL: Final = 300
+_ENDINGS: Final = (Verdict.GIVE_UP, Verdict.HALT)
 
 
 class Expiring(Protocol):
@@ -46,8 +47,8 @@ class Engine:
     ) -> None:
         self.transport = transport
         self.max_in_flight = min(max_in_flight, getattr(transport, "max_in_flight", None) or max_in_flight)
-        self._policy = policy
-        self._wall = wall
+        self.policy = policy
+        self.wall = wall
         self._slots = Slots(self.max_in_flight)
         self._gate = Gate()
         self._budget = RetryBudget(policy.budget)
@@ -78,18 +79,19 @@ class Engine:
             if not self._admits(call):
                 await self._queue(call)
             try:
-                answer = self._read(call, await self._attempt(call, scope))
+                response = await self._attempt(call, scope)
+                answer = self._read(call, response)
             except OutreachError as error:
                 self._recover(call, error)
             else:
-                self._budget.refund(call.spent or 1)
+                self._succeed(call, response)
                 return answer
             await checkpoint()  # leaves a scope whose time ran out even so
 
     def _read(self, call: Call[T], response: Response) -> T:
         operation = call.operation
         if response.status >= _REFUSAL and not operation.any_status:
-            raise refused(operation.name, response, operation.secrets, now=self._wall())
+            raise refused(operation.name, response, operation.secrets, now=self.wall())
         return operation.parse(response, Trail(call.attempts + 1, call.tainted))
 
     async def _attempt(self, call: Call[Any], scope: Expiring) -> Response:
@@ -108,30 +110,50 @@ class Engine:
         LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1)
         return response
 
+    def _succeed(self, call: Call[Any], response: Response) -> None:
+        if call.terms.flow is None:
+            self._budget.refund(call.spent or 1)
+        else:
+            call.terms.flow.answered(call.now(), call.started, response.headers)
+
     def _admits(self, call: Call[Any]) -> bool:
         """Take a slot for an attempt, if it may start at once."""
-        now = call.now()
-        return call.resumes <= now < call.call_ends(now) and self._gate.opens_at <= now and self._slots.take()
+        now, flow = call.now(), call.terms.flow
+        if self._gate.opens_at > now or not call.resumes <= now < call.ends or not self._slots.free:
+            return False
+        return (flow is None or flow.admits(now)) and self._slots.take()
 
     async def _queue(self, call: Call[Any]) -> None:
-        """Wait for the call's own time, the gate and a slot, which the attempt keeps; the gate may close again meanwhile.
+        """Wait for the call's own time, the flow, the gate and a slot, which the attempt keeps; the gate may close meanwhile.
 
         What ends the call here is raised as it is: no attempt was made that could be repeated.
         """
         with anyio.CancelScope(deadline=call.ends):
-            await anyio.sleep_until(call.resumes)
             while True:
                 self._refuse_long_wait(call)
-                await self._gate.wait()
+                await self._turn(call)
                 await self._slots.wait()
                 now = call.now()
-                if self._gate.opens_at <= now < call.call_ends(now):
+                if self._gate.opens_at <= now < call.ends:
                     return
-                self._slots.give()
-                if now >= call.call_ends(now):
+                self._forgo(call)
+                if now >= call.ends:
                     break
         text = f"{call.operation.name}: no attempt could start within the deadline of {call.terms.deadline:g} s"
         call.fail(DeadlineExceeded(text), call.last)
+
+    async def _turn(self, call: Call[Any]) -> None:
+        if call.terms.flow is None:
+            await anyio.sleep_until(call.resumes)
+            await self._gate.wait()
+        else:
+            await call.terms.flow.turn(max(call.resumes, self._gate.opens_at))
+
+    def _forgo(self, call: Call[Any]) -> None:
+        """Give back what an attempt would have needed that cannot start after all."""
+        self._slots.give()
+        if call.terms.flow is not None:
+            call.terms.flow.forgo()
 
     def _refuse_long_wait(self, call: Call[Any]) -> None:
         if self._gate.opens_at >= call.ends:
@@ -143,25 +165,35 @@ class Engine:
 
     def _recover(self, call: Call[Any], error: OutreachError) -> None:
         """Settle when the call may be tried again, or raise."""
-        repeat = call.operation.repeat
-        evidence = weigh(error, repeat)
+        evidence = weigh(error, call.operation.repeat)
         call.learn(error, evidence)
         LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, error)
         asked = self._heed(call, error, evidence)
-        if not may_repeat(evidence, repeat) or call.exhausts(self._policy):
-            call.fail(error)
-        wait = backoff(self._policy, call.attempts)
-        if call.now() + max(wait, asked) >= call.ends:
-            self._give_up(call, error, evidence)
-        if not self._afford(call, evidence):
-            call.fail(error)
+        wait = backoff(self.policy, call.attempts)
+        if call.terms.flow is None:
+            self._repeat_alone(call, error, evidence, max(wait, asked or 0.0))
+        else:
+            _repeat_within(call.terms.flow, call, error, evidence, asked)
+        call.last = error
         call.resumes = call.now() + wait  # the gate may add to it: a service that asks for 0 seconds is not asked without end
 
-    def _heed(self, call: Call[Any], error: OutreachError, evidence: Evidence) -> float:
+    def _repeat_alone(self, call: Call[Any], error: OutreachError, evidence: Evidence, wait: float) -> None:
+        """Raise unless a call of its own may be tried again after so long a wait."""
+        if isinstance(error, DeadlineExceeded):
+            call.fail(error, call.last)
+        if not may_repeat(evidence, call.operation.repeat) or call.attempts >= self.policy.attempts:
+            call.fail(error)
+        if call.now() + wait >= call.ends:
+            self._give_up(call, error, evidence)
+        if not self._budget.spend(cost(evidence)):
+            call.fail(error)
+        call.spent += cost(evidence)
+
+    def _heed(self, call: Call[Any], error: OutreachError, evidence: Evidence) -> float | None:
         """Hold back every task of the client for as long as a refusal asks, and return the seconds it asked for."""
-        if evidence is not Evidence.REFUSED or (asked := retry_after(error.headers, now=self._wall())) is None:
-            return 0.0
-        self._gate.hold(call.now() + min(asked, self._policy.retry_after_cap))
+        if evidence is not Evidence.REFUSED or (asked := retry_after(error.headers, now=self.wall())) is None:
+            return None
+        self._gate.hold(call.now() + min(asked, self.policy.retry_after_cap))
         return asked
 
     def _give_up(self, call: Call[Any], error: OutreachError, evidence: Evidence) -> NoReturn:
@@ -170,11 +202,17 @@ class Engine:
             call.fail(error)
         call.fail(DeadlineExceeded(f"{error}; no further attempt fits into the deadline of {call.terms.deadline:g} s"), error)
 
-    def _afford(self, call: Call[Any], evidence: Evidence) -> bool:
-        if self._budget.spend(cost(evidence)):
-            call.spent += cost(evidence)
-            return True
-        return call.terms.patient
+
+def _repeat_within(flow: Flow, call: Call[Any], error: OutreachError, evidence: Evidence, asked: float | None) -> None:
+    """Raise unless the flow lets the call be tried again."""
+    verdict = flow.failed(error, evidence, blamed=call.blamed, asked=asked, started=call.started, now=call.now())
+    if verdict is Verdict.BLAME:
+        call.blame()
+    if verdict in _ENDINGS or not may_repeat(evidence, call.operation.repeat):
+        call.fail(error, call.last if isinstance(error, DeadlineExceeded) else None)
+    if call.out_of_time:
+        text = f"{call.operation.name}: its own failures took all of its deadline of {call.terms.deadline:g} s"
+        call.fail(DeadlineExceeded(text), error)
 
 
 def _foreign(error: Exception, progress: Progress) -> TransportError:

@@ -8,6 +8,8 @@
      +-- StatusError                             an answer with a status of 300 or more
      |    +-- RateLimited                        429
      +-- BulkStopped                             a bulk run that could not go on
+     |    +-- BulkSuspended                      and may go on later
+     +-- JournalError                            a bulk run's journal that cannot be written or read
 
 No error holds a secret: `owner_key` and the values of authorization headers are masked in messages, headers and bodies before an
 error is made. Every error survives `pickle` and `copy`.
@@ -111,6 +113,27 @@ class BulkStopped(OutreachError):
 
     Attributes:
         report: The figures of the run so far, as JSON values.
+        resumable: Whether a journal was kept, so that the same call with `resume=True` goes on with the rows that are left.
     """
 
     report: Mapping[str, Any] | None = None
+    resumable: bool = False
+
+
+class BulkSuspended(BulkStopped):
+    """A bulk run stopped over what time may mend: the service asked for a long wait, or has been down or refusing for too long.
+
+    Rows that were under way are left for later. With a journal, the same call with `resume=True` goes on where this one ended.
+
+    Attributes:
+        retry_after: Seconds after which it makes sense to go on; `None` when nobody said.
+    """
+
+    retry_after: float | None = None
+
+
+class JournalError(OutreachError):
+    """The journal of a bulk run cannot be written or read: a full disk, a damaged file. No further request was started.
+
+    What the journal held before is still true, and a run can be resumed from it once the cause is mended.
+    """

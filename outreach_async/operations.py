@@ -181,6 +181,11 @@ class Creation:
         prefix = encode({"owner_key": key, "workspace": workspace, "upload_options": options})
         return cls(str(duplicates), prefix[:-1] + b",", dialect, (key, *dialect.secrets))
 
+    @property
+    def head(self) -> int:
+        """Bytes of a request's body before the contact's own members."""
+        return len(self._prefix)
+
     def of(self, contact: NewContact) -> Operation[CreatedContact]:
         """Return the operation that creates this contact.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from functools import lru_cache, partial
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
@@ -19,10 +21,13 @@ from outreach_async.pages import Pager
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import BulkRun, Order
+    from outreach_async.bulk import BulkRun, Journal, Order, Repeats
 
 Keep = Literal["raise", "keep"]
 Seconds = float | Unset | None
+
+_OPTION_SETS: Final = 64
+"""Sets of options, as of one campaign each, that a client keeps checked and encoded."""
 
 
 @attrs.frozen(repr=False)
@@ -35,13 +40,19 @@ class Settings:
     timeout: float | None
     deadline: float | None
     dialect: Dialect
+    _terms: Terms = attrs.field(init=False)
 
-    def terms(self, timeout: Seconds, deadline: Seconds, *, patient: bool = False) -> Terms:
+    @_terms.default
+    def _usual(self) -> Terms:
+        return Terms(self.timeout, self.deadline)
+
+    def terms(self, timeout: Seconds, deadline: Seconds) -> Terms:
         """Return the time a call may take: the call's own bounds before the client's."""
+        if timeout is UNSET and deadline is UNSET:
+            return self._terms
         return Terms(
             self.timeout if isinstance(timeout, Unset) else require_seconds("timeout", timeout),
             self.deadline if isinstance(deadline, Unset) else require_seconds("deadline", deadline),
-            patient=patient,
         )
 
 
@@ -149,8 +160,16 @@ class Workspaces(_Resource):
         return (await self._engine.run(operation, self._settings.terms(timeout, deadline))).data
 
 
+@attrs.frozen
 class Contacts(_Resource):
     """Creating contacts."""
+
+    # Of each client its own, for its keys hold owner keys; by types too, as 1 is no True.
+    _known: Callable[..., Creation] = attrs.field(init=False, repr=False, eq=False)
+
+    @_known.default
+    def _keeping(self) -> Callable[..., Creation]:
+        return lru_cache(_OPTION_SETS, typed=True)(partial(_creation, self._settings))
 
     async def create(
         self,
@@ -182,7 +201,9 @@ class Contacts(_Resource):
         Raises:
             OutreachError: Any of the tree; `maybe_sent` tells whether the contact may have been created all the same.
         """
-        creation = self._creation(owner_key, workspace, duplicates, strict_validation, campaign)
+        creation = self._creation(
+            owner_key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
+        )
         return await self._engine.run(creation.of(contact_of(contact)), self._settings.terms(timeout, deadline))
 
     def create_many(
@@ -194,6 +215,13 @@ class Contacts(_Resource):
         campaign: str | None = None,
         concurrency: int = 64,
         order: Order = "completion",
+        repeats: Repeats = "serial",
+        journal: str | PathLike[str] | Journal | None = None,
+        resume: bool = False,
+        spool: bool = False,
+        total: int | None = None,
+        stop_after_rejects: int | None = 50,
+        max_outage: float = 900.0,
         owner_key: str | None = None,
         workspace: str | None = None,
         timeout: Seconds = UNSET,
@@ -204,6 +232,9 @@ class Contacts(_Resource):
         Use it as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await it for
         a `BulkReport`. Rows are pulled on demand; a row that fails is an outcome, never an exception.
 
+        With a journal the run survives its process: after a crash or a suspension, the same call with `resume=True` gives every
+        row that has none its outcome, and none a second one.
+
         Args:
             rows: `NewContact` values or mappings, from any iterable or async iterable.
             duplicates: What to do if the workspace has an e-mail.
@@ -211,32 +242,58 @@ class Contacts(_Resource):
             campaign: Id of the campaign to add the contacts to; none if not given.
             concurrency: Requests at a time at most; the client's `max_in_flight` bounds it further.
             order: Outcomes as they complete, or in the order of the rows (`"input"`).
+            repeats: What to do with an e-mail that comes again: `"serial"` sends each row, one after the other; `"error"` rejects
+                a row that repeats one of the last 10,000; `"first"`, `"last"` and `"coalesce"` send one row for each e-mail, the
+                last of them with all rows' fields in it. These three read the whole input first, and need a journal.
+            journal: A file to keep the run in; one row takes at most 60 bytes.
+            resume: Go on with the journal if it is there, with the same rows and options. Without, one that is there is refused.
+            spool: Keep the rows in the journal too, before the first is sent, so that a resumed run needs them no more.
+            total: How many rows there are, for the progress; known already of what has a length.
+            stop_after_rejects: Stop if so many rows, the first of the run, are all rejected for one reason; `None` never does.
+            max_outage: Seconds to wait for a service that is down or only refuses, before the run is suspended.
             owner_key: API key of the owner; the client's if not given.
             workspace: Id of the workspace; the client's if not given.
             timeout: Seconds of one attempt.
-            deadline: Seconds of one row's own attempts, waits not counted.
+            deadline: Seconds of one row's own attempts, waits and failures of the service not counted.
 
         Raises:
-            InvalidRequest: At once, for a wrong option.
+            InvalidRequest: At once, for a wrong option; when entered, for a journal of another run.
+            JournalError: When entered or iterating: the journal cannot be read or written.
+            BulkSuspended: When iterating, if the service was down or refusing for too long, or asks for a long wait.
             BulkStopped: When iterating, after the last outcome, if the service refused in a way that concerns every row.
         """
-        from outreach_async.bulk import BulkRun
+        from outreach_async.bulk.options import BulkOptions, bulk_run
 
-        creation = self._creation(owner_key, workspace, duplicates, strict_validation, campaign)
-        terms = self._settings.terms(timeout, deadline, patient=True)
-        return BulkRun(self._engine, creation, terms, rows, concurrency=concurrency, order=order)
-
-    def _creation(
-        self, owner_key: str | None, workspace: str | None, duplicates: object, strict_validation: object, campaign: object
-    ) -> Creation:
-        return Creation.under(
-            either(owner_key, self._settings.owner_key),
-            either(workspace, self._settings.workspace),
-            self._settings.dialect,
-            duplicates=duplicates,
-            strict_validation=strict_validation,
-            campaign=campaign,
+        creation = self._creation(
+            owner_key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
         )
+        options = BulkOptions(
+            concurrency=concurrency,
+            order=order,
+            repeats=repeats,
+            journal=journal,
+            resume=resume,
+            spool=spool,
+            total=total,
+            stop_after_rejects=stop_after_rejects,
+            max_outage=max_outage,
+        )
+        identity = {
+            "workspace": either(workspace, self._settings.workspace),
+            "options": {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign},
+        }
+        return bulk_run(self._engine, creation, self._settings.terms(timeout, deadline), rows, options=options, identity=identity)
+
+    def _creation(self, owner_key: str | None, workspace: str | None, **options: object) -> Creation:
+        try:
+            return self._known(owner_key, workspace, **options)
+        except TypeError:  # an option that cannot be hashed is wrong; the check says how
+            return _creation(self._settings, owner_key, workspace, **options)
+
+
+def _creation(settings: Settings, owner_key: str | None, workspace: str | None, **options: object) -> Creation:
+    key, space = either(owner_key, settings.owner_key), either(workspace, settings.workspace)
+    return Creation.under(key, space, settings.dialect, **options)
 
 
 def either(given: object, default: object) -> object:

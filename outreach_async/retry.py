@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError, UnexpectedResponse
+from outreach_async.errors import DeadlineExceeded, InvalidRequest, OutreachError, StatusError, TransportError, UnexpectedResponse
 
 _REQUEST_TIMEOUT: Final = 408
 _TOO_MANY_REQUESTS: Final = 429
@@ -69,7 +69,7 @@ class Evidence(Enum):
 
 def weigh(error: OutreachError, repeat: Repeat) -> Evidence:
     """Return what the error proves."""
-    if isinstance(error, TransportError):
+    if isinstance(error, TransportError | DeadlineExceeded):
         return Evidence.AMBIGUOUS if error.maybe_sent else Evidence.NOT_SENT
     if isinstance(error, StatusError):
         return _weigh_status(error)

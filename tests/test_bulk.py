@@ -19,6 +19,7 @@ from support_transport import HANG, Script, added, lost, skipped, status, unsent
 from outreach_async import (
     BulkReport,
     BulkStopped,
+    BulkSuspended,
     ContactOutcome,
     InvalidRequest,
     NewContact,
@@ -121,6 +122,7 @@ async def test_awaiting_a_run_gives_the_figures() -> None:
             "unknown": 0,
         },
         "uncertain": 0,
+        "repeats": 0,
         "seconds": 0.0,
     }
 
@@ -150,7 +152,6 @@ async def test_an_invalid_row_is_a_rejected_outcome_with_its_input_and_the_other
         (status(500), "unknown", "added skipped not_applied"),
         (Response(200, {}, b"<html>"), "unknown", "added skipped not_applied"),
         (Response(200, {}, b'{"status":"error"}'), "unknown", "added skipped not_applied"),
-        (unsent(), "not_applied", "not_applied"),
         (status(422), "rejected", "rejected"),
         (status(400), "rejected", "rejected"),
         (status(409), "rejected", "rejected"),
@@ -165,6 +166,16 @@ async def test_a_row_that_fails_is_an_outcome_that_says_what_the_evidence_allows
     assert (outcome.status, set(outcome.possible), outcome.certain) == (expected, {*possible.split()}, " " not in possible)
     assert outcome.error is not None
     assert outcome.error.operation in {"create_contact", None}
+
+
+async def test_a_service_that_was_never_reached_suspends_the_run_after_a_few_attempts_and_no_row_is_applied() -> None:
+    script, found, began = Script(unsent()), list[ContactOutcome](), anyio.current_time()
+    async with client(script).contacts.create_many(rows(1000), concurrency=8) as outcomes:
+        with pytest.raises(BulkSuspended, match=r"nobody was reached there in 4 attempts: .*no connection"):
+            await drain(outcomes, found)
+    assert {(outcome.status.value, outcome.certain) for outcome in found} == {("not_applied", True)}
+    assert len(script.requests) <= 8 + 3
+    assert anyio.current_time() - began < 5
 
 
 async def test_a_row_rejected_after_a_lost_answer_may_have_been_applied() -> None:
@@ -196,7 +207,7 @@ async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_rea
         with pytest.raises(StopAsyncIteration):
             await anext(outcomes)
     assert sorted(outcome.index for outcome in found) == list(range(pulled))
-    assert {outcome.status.value for outcome in found} <= {"rejected", "not_applied"}
+    assert {outcome.status.value for outcome in found} == {"not_applied"}
     assert (caught.value.status_code, caught.value.report) == (code, outcomes.report.to_dict())
     assert isinstance(caught.value.__cause__, StatusError)
     assert len(script.requests) <= 3
@@ -210,7 +221,7 @@ async def test_rows_that_waited_for_their_key_when_the_run_stopped_are_not_appli
         found = [await anext(outcomes) for _ in given]
         with pytest.raises(BulkStopped):
             await anext(outcomes)
-    assert [(outcome.status.value, outcome.attempts) for outcome in found] == [("rejected", 1), *[("not_applied", 0)] * 3]
+    assert [(outcome.status.value, outcome.attempts) for outcome in found] == [("not_applied", 1), *[("not_applied", 0)] * 3]
     assert len(script.requests) == 1
 
 
@@ -224,12 +235,22 @@ async def test_a_transport_that_refuses_a_sound_row_stops_the_run() -> None:
     assert len(script.requests) <= 2
 
 
-@pytest.mark.parametrize("refusal", [status(429), status(429, retry_after="0"), status(503, retry_after="3600")], ids=repr)
-async def test_a_service_that_refuses_without_end_stops_the_run(refusal: Response) -> None:
+async def test_a_service_that_asks_for_a_long_wait_suspends_the_run_at_once() -> None:
+    began = anyio.current_time()
+    with pytest.raises(BulkSuspended, match="asked to wait 3600 s") as caught:
+        await client(Script(status(503, retry_after="3600"))).contacts.create_many(rows(1000), concurrency=2)
+    assert (caught.value.retry_after, caught.value.resumable, anyio.current_time() - began) == (3600, False, 0)
+
+
+REFUSALS = [status(429), status(503), status(429, retry_after="0"), status(429, retry_after="60")]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=["429", "503", "asks for none", "asks for a minute"])
+async def test_a_service_that_refuses_without_end_suspends_the_run(refusal: Response) -> None:
     began = anyio.current_time()
     async with client(Script(refusal)).contacts.create_many(rows(1000), concurrency=2) as outcomes:
         found: list[ContactOutcome] = []
-        with pytest.raises(BulkStopped):
+        with pytest.raises(BulkSuspended):
             await drain(outcomes, found)
     assert 900 <= anyio.current_time() - began <= 1900
     assert all(outcome.status in {Outcome.NOT_APPLIED, Outcome.UNKNOWN} for outcome in found)
@@ -239,7 +260,7 @@ async def test_awaiting_a_run_that_stops_raises_with_its_figures() -> None:
     with pytest.raises(BulkStopped) as caught:
         await client(Script(status(401))).contacts.create_many(rows(1))
     assert caught.value.report is not None
-    assert caught.value.report["outcomes"]["rejected"] == 1
+    assert caught.value.report["outcomes"]["not_applied"] == 1
 
 
 async def test_an_error_of_the_rows_own_code_comes_after_the_outcomes_of_the_rows_before() -> None:

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "bulk_memory.py"
+import pytest
+
+ROOT = Path(__file__).parent.parent
 
 
-def test_ten_times_the_rows_take_at_most_a_tenth_more_memory() -> None:
-    done = subprocess.run([sys.executable, BENCHMARK, "500", "5000"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("options", [(), ("--journal",)], ids=["without a journal", "with a journal"])
+def test_ten_times_the_rows_take_at_most_a_tenth_more_memory(options: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "benchmarks.bulk_memory", *options, "500", "5000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     ratio = re.search(r"ratio ([0-9.]+)", done.stdout)
     assert ratio is not None
     assert float(ratio[1]) <= 1.1, done.stdout

@@ -11,8 +11,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
+import attrs
 import pytest
-from support_cli import COMMAND, Shell, Watched, connected, ended, environment, on_terminal, saved, served, small_service, started
+from support_cli import (
+    COMMAND,
+    Ended,
+    Shell,
+    Watched,
+    connected,
+    ended,
+    environment,
+    on_terminal,
+    saved,
+    served,
+    small_service,
+    started,
+)
 
 from outreach_async.cli.demo import as_called
 from outreach_async.fake.faults import hang, ok
@@ -57,7 +71,7 @@ def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> Non
     assert done.code == 0
     assert "\x1b[" in done.err
     assert "3044/3044" in done.err
-    assert "rows/s ETA" in done.err
+    assert "rows/s, ETA" in done.err
     assert "... and 78 more" in done.err
     assert "CRITICAL" in done.err
     assert "Traceback" not in done.err
@@ -101,19 +115,42 @@ def test_serve_where_ctrl_c_is_ignored_still_ends_at_sigterm(tmp_path: Path) -> 
         assert server.returncode == 0
 
 
-@pytest.mark.parametrize(("number", "last"), [(signal.SIGINT, "outreach-async: interrupted\n"), (signal.SIGTERM, "")])
-def test_an_interrupted_import_tells_how_far_it_came(tmp_path: Path, number: signal.Signals, last: str) -> None:
+def test_an_import_that_is_terminated_tells_how_far_it_came(tmp_path: Path) -> None:
+    done = _stopped(tmp_path, signal.SIGTERM)
+    assert (done.code, done.err) == (130, "")
+    report = json.loads(done.out)
+    assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
+
+
+def test_the_first_ctrl_c_lets_rows_finish_and_the_second_stops_them(tmp_path: Path) -> None:
+    done = _stopped(tmp_path, signal.SIGINT, signal.SIGINT)
+    assert (done.code, done.err.splitlines()) == (
+        130,
+        [
+            "outreach-async: finishing the rows under way, for 30 s at most; Ctrl-C again stops them",
+            "outreach-async: interrupted",
+        ],
+    )
+    report = json.loads(done.out)
+    assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
+
+
+def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> Ended:
+    """Start an import that hangs at its fourth row, and send it signals."""
     service, reached = small_service(), Event()
     service.faults.script("create_contact", ok, ok, ok, hang())
     path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
     with served(Watched(service, 4, reached.set)) as url:
         process = started("import", path, *connected(url), "--concurrency", "1", "--json")
         assert reached.wait(30)
-        process.send_signal(number)
+        process.send_signal(first)
+        said = ""
+        for number in others:
+            assert process.stderr is not None
+            said += process.stderr.readline()
+            process.send_signal(number)
         done = ended(process)
-    assert (done.code, done.err) == (130, last)
-    report = json.loads(done.out)
-    assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
+    return attrs.evolve(done, err=said + done.err)
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from typing import Any
 
@@ -29,10 +29,10 @@ from outreach_async import (
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.calls import Terms
+from outreach_async.calls import Terms, Verdict
 from outreach_async.engine import Engine
 from outreach_async.operations import Operation
-from outreach_async.retry import Repeat
+from outreach_async.retry import Evidence, Repeat
 from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time
@@ -252,29 +252,115 @@ async def test_a_call_whose_deadline_lies_before_the_gate_opens_is_refused_at_on
     await one.campaigns.list(deadline=None)
 
 
-class _Overstays:
-    """A transport that does not heed its cancellation, and then fails."""
+class Judge:
+    """A flow that says of each failure what its script says, and notes what the engine tells it."""
 
-    def __init__(self) -> None:
-        self.sent = 0
+    def __init__(self, *verdicts: Verdict) -> None:
+        self.halted: OutreachError | None = None
+        self.verdicts = list(verdicts)
+        self.told: list[str] = []
+        self.blamed: list[int] = []
+        self.asked: list[float | None] = []
+        self.waits: list[float] = []
 
-    async def send(self, _request: Request, progress: Any, /) -> Response:
-        self.sent += 1
-        progress.sent = False
-        with anyio.CancelScope(shield=True):
-            await anyio.sleep(6)
-        raise unsent()
+    def admits(self, _now: float) -> bool:
+        self.told.append("admitted")
+        return True
 
-    async def aclose(self) -> None: ...
+    async def turn(self, not_before: float) -> None:
+        self.waits.append(max(0.0, not_before - anyio.current_time()))
+        await anyio.sleep_until(not_before)
+        self.told.append("admitted")
+
+    def forgo(self) -> None:
+        self.told.append("forgone")
+
+    def answered(self, _now: float, _started: float, _headers: Mapping[str, str]) -> None:
+        self.told.append("answered")
+
+    def failed(
+        self, _error: OutreachError, evidence: Evidence, *, blamed: int, asked: float | None, started: float, now: float
+    ) -> Verdict:
+        assert started <= now == anyio.current_time()
+        self.told.append(evidence.name)
+        self.blamed.append(blamed)
+        self.asked.append(asked)
+        return self.verdicts.pop(0) if len(self.verdicts) > 1 else self.verdicts[0]
 
 
-async def test_a_patient_call_whose_own_time_is_spent_starts_no_further_attempt() -> None:
-    overstays = _Overstays()
-    engine = Engine(overstays, max_in_flight=1, policy=RetryPolicy())
-    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Repeat.FREELY)
-    with pytest.raises(DeadlineExceeded, match="no attempt could start within the deadline of 5 s") as caught:
-        await engine.run(operation, Terms(None, 5.0, patient=True))
-    assert (overstays.sent, caught.value.attempts, caught.value.maybe_sent) == (1, 1, False)
+async def within(judge: Judge, *entries: Any, timeout: float | None = 30.0, deadline: float | None = 120.0) -> Response:
+    engine = Engine(Script(*entries), max_in_flight=1, policy=RetryPolicy(jitter=FULL))
+    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Repeat.KNOWINGLY)
+    return await engine.run(operation, Terms(timeout, deadline, judge))
+
+
+async def test_a_flow_hears_of_every_attempt_that_it_admitted() -> None:
+    judge = Judge(Verdict.REPEAT)
+    await within(judge, lost(), unsent(), status(500), HANG, status(429, retry_after="7"), page())
+    evidence = ["AMBIGUOUS", "NOT_SENT", "AMBIGUOUS", "AMBIGUOUS", "REFUSED", "answered"]
+    assert judge.told == [word for each in evidence for word in ("admitted", each)]
+    assert judge.asked == [None, None, None, None, 7.0]
+
+
+async def test_a_flow_waits_for_the_calls_own_back_off_and_for_the_gate_that_a_refusal_closed() -> None:
+    judge = Judge(Verdict.REPEAT)
+    await within(judge, lost(), status(429, retry_after="40"), page())
+    assert judge.waits == [0.5, 40.0]
+
+
+async def test_an_attempt_that_finds_the_gate_closed_after_its_turn_is_forgone_and_queues_again() -> None:
+    class Held(Judge):
+        """Closes the client's gate while the first turn is waited for, as another call's refusal would."""
+
+        engine: Engine
+
+        def admits(self, _now: float) -> bool:
+            return False
+
+        async def turn(self, not_before: float) -> None:
+            await super().turn(not_before)
+            if self.told == ["admitted"]:
+                self.engine._gate.hold(anyio.current_time() + 9)
+
+    judge = Held(Verdict.REPEAT)
+    judge.engine = Engine(Script(page()), max_in_flight=1, policy=RetryPolicy())
+    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Repeat.KNOWINGLY)
+    await judge.engine.run(operation, Terms(30.0, 120.0, judge))
+    assert (judge.told, judge.waits) == (["admitted", "forgone", "admitted", "answered"], [0.0, 9.0])
+
+
+async def test_what_a_flow_does_not_blame_a_call_for_costs_it_neither_attempts_nor_time() -> None:
+    judge = Judge(Verdict.REPEAT)
+    await within(judge, *[HANG] * 9, page())
+    assert judge.blamed == [0] * 9
+
+
+async def test_a_call_that_is_blamed_ends_when_its_own_attempts_have_taken_its_time() -> None:
+    judge = Judge(Verdict.BLAME)
+    with pytest.raises(DeadlineExceeded, match="its own failures took all of its deadline of 70 s") as caught:
+        await within(judge, HANG, deadline=70.0)
+    assert (judge.blamed, caught.value.attempts, caught.value.maybe_applied) == ([0, 1, 2], 3, True)
+    assert anyio.current_time() >= 70
+
+
+async def test_a_blamed_attempt_that_fails_by_itself_when_no_time_is_left_is_the_last() -> None:
+    with pytest.raises(DeadlineExceeded, match="its own failures took all of its deadline of 5 s") as caught:
+        await within(Judge(Verdict.BLAME), 5.0, lost(), timeout=None, deadline=5.0)
+    assert caught.value.maybe_applied
+
+
+@pytest.mark.parametrize("verdict", [Verdict.GIVE_UP, Verdict.HALT])
+async def test_a_flow_ends_a_call_with_the_error_of_its_last_attempt(verdict: Verdict) -> None:
+    with pytest.raises(TransportError, match="the answer was lost") as caught:
+        await within(Judge(Verdict.REPEAT, verdict), lost())
+    assert caught.value.attempts == 2
+
+
+async def test_a_flow_cannot_have_a_refusal_for_good_repeated() -> None:
+    judge = Judge(Verdict.REPEAT)
+    with pytest.raises(StatusError):
+        await within(judge, status(422))
+    assert judge.told == ["admitted", "FINAL"]
 
 
 async def test_the_retry_budget_bounds_the_repeats_of_all_calls_together() -> None:

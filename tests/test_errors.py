@@ -16,8 +16,10 @@ from outreach_async import errors
 from outreach_async.errors import (
     BODY_LIMIT,
     BulkStopped,
+    BulkSuspended,
     DeadlineExceeded,
     InvalidRequest,
+    JournalError,
     OutreachError,
     RateLimited,
     StatusError,
@@ -34,6 +36,8 @@ TREE = {
     StatusError: (OutreachError,),
     RateLimited: (StatusError,),
     BulkStopped: (OutreachError,),
+    BulkSuspended: (BulkStopped,),
+    JournalError: (OutreachError,),
 }
 OWN: dict[type[OutreachError], tuple[str, list[Any]]] = {
     UnexpectedResponse: ("well_formed", [False, True]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from itertools import product
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -173,6 +174,37 @@ async def test_many_are_created_with_the_requests_of_one() -> None:
     assert isinstance(report, BulkReport)
     assert {outcome.value: count for outcome, count in report.outcomes.items() if count} == {"added": 1, "skipped": 1}
     assert script.requests[:2] == script.requests[2:]
+
+
+async def test_each_of_many_sets_of_options_is_sent_as_it_is_whatever_was_sent_before() -> None:
+    script = Script(added())
+    made = client(script)
+    campaigns = [None, *(f"camp_{number}" for number in range(20))]
+    sets = list(product(["key_1", "key_2"], ["space_1", "space_2"], ["skip", "overwrite"], [True, False], campaigns))
+    for key, space, duplicates, strict, campaign in sets * 2:
+        options: dict[str, Any] = {"duplicates": duplicates, "strict_validation": strict, "campaign": campaign}
+        await made.contacts.create(CONTACT, owner_key=key, workspace=space, **options)
+        sent = json.loads(script.requests[-1].body)
+        assert sent == {"owner_key": key, "workspace": space, "upload_options": options, "email": CONTACT.email}
+    assert len(script.requests) == 2 * len(sets)
+
+
+@pytest.mark.parametrize("wrong", [1, 1.0])
+async def test_what_only_equals_a_right_option_is_refused_even_after_that_one(wrong: Any) -> None:
+    script = Script(added())
+    made = client(script)
+    await made.contacts.create(CONTACT, strict_validation=True)
+    with pytest.raises(InvalidRequest, match=r"^strict_validation: expected bool"):
+        await made.contacts.create(CONTACT, strict_validation=wrong)
+    assert len(script.requests) == 1
+
+
+async def test_no_resource_shows_the_keys_it_was_used_with() -> None:
+    made = client(Script(added()), owner_key="key_first")
+    await made.contacts.create(CONTACT)
+    await made.contacts.create(CONTACT, owner_key="key_second")
+    resources = (made, made.contacts, made.campaigns, made.mailboxes, made.workspaces)
+    assert not [resource for resource in resources if "key_" in repr(resource)]
 
 
 @virtual_time

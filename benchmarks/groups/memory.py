@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.bulk_memory import peak, service
+from benchmarks.bulk_memory import peak
 from benchmarks.groups.rounds import Bench
 from benchmarks.results import Table
 
@@ -14,10 +14,10 @@ _MORE: Final = 10
 
 
 def memory(bench: Bench) -> list[Table]:
-    """Measure the peak memory of two runs, the second ten times as long, against the fake service in another process."""
+    """Measure the peak memory of two runs with a journal and two without, the second of each ten times as long."""
     table = Table("Peak memory of a bulk run over real sockets, by rows", "MiB")
     fewer = bench.sized(_FEWER) // (5 if bench.quick else 1)
-    with service() as (url, ids):
-        for count in (fewer, _MORE * fewer):
-            table.add("create_many", f"{count:,} rows", peak(url, ids, count) / 1024)
+    for count in (fewer, _MORE * fewer):
+        table.add("create_many", f"{count:,} rows", peak(bench.service.url, count) / 1024)
+        table.add("create_many, journal", f"{count:,} rows", peak(bench.service.url, count, journal=True) / 1024)
     return [table]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from importlib import import_module
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.measuring import Once, Whole
@@ -81,7 +82,9 @@ async def mailboxes(backend: str, workspace: str, display: int, url: str, concur
 
 
 @asynccontextmanager
-async def bulk(backend: str, url: str, concurrency: int, rows: Rows | None = None) -> AsyncIterator[Whole]:
+async def bulk(
+    backend: str, url: str, concurrency: int, rows: Rows | None = None, *, journal: bool = False
+) -> AsyncIterator[Whole]:
     """Create contacts in one run, and look at every outcome.
 
     Args:
@@ -89,16 +92,19 @@ async def bulk(backend: str, url: str, concurrency: int, rows: Rows | None = Non
         url: Where to.
         concurrency: Requests in flight.
         rows: Gives so many contacts; they are made as they are pulled if not given.
+        journal: Whether each run keeps one.
     """
     async with _client(backend, url, concurrency) as client:
 
         async def whole(count: int) -> int:
             added = 0
             given = (rows or contacts)(count)
-            run = client.contacts.create_many(given, strict_validation=False, concurrency=concurrency)
-            async with run as outcomes:
-                async for outcome in outcomes:
-                    added += outcome.status == Outcome.ADDED
+            with TemporaryDirectory() as folder:
+                path = f"{folder}/run.db" if journal else None
+                run = client.contacts.create_many(given, strict_validation=False, concurrency=concurrency, journal=path)
+                async with run as outcomes:
+                    async for outcome in outcomes:
+                        added += outcome.status == Outcome.ADDED
             return added
 
         yield whole

@@ -28,6 +28,7 @@ class ContactOutcome:
         possible: Every outcome that agrees with the evidence.
         attempts: How often the row was sent or tried to be sent.
         error: Why it failed; `None` for an answer of the service.
+        repeats: Index of the row with the same e-mail that stands for this one, or because of which this one was refused.
     """
 
     index: int
@@ -37,6 +38,7 @@ class ContactOutcome:
     possible: frozenset[Outcome]
     attempts: int
     error: OutreachError | None = None
+    repeats: int | None = None
 
     @property
     def certain(self) -> bool:
@@ -76,6 +78,35 @@ def _status(error: OutreachError) -> Outcome:
 def unsent(index: int, row: object, status: Outcome, cause: OutreachError) -> ContactOutcome:
     """Return the outcome of a row that was read, but not sent: it can never be right, or the run stopped before its turn."""
     return ContactOutcome(index=index, contact=row, status=status, id=None, possible=frozenset({status}), attempts=0, error=cause)
+
+
+def unfinished(index: int, row: object, cause: OutreachError, duplicates: str, *, attempts: int, tainted: bool) -> ContactOutcome:
+    """Return the outcome of a row that was under way when the run ended."""
+    possible = {Outcome.NOT_APPLIED}
+    if tainted:
+        possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
+    status = Outcome.UNKNOWN if tainted else Outcome.NOT_APPLIED
+    return ContactOutcome(
+        index=index, contact=row, status=status, id=None, possible=frozenset(possible), attempts=attempts, error=cause
+    )
+
+
+def refused_repeat(index: int, row: object, earlier: int, cause: OutreachError) -> ContactOutcome:
+    """Return the outcome of a row that was refused because it repeats an earlier one."""
+    return attrs.evolve(unsent(index, row, Outcome.REJECTED, cause), repeats=earlier)
+
+
+def stood_for(index: int, row: object, sent: int) -> ContactOutcome:
+    """Return the outcome of a row in whose stead another with the same e-mail is sent: nothing of its own ever is."""
+    possible = frozenset({Outcome.NOT_APPLIED})
+    return ContactOutcome(
+        index=index, contact=row, status=Outcome.NOT_APPLIED, id=None, possible=possible, attempts=0, repeats=sent
+    )
+
+
+def was_stood_for(outcome: ContactOutcome) -> bool:
+    """Whether another row was sent in this one's stead."""
+    return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
 
 
 def concerns_every_row(error: OutreachError) -> bool:

@@ -15,9 +15,10 @@ from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED, code_of, line_of
 from outreach_async.cli.importing import import_
 from outreach_async.cli.lists import campaigns, fields, mailboxes, steps
 from outreach_async.cli.options import declared
+from outreach_async.cli.reporting import report
 from outreach_async.cli.serving import serve
 
-_COMMANDS: Final = (demo, import_, audit, campaigns, mailboxes, steps, fields, serve)
+_COMMANDS: Final = (demo, import_, report, audit, campaigns, mailboxes, steps, fields, serve)
 
 
 @click.group(commands={command.name or "": command for command in _COMMANDS})
@@ -27,7 +28,7 @@ def outreach(**_shared: Any) -> None:
     """Work with the outreach service: import contacts, audit mailboxes, list what a workspace holds.
 
     Exit codes: 0 clean; 1 findings at or above --fail-on, or refused by the service; 2 usage; 3 incomplete (rows rejected,
-    unknown or not applied, pages unread); 77 not allowed; 130 interrupted.
+    unknown or not applied, pages unread); 75 suspended, to be resumed; 77 not allowed; 130 interrupted.
     """
 
 

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+import attrs
 import click
 
 from outreach_async import audit as auditing
-from outreach_async.audit.terminal import report_renderable
-from outreach_async.audit.text import report_text
+from outreach_async.audit.outputs import SUFFIXES, WRITERS, format_of, schema, write
+from outreach_async.audit.outputs.overview import headline, verdict
+from outreach_async.audit.outputs.terminal import report_renderable
 from outreach_async.cli.connection import open_client, workspaces_of
-from outreach_async.cli.options import Options, shared_options
+from outreach_async.cli.exits import OK
+from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.running import run_async
 from outreach_async.cli.screen import Screen
+from outreach_async.cli.world import demo_world
+from outreach_async.cli.writing import require_folder, write_whole
+from outreach_async.errors import InvalidRequest
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """What to judge by, and what to write.
+
+    Attributes:
+        fail_on: The mildest severity that makes the exit code 1.
+        policy: Which rules apply, with which thresholds.
+        earlier: The report to compare with.
+        files: The format of each file to write.
+        form: The format of what is printed; `None` for what stdout is fit for.
+    """
+
+    fail_on: str
+    policy: auditing.Policy
+    earlier: auditing.Report | None
+    files: dict[Path, str]
+    form: str | None
 
 
 @click.command()
@@ -23,23 +54,82 @@ from outreach_async.cli.screen import Screen
     show_default=True,
     help="The mildest severity that makes the exit code 1.",
 )
+@click.option(
+    "--policy", type=click.Path(path_type=Path), metavar="FILE", help="Policy (TOML): rules turned off, thresholds moved."
+)
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path),
+    metavar="EARLIER.json",
+    help="Say what changed since an earlier audit, of which this is the JSON.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    multiple=True,
+    help=f"Write the report to a file; its suffix tells the format ({', '.join(SUFFIXES)}). May be given several times.",
+)
+@click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the one --output, or of what is printed.")
+@click.option("--explain", metavar="RULE", help="Print what a rule such as OA120 judges by and why; nothing is read.")
+@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the report's JSON; nothing is read.")
 @shared_options
-def audit(options: Options, fail_on: str) -> int:
-    """Judge every mailbox of the workspaces, and say what is unsafe and what to do about it.
+def audit(
+    *,
+    options: Options,
+    fail_on: str,
+    policy: Path | None,
+    compare: Path | None,
+    outputs: tuple[Path, ...],
+    form: str | None,
+    explain: str | None,
+    as_schema: bool,
+) -> int:
+    """Judge every mailbox of the workspaces, and say what is unsafe, why, what to do about it, and what changed.
 
     --workspace may be given several times; OUTREACH_WORKSPACE may hold several ids with blanks between them.
+
+    Every morning but the first: outreach-async audit --compare audit.json --output audit.json --output audit.html
     """
-    return run_async(partial(_audit, options, fail_on))
+    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
+    if as_schema:
+        return _print(screen, json.dumps(schema(), indent=2), schema())
+    chosen = auditing.Policy.default() if policy is None else auditing.Policy.load(policy)
+    if explain is not None:
+        text = auditing.explain(explain, chosen)
+        return _print(screen, text, {"rule": explain.upper(), "explanation": text})
+    job = Job(
+        fail_on=fail_on,
+        policy=chosen,
+        earlier=_earlier(compare) if compare else None,
+        files=_files(outputs, form),
+        form=None if outputs else _printed(form, screen),
+    )
+    return run_async(partial(_audit, options, screen, job))
 
 
-async def _audit(options: Options, fail_on: str) -> int:
-    screen = Screen.of(as_json=options.as_json)
+async def _audit(options: Options, screen: Screen, job: Job) -> int:
     workspaces = workspaces_of(options)
     async with open_client(options, workspace=workspaces[0]) as client:
-        report = await auditing.audit(client, workspaces)
-    show_audit(screen, report)
+        report = await auditing.audit(client, workspaces, policy=job.policy, clock=clock_of(options))
+    if job.earlier is not None:
+        report = report.since(job.earlier)
+    for path, form in job.files.items():
+        write_whole(path, write(report, form))
+    if job.files:
+        _say_written(screen, report, job.files)
+    elif job.form is not None:
+        sys.stdout.write(write(report, job.form))
+    else:
+        show_audit(screen, report)
     screen.result(report.to_dict())
-    return report.exit_code(fail_on)
+    return report.exit_code(job.fail_on)
+
+
+def clock_of(options: Options) -> Callable[[], float]:
+    """Return the clock that ages are worked out from: the embedded service's stands at its own morning."""
+    return (lambda: demo_world().now) if options.base_url == FAKE else time.time
 
 
 def show_audit(screen: Screen, report: auditing.Report) -> None:
@@ -47,4 +137,41 @@ def show_audit(screen: Screen, report: auditing.Report) -> None:
     if screen.console:
         screen.console.print(report_renderable(report))
     elif not screen.as_json:
-        screen.say_lines(report_text(report))
+        screen.say_lines(write(report, "terminal"))
+
+
+def _say_written(screen: Screen, report: auditing.Report, paths: Iterable[Path]) -> None:
+    screen.say(headline(report), "bold")
+    screen.say(verdict(report))
+    for path in paths:
+        screen.say(f"Written: {path}")
+
+
+def _print(screen: Screen, text: str, value: dict[str, Any]) -> int:
+    screen.say_lines(text)
+    screen.result(value)
+    return OK
+
+
+def _printed(form: str | None, screen: Screen) -> str | None:
+    """Return the format to print, if it is another than stdout is fit for."""
+    if form in {None, "json"}:
+        return None
+    if screen.as_json:
+        raise click.UsageError(f"--json and --format {form} are two formats for one stdout; give one, or --output FILE.")
+    return form
+
+
+def _files(paths: Sequence[Path], form: str | None) -> dict[Path, str]:
+    if form and len(paths) > 1:
+        raise click.UsageError("--format goes with one --output; of several, the suffix of each tells.")
+    for path in paths:
+        require_folder(path)
+    return {path: form or format_of(path.name) for path in paths}
+
+
+def _earlier(path: Path) -> auditing.Report:
+    try:
+        return auditing.Report.from_dict(json.loads(path.read_bytes()))
+    except (ValueError, InvalidRequest) as error:
+        raise click.UsageError(f"--compare {path}: {error}") from error

@@ -13,7 +13,8 @@ import attrs
 import click
 
 from outreach_async.audit import audit
-from outreach_async.cli.auditing import show_audit
+from outreach_async.bulk import BulkReport
+from outreach_async.cli.auditing import clock_of, show_audit
 from outreach_async.cli.connection import open_client
 from outreach_async.cli.exits import OK
 from outreach_async.cli.importing import Job, create
@@ -32,7 +33,8 @@ This was an embedded service: no network, and nothing is kept. What to try next:
   {command} steps {campaign} --base-url fake:
     a campaign's steps and how their templates did
   {command} audit --base-url fake:
-    the audit alone; exit code 1 says that there are findings
+    the audit alone, exit code 1 if something is wrong; --output audit.html
+    makes it a page for your browser, --explain OA120 says what a rule rests on
   {command} import your.csv --base-url fake:
     your own file; --dry-run only checks it
   {command} serve
@@ -56,13 +58,14 @@ async def _demo(options: Options, path: Path) -> int:
     job = Job(file=CsvFile.open(path), campaign=CAMPAIGN)
     async with open_client(embedded(options)) as client:
         screen.say(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]}, on an embedded service", "bold")
-        imported = await create(client, job, screen, _FEW, lambda _report: None)
+        figures: list[BulkReport] = []
+        await create(client, job, screen, _FEW, figures.append)
         screen.say()
         screen.say(f"Auditing the mailboxes of {' and '.join(WORKSPACES)}", "bold")
-        audited = await audit(client, WORKSPACES)
+        audited = await audit(client, WORKSPACES, clock=clock_of(embedded(options)))
     show_audit(screen, audited)
     screen.say_lines(_NEXT.format(command=as_called(sys.argv[0]), campaign=CAMPAIGN))
-    screen.result({"import": imported.to_dict(), "audit": audited.to_dict()})
+    screen.result({"import": figures[-1].to_dict(), "audit": audited.to_dict()})
     return OK
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import click
 
 from outreach_async.cli.text import printable, without_keys
-from outreach_async.errors import InvalidRequest, OutreachError, StatusError
+from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError, StatusError
 from outreach_async.vocabulary import Outcome
 
 OK: Final = 0
@@ -16,6 +17,8 @@ REFUSED: Final = 1
 USAGE: Final = 2
 INCOMPLETE: Final = 3
 """Rows rejected, unknown or not applied; pages unread."""
+SUSPENDED: Final = 75
+"""A run with a journal that can go on later: the service asked for a long wait, or is down."""
 NOT_ALLOWED: Final = 77
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
@@ -36,6 +39,8 @@ def code_of(error: BaseException) -> int:
     match error:
         case KeyboardInterrupt():
             return INTERRUPTED
+        case BulkSuspended(resumable=True):
+            return SUSPENDED
         case OutreachError(status_code=status) if status in _FORBIDDEN:
             return NOT_ALLOWED
         case StatusError(status_code=int(status)) if status < _SERVER_FAULTS and status != _TOO_MANY_REQUESTS:
@@ -46,9 +51,14 @@ def code_of(error: BaseException) -> int:
             return USAGE
 
 
-def code_of_rows(outcomes: dict[Outcome, int]) -> int:
-    """Return the exit code for a run that came to its end."""
-    return INCOMPLETE if any(outcomes[outcome] for outcome in UNDONE) else OK
+def code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
+    """Return the exit code for a run that came to its end.
+
+    Args:
+        outcomes: Rows by outcome.
+        repeats: Those of them that another row stood for, as was asked.
+    """
+    return INCOMPLETE if sum(outcomes[outcome] for outcome in UNDONE) > repeats else OK
 
 
 def line_of(error: BaseException) -> str:

@@ -5,38 +5,50 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from typing import TypeAlias
 
+import anyio
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from outreach_async.bulk import BulkProgress, Outcomes
 
-class _Rate(ProgressColumn):
-    """Rows per second."""
+Show: TypeAlias = Callable[[int, str], None]
+"""Shows how many rows are done, and a text beside the bar."""
 
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} rows/s")
+_REFRESH = 0.2
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show how far `total` rows have come, how fast, and how long it will take.
-
-    Yields:
-        What to call for each row done.
-    """
+def progress(title: str, total: int) -> Iterator[Show]:
+    """Show how far `total` rows have come."""
     if not sys.stderr.isatty():
-        yield lambda: None
+        yield lambda _rows, _text: None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
-        TextColumn("ETA"),
-        TimeRemainingColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"))
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda: bar.advance(task)
+        task = bar.add_task(title, total=total, text="")
+        yield lambda rows, text: bar.update(task, completed=rows, text=text)
+
+
+async def follow(outcomes: Outcomes, show: Show) -> None:
+    """Show a run's progress until cancelled."""
+    while True:
+        seen = outcomes.progress
+        show(seen.rows, text_of(seen))
+        await anyio.sleep(_REFRESH)
+
+
+def text_of(seen: BulkProgress) -> str:
+    """Return how fast a run goes, what holds it up, and how long it will take."""
+    parts = [f"{seen.rate:,.0f} rows/s" if seen.rate >= 10 or not seen.rate else f"{seen.rate:.1f} rows/s"]  # noqa: PLR2004
+    if seen.state != "running":
+        parts.append(f"{seen.state} for {_duration(seen.resumes)}" if seen.resumes else seen.state)
+    if seen.eta is not None:
+        parts.append(f"ETA {_duration(seen.eta)}")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -29,46 +30,59 @@ class _Boxes:
     """Mailboxes that have something in common.
 
     Attributes:
-        domain: What they send from.
+        name: What they send from: `<name>.example`, then `<name>2.example` and so on.
         count: How many.
         fields: What sets them apart from healthy ones.
+        a_domain: How many share a domain.
     """
 
-    domain: str
+    name: str
     count: int
     fields: dict[str, Any] = attrs.field(factory=dict)
+    a_domain: int = 4
+
+    def domains(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield, for each domain, how many mailboxes it has, and their fields."""
+        for first in range(0, self.count, self.a_domain):
+            number = first // self.a_domain + 1
+            fields = {"domain": f"{self.name}{number if number > 1 else ''}.example", "domain_ip": _SITE, **self.fields}
+            yield min(self.a_domain, self.count - first), fields
 
 
-_BURNT: Final = {"blacklists": 4, "sent_30days": 640, "opened_14days": [19, 298], "avg_open_rate": [1_310, 4_900]}
+_SITE: Final = "198.51.100.20"
+
+_BURNT: Final = {
+    "blacklists": 4,
+    "dmarc": False,
+    "sent_30days": 640,
+    "bounced_30days": 97,
+    "opened_14days": [19, 298],
+    "avg_open_rate": [1_310, 4_900],
+    "type": "SMTP & IMAP",
+    "server_ip": "203.0.113.99",
+}
 
 _MAILBOXES: Final[dict[str, tuple[_Boxes, ...]]] = {
     WORKSPACES[0]: (
-        _Boxes("northwind-mail.example", 44),
-        _Boxes("northwind-mail.example", 3, {"sent_today": 61}),  # over the daily limit of 40
-        _Boxes("hello-northwind.example", 38),
-        _Boxes("hello-northwind.example", 2, {"sent_today": 47}),
-        _Boxes("northwind-team.example", 28, {"dkim": False}),
-        _Boxes("try-northwind.example", 30),
-        _Boxes("try-northwind.example", 4, {"blacklists": 1}),
-        _Boxes("get-northwind.example", 22),
-        _Boxes("get-northwind.example", 5, {"sent_30days": 810, "bounced_30days": 58}),
-        _Boxes("get-northwind.example", 2, {"sent_30days": 38, "bounced_30days": 3}),  # too few to be sure
-        _Boxes("northwind-news.example", 24),
-        _Boxes("northwind-offers.example", 9, {**_BURNT, "bounced_30days": 97}),
-        _Boxes("northwind-offers.example", 3, {**_BURNT, "bounced_30days": 71, "dmarc": False}),
+        _Boxes("northwind-mail", 64),
+        _Boxes("hello-northwind", 48),
+        _Boxes("northwind-hello", 2, {"daily_limit": 25, "sent_today": 31}),  # a limit of 40, lowered after they had sent
+        _Boxes("northwind-team", 4, {"dkim": False}),
+        _Boxes("try-northwind", 40),
+        _Boxes("northwind-try", 3, {"blacklists": 1}),
+        _Boxes("get-northwind", 31),
+        _Boxes("northwind-get", 4, {"sent_30days": 810, "bounced_30days": 58}),
+        _Boxes("northwind-go", 2, {"sent_30days": 118, "bounced_30days": 3}),  # too few to be sure
+        _Boxes("northwind-news", 11, a_domain=11),
+        _Boxes("northwind-offers", 5, _BURNT, a_domain=5),
     ),
     WORKSPACES[1]: (
-        _Boxes("northwind-post.example", 40),
-        _Boxes("northwind-post.example", 4, {"status": "disconnected", "sent_today": 0}),
-        _Boxes("northwind-kontakt.example", 18),
-        _Boxes("moin-northwind.example", 36),
-        _Boxes("moin-northwind.example", 2, {"status": "error", "sent_today": 0}),
-        _Boxes("northwind-brief.example", 20, {"dmarc": False}),
-        _Boxes(
-            "northwind-neu.example",
-            6,
-            {"spf": False, "dkim": False, "dmarc": False, "created_at": _ago(8), "daily_limit": 10},
-        ),
+        _Boxes("northwind-post", 48),
+        _Boxes("northwind-versand", 3, {"status": "disconnected", "sent_today": 0}),
+        _Boxes("northwind-kontakt", 23, {"domain_ip": None}),
+        _Boxes("moin-northwind", 44),
+        _Boxes("northwind-brief", 4, {"dmarc": False}),
+        _Boxes("northwind-neu", 4, {"spf": False, "dkim": False, "dmarc": False, "created_at": _ago(8), "daily_limit": 30}),
     ),
 }
 
@@ -135,7 +149,10 @@ def demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeServ
     for workspace in WORKSPACES:
         service.add_workspace(workspace, custom_fields=["Plan", "Account manager"])
         boxes = [
-            id_ for group in _MAILBOXES[workspace] for id_ in service.add_mailboxes(workspace, group.count, **_fields(group))
+            id_
+            for group in _MAILBOXES[workspace]
+            for count, fields in group.domains()
+            for id_ in service.add_mailboxes(workspace, count, **fields)
         ]
         for campaign in _CAMPAIGNS[workspace]:
             service.add_campaign(workspace, mailboxes=boxes, **campaign)
@@ -166,7 +183,3 @@ def entrance(service: FakeService) -> dict[str, str | None]:
     keys = (key for key, spaces in document["owner_keys"].items() if space["id"] in spaces)
     campaigns = (campaign["id"] for campaign in space["campaigns"])
     return {"workspace": space["id"], "owner_key": next(keys, None), "campaign": next(campaigns, None)}
-
-
-def _fields(group: _Boxes) -> dict[str, Any]:
-    return {"domain": group.domain, **group.fields}

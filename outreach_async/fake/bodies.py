@@ -14,7 +14,7 @@ from outreach_async.fake.refusals import refused
 MAX_BODY: Final = 1024 * 1024
 """Bytes of a request's body at most."""
 
-encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
 """Turn a document into compact JSON."""
 
 
@@ -54,7 +54,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 def _parse(body: bytes) -> Any:
     try:
         text = body.decode()
-        document = _decoder.decode(text)
+        document = _decoded(text)
         if "\\u" in text:
             encode(document).encode()  # the one way for a lone surrogate to come in is an escape, and UTF-8 has no place for it
     except _NotStrictError as error:
@@ -63,6 +63,14 @@ def _parse(body: bytes) -> Any:
         # Not the reader's message: it may quote the body.
         raise refused(400, "invalid_json", f"the body is not JSON in UTF-8 ({_kind(error)})") from None
     return document
+
+
+def _decoded(text: str) -> Any:
+    if text.startswith("{"):
+        document, end = _decoder.raw_decode(text)
+        if end == len(text):
+            return document
+    return _decoder.decode(text)  # which knows of blanks around it, at the price of two searches for them
 
 
 def _kind(error: Exception) -> str:

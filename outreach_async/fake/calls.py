@@ -61,7 +61,8 @@ def read_call(request: Request) -> Call:
         call.misdirected = refused
         return call
     call.operation = route.operation
-    call.hints += unknown_parameters(call.target.query, route)
+    if call.target.query:
+        call.hints += unknown_parameters(call.target.query, route)
     if route.method == "POST":
         _read_body(call)
     return call

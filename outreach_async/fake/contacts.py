@@ -54,7 +54,7 @@ _KEYS: Final[Mapping[str, Callable[[str], str]]] = {
 
 def added(creation: Creation, fields: Fields, id_: str, now: float) -> Contact:
     """Make the contact of a creation that met no duplicate. Null is as not sent (rule C14)."""
-    stored = {code: value for code, value in fields.items() if value is not None}
+    stored = fields if None not in fields.values() else {code: value for code, value in fields.items() if value is not None}
     enrolments = () if creation.campaign is None else (Enrolment(creation.campaign, now),)
     return Contact(id_, creation.email, creation.owner_key, stored, enrolments, int(now))
 

@@ -30,7 +30,7 @@ Fields = dict[str, str | None]
 """Sent values by code."""
 
 
-@attrs.frozen
+@attrs.define
 class Creation:
     """What a creation asks for, but for the fields.
 
@@ -145,10 +145,8 @@ def read_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behavi
     fields: Fields = {}
     codes = workspace.codes
     for name, value in body.items():
-        if name in RESERVED:
-            continue
-        code = codes.get(name) or _unknown(name, workspace, behaviour, hints)
-        if code is None:
+        code = codes.get(name)
+        if code is None and (name in RESERVED or (code := _unknown(name, workspace, behaviour, hints)) is None):
             continue
         if value is not None and type(value) is not str:
             raise refused(400, "invalid_type", f"{shown(name)} must be a text", shown(name))

@@ -24,7 +24,7 @@ Answer = tuple[int, dict[str, Any]]
 """Status and document."""
 
 
-@attrs.frozen
+@attrs.define
 class Context:
     """What the operations work with.
 

@@ -114,14 +114,13 @@ class FakeService(Fillable):
         with self._lock:
             if self._clock.runs:
                 self._catch_up()
-            call = read_call(request)
-            number = len(self.requests)
-            exchange = self.faults.around(call.operation, request, lambda: answer(call, self._context(), number))
-            self.requests.add(recorded(call, exchange, number, self.now))
+            call, number, now = read_call(request), len(self.requests), self.now
+            exchange = self.faults.around(call.operation, request, lambda: answer(call, self._context(now), number))
+            self.requests.add(recorded(call, exchange, number, now))
             return exchange if call.ended is nothing else attrs.evolve(exchange, ended=call.ended)
 
-    def _context(self) -> Context:
-        return Context(self._world, self.behaviour, self._limiter, self.seed, self.now)
+    def _context(self, now: float) -> Context:
+        return Context(self._world, self.behaviour, self._limiter, self.seed, now)
 
     @contextmanager
     def _seeding(self) -> Iterator[Seeder]:

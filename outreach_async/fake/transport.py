@@ -47,9 +47,11 @@ class FakeTransport:
             raise InvalidRequest("the FakeTransport is closed; make a new one")
         progress.sent = True
         exchange = self.service.exchange(request)
-        read = reading(exchange.fault, exchange.response)
-        progress.sent = sent_before or read.sent
         try:
+            if exchange.fault is None and exchange.response is not None:
+                return exchange.response
+            read = reading(exchange.fault, exchange.response)
+            progress.sent = sent_before or read.sent
             return await arrive(read, maybe_sent=progress.sent)
         finally:
             exchange.ended()

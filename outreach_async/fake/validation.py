@@ -159,20 +159,13 @@ def failures(email: str, fields: Mapping[str, str | None], strict_fields: Litera
     """
     wanted = {}
     for code, value in (("email", email), *fields.items()):
-        reason = _failure(code, value, fields) if value else ""
-        if reason and (strict_fields == "all" or code in strict_fields):
+        if not value or code not in CHECKS:
+            continue
+        passes, reason = CHECKS[code]
+        passed = is_state(value, fields.get("country")) if code == "state" else passes(value)
+        if not passed and not value.isspace() and (strict_fields == "all" or code in strict_fields):
             wanted[code] = reason
     return wanted
-
-
-def _failure(code: str, value: str, fields: Mapping[str, str | None]) -> str:
-    if code == "state":
-        passed: object = is_state(value, fields.get("country"))
-    elif code in CHECKS:
-        passed = CHECKS[code][0](value)
-    else:
-        return ""
-    return "" if passed or value.isspace() else CHECKS[code][1]
 
 
 def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:

@@ -11,6 +11,19 @@ a row too: the run reports it as `rejected`.
 from outreach_async.importer.columns import IGNORE, Columns, map_columns, parse_overrides
 from outreach_async.importer.csv_file import CsvFile
 from outreach_async.importer.lookup import columns_for
+from outreach_async.importer.rejects import RejectsFile, is_reject, reject, rejects_of
 from outreach_async.importer.rows import Row
 
-__all__ = ["IGNORE", "Columns", "CsvFile", "Row", "columns_for", "map_columns", "parse_overrides"]
+__all__ = [
+    "IGNORE",
+    "Columns",
+    "CsvFile",
+    "RejectsFile",
+    "Row",
+    "columns_for",
+    "is_reject",
+    "map_columns",
+    "parse_overrides",
+    "reject",
+    "rejects_of",
+]

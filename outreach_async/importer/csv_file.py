@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.columns import Columns
+from outreach_async.importer.rejects import REASONS, is_rejects, unshield
 from outreach_async.importer.rows import Row
 
 DELIMITERS: Final = (",", ";", "\t")
@@ -26,11 +28,13 @@ class CsvFile:
         path: Where it is.
         headers: The columns' names as written.
         delimiter: What parts its cells: the one of `,`, `;` and tab that parts the header into most names.
+        rejects: Whether it holds the rejects of another import, mended perhaps: their reasons are left out.
     """
 
     path: Path
     headers: tuple[str, ...]
     delimiter: str
+    rejects: bool = False
 
     @classmethod
     def open(cls, path: str | Path) -> CsvFile:
@@ -46,7 +50,20 @@ class CsvFile:
         headers, delimiter = max(candidates, key=lambda candidate: len(candidate[0]))
         if not headers:
             raise InvalidRequest(f"{path}: no header; the first line has to name the columns")
-        return cls(path, headers, delimiter)
+        rejects = is_rejects(headers)
+        return cls(path, headers[: -len(REASONS)] if rejects else headers, delimiter, rejects)
+
+    def fingerprint(self) -> str:
+        """Return a digest of the whole file.
+
+        Raises:
+            InvalidRequest: It cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+        except OSError as error:
+            raise InvalidRequest(f"{self.path}: {error.strerror or error}") from error
 
     def count(self) -> int:
         """Read the file once, and return how many rows it has.
@@ -62,11 +79,21 @@ class CsvFile:
         Raises:
             InvalidRequest: The file can no longer be read.
         """
-        records = _records(self.path, self.delimiter)
-        next(records, None)
-        for line, cells, fault in records:
+        for line, cells, fault in self.records():
             fault = fault or _misfit(cells, columns)  # noqa: PLW2901 - the first fault found is the row's
             yield Row(line, cells, {} if fault else columns.members(cells), fault)
+
+    def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
+        """Yield the line on which each record begins, its cells as the input has them, and what is wrong with it.
+
+        Raises:
+            InvalidRequest: The file can no longer be read.
+        """
+        records = _records(self.path, self.delimiter)
+        next(records, None)
+        if not self.rejects:
+            return records
+        return ((line, tuple(map(unshield, cells[: len(self.headers)])), fault) for line, cells, fault in records)
 
 
 def _misfit(cells: tuple[str, ...], columns: Columns) -> str | None:

@@ -1,0 +1,116 @@
+"""The right to write a journal: one runner at a time, among the threads of this process and the processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Lock
+from typing import Any, Final, Self
+
+from outreach_async.bulk.journal.places import mounts, require_local
+from outreach_async.errors import InvalidRequest, JournalError
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
+
+_Place = tuple[int, int]
+
+_HELD: Final[set[_Place]] = set()
+"""Device and inode of every journal that this process writes. POSIX drops a process's locks on a file, SQLite's too, when any
+descriptor of it is closed, so a second writer must be refused before it opens one."""
+_TURN: Final = Lock()
+_BESIDE: Final = sys.platform != "linux"
+"""On Linux a file's own lock leaves SQLite's alone. BSD and macOS keep both in one table, where it would lock SQLite out, and
+POSIX locks go when SQLite drops its own; so there a file beside the journal is locked, and stays."""
+_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class Hold:
+    """A journal's file, locked until `release`.
+
+    Attributes:
+        descriptor: Of the file.
+        empty: Whether nothing is in it yet.
+    """
+
+    def __init__(self, descriptor: int, lock: int | None) -> None:
+        facts = os.fstat(descriptor)
+        self.descriptor = descriptor
+        self._lock = lock
+        self.empty = not facts.st_size
+        self._place = (facts.st_dev, facts.st_ino)
+        _HELD.add(self._place)
+
+    @classmethod
+    def take(cls, path: str, *, resume: bool, beside: bool = _BESIDE) -> Self:
+        """Lock a journal, and make its file if there is none.
+
+        Args:
+            path: Of the journal.
+            resume: Whether it may be there already.
+            beside: Whether to lock a file beside it.
+
+        Raises:
+            InvalidRequest: It cannot be there, exists although nothing is to be resumed, or another runner has it.
+            JournalError: The operating system refuses.
+        """
+        if fcntl is None:
+            raise InvalidRequest("journal: this system has no POSIX file locks (Windows); run on Linux or macOS, or without one")
+        require_local(path, mounts())
+        with ExitStack() as opened, _TURN, _explained(path):
+            descriptor = _opened(path, resume=resume)
+            opened.callback(os.close, descriptor)
+            lock = None
+            if beside:
+                lock = os.open(f"{path}-lock", _FLAGS | os.O_CREAT, 0o600)
+                opened.callback(os.close, lock)
+            fcntl.flock(descriptor if lock is None else lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            opened.pop_all()
+            return cls(descriptor, lock)
+
+    def release(self) -> None:
+        """Give the journal free. Only after SQLite has closed the file: closing this descriptor drops SQLite's locks."""
+        with _TURN:
+            os.close(self.descriptor)
+            if self._lock is not None:
+                os.close(self._lock)
+            _HELD.discard(self._place)
+
+
+def _opened(path: str, *, resume: bool) -> int:
+    """Open a journal's file, or make one that nobody else may read."""
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    if not stat.S_ISREG(facts.st_mode):
+        raise InvalidRequest(f"journal: {path} is no regular file; name the file itself, not a link or folder")
+    if (facts.st_dev, facts.st_ino) in _HELD:
+        raise _taken(path)
+    if facts.st_size and not resume:
+        raise InvalidRequest(f"journal: {path} exists; pass resume=True to go on with its run, or name a new file for a new one")
+    return os.open(path, _FLAGS)
+
+
+def _taken(path: str) -> InvalidRequest:
+    return InvalidRequest(f"journal: another run is writing {path}; wait for its end, or name another file")
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except BlockingIOError:
+        raise _taken(path) from None
+    except (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError) as error:
+        raise InvalidRequest(
+            f"journal: {path} cannot be opened: {error.strerror}; name a file in a folder that you may write to"
+        ) from error
+    except OSError as error:
+        raise JournalError(f"journal {path} cannot be opened: {error.strerror}") from error

@@ -1,0 +1,63 @@
+"""Whether a journal is of the run that is to be resumed: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from outreach_async.bulk.journal.values import Identity
+from outreach_async.checks import shown
+from outreach_async.errors import InvalidRequest
+
+
+def facts(identity: Identity) -> dict[str, Any]:
+    """Return an identity as the JSON values it has when read back."""
+    known: dict[str, Any] = msgspec.json.decode(
+        msgspec.json.encode(
+            {
+                "workspace": identity.workspace,
+                "options": dict(identity.options),
+                "source": identity.source,
+                "fingerprint": identity.fingerprint,
+            }
+        )
+    )
+    return known
+
+
+def require_same(path: str, identity: Identity, kept: Mapping[str, Any]) -> None:
+    """Refuse to go on with another run.
+
+    Args:
+        path: Of the journal.
+        identity: Of the run to resume.
+        kept: What `facts` returned for the run that the journal is of.
+
+    Raises:
+        InvalidRequest: They differ; the message names what changed.
+    """
+    if changes := list(_changes(kept, facts(identity))):
+        raise InvalidRequest(
+            f"journal: {path} is of another run: {'; '.join(changes)}; resume with what it was begun with, or name a new journal"
+        )
+
+
+def _changes(kept: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    if kept["workspace"] != given["workspace"]:
+        yield _change("workspace", kept["workspace"], given["workspace"])
+    before, now = kept["options"], given["options"]
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            yield _change(name, before.get(name), now.get(name))
+    if None not in (kept["fingerprint"], given["fingerprint"]) and kept["fingerprint"] != given["fingerprint"]:
+        yield "the input has another fingerprint"
+
+
+def _change(name: str, before: object, now: object) -> str:
+    return f"{name} was {_value(before)} and is {_value(now)}"
+
+
+def _value(value: object) -> str:
+    return shown(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

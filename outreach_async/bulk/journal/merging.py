@@ -1,0 +1,48 @@
+"""Rows with one e-mail merged into one: pure.
+
+The aim is the contact that the service would hold had the rows been sent one after the other: under `skip` the first alone
+counts, under `overwrite` what is sent later replaces what was sent before, under `update_missing_fields` it fills what is
+blank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+Members: TypeAlias = Mapping[str, Any]
+
+
+def merge(earlier: Members, later: Members, duplicates: str) -> dict[str, Any]:
+    """Return the members to send once instead of two rows, one after the other.
+
+    Args:
+        earlier: Members of the row that comes first in the input.
+        later: Members of the other, whose e-mail is the same.
+        duplicates: The duplicates option of the run.
+    """
+    return _MERGES[duplicates](earlier, later)
+
+
+def _skip(earlier: Members, _: Members) -> dict[str, Any]:
+    return {**earlier}
+
+
+def _overwrite(earlier: Members, later: Members) -> dict[str, Any]:
+    return {**earlier, **later}
+
+
+def _fill(earlier: Members, later: Members) -> dict[str, Any]:
+    """Take nothing blank from the later row: a service that fills gaps would not either, but would store it in a new contact."""
+    return {**earlier, **{name: value for name, value in later.items() if not _blank(value) and _blank(earlier.get(name))}}
+
+
+def _blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+_MERGES: Final[dict[str, Callable[[Members, Members], dict[str, Any]]]] = {
+    "skip": _skip,
+    "overwrite": _overwrite,
+    "update_missing_fields": _fill,
+}

@@ -1,0 +1,148 @@
+"""An outcome as the journal stores it, and back: pure, and small, for a journal may hold millions.
+
+An outcome is a list [index, status, id, attempts, possible, error, repeats]: statuses as numbers, possible ones as bits, ids
+without their prefix, errors as the digest of a text that is stored once. What does not fit is stored as JSON text, which
+starts with `"` or `[` and so is never taken for the short form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from outreach_async import errors
+from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.errors import OutreachError
+from outreach_async.vocabulary import ID_PREFIXES, Outcome
+
+MESSAGE_LIMIT: Final = 500
+"""Characters of an error's message that a journal keeps."""
+
+_PREFIX: Final = ID_PREFIXES["contact"]
+_PLAIN: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a text inside SQLite
+_STATUSES: Final = (  # in the order of the format: never changed, only added to
+    Outcome.ADDED,
+    Outcome.SKIPPED,
+    Outcome.OVERWRITTEN,
+    Outcome.UPDATED_MISSING_FIELDS,
+    Outcome.REJECTED,
+    Outcome.NOT_APPLIED,
+    Outcome.UNKNOWN,
+)
+_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
+_ERRORS: Final = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OutreachError)}
+
+
+@attrs.frozen
+class Batch:
+    """Outcomes that are stored together.
+
+    Attributes:
+        rows: JSON list of stored outcomes.
+        errors: JSON list of pairs of digest and text; `None` when no row failed.
+    """
+
+    rows: str
+    errors: str | None
+
+
+def batch(outcomes: Iterable[ContactOutcome]) -> Batch:
+    """Return outcomes as they are stored."""
+    texts: dict[int, str] = {}
+    rows = [_packed(outcome, texts) for outcome in outcomes]
+    return Batch(as_text(rows), as_text([*texts.items()]) if texts else None)
+
+
+def unpacked(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
+    """Return the outcome that was stored as this list; its error is given as the text that was stored."""
+    index, status, id_, attempts, possible, _, repeats = row
+    known = _status(status)
+    return ContactOutcome(
+        index=index,
+        contact=contact,
+        status=known,
+        id=None if id_ is None else _id(id_),
+        possible=frozenset({known}) if possible is None else _possible(possible),
+        attempts=attempts,
+        error=None if error is None else _error(error),
+        repeats=repeats,
+    )
+
+
+def as_text(value: object) -> str:
+    """Return JSON values as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def plain(text: str) -> str:
+    """Return a text in a form that SQLite keeps whole, and that is another for any other text."""
+    return text if _PLAIN.fullmatch(text) else as_text(text)
+
+
+def _packed(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]:
+    error = None
+    if outcome.error is not None:
+        text = _text(outcome.error)
+        error = _digest(text)
+        texts[error] = text
+    number = _NUMBERS.get(outcome.status)
+    return [
+        outcome.index,
+        as_text(outcome.status) if number is None else number,
+        None if outcome.id is None else _short(outcome.id),
+        outcome.attempts,
+        None if outcome.possible == {outcome.status} else _bits(outcome.possible),
+        error,
+        outcome.repeats,
+    ]
+
+
+def _status(stored: int | str) -> Outcome:
+    return _STATUSES[stored] if isinstance(stored, int) else Outcome(msgspec.json.decode(stored))
+
+
+def _bits(possible: frozenset[Outcome]) -> int | str:
+    if possible <= _NUMBERS.keys():
+        return sum(1 << _NUMBERS[status] for status in possible)
+    return as_text(sorted(possible))
+
+
+def _possible(stored: int | str) -> frozenset[Outcome]:
+    if isinstance(stored, str):
+        return frozenset(map(Outcome, msgspec.json.decode(stored)))
+    return frozenset(status for number, status in enumerate(_STATUSES) if stored >> number & 1)
+
+
+def _short(id_: str) -> str:
+    rest = id_.removeprefix(_PREFIX)
+    return rest if id_.startswith(_PREFIX) and _PLAIN.fullmatch(rest) else as_text(id_)
+
+
+def _id(stored: str) -> str:
+    known: str = msgspec.json.decode(stored) if stored.startswith('"') else _PREFIX + stored
+    return known
+
+
+def _text(error: OutreachError) -> str:
+    kind = next(kind for kind in type(error).__mro__ if kind in _ERRORS.values())
+    message = str(error)[:MESSAGE_LIMIT].encode(errors="backslashreplace").decode()
+    facts = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
+    return as_text([kind.__name__, message, *facts])
+
+
+def _error(text: str) -> OutreachError:
+    name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
+    kind = _ERRORS.get(name, OutreachError)  # a newer library may know more
+    error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
+    error.maybe_applied = maybe_applied
+    return error
+
+
+def _digest(text: str) -> int:
+    """Return a number of 64 bits, as SQLite has them, so that no table in memory says which text has which number."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)

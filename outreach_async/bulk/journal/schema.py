@@ -1,0 +1,44 @@
+"""The format of a journal: an SQLite database of its own kind, told by its first hundred bytes."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+APPLICATION_ID: Final = 0x4F41424A  # "OABJ": outreach_async, bulk journal
+FORMAT: Final = 1
+
+TABLES: Final = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
+    "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL)",
+    # No types: a status is a number or a text. The rarer come last, where an absent one costs a byte.
+    "CREATE TABLE outcome (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, possible, error, repeats)",
+    "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL)",
+    "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL)",
+)
+"""A spooled row without a key repeats no other."""
+
+Verdict: TypeAlias = Literal["ours", "newer", "foreign"]
+
+_MAGIC: Final = b"SQLite format 3\0"
+_USER_VERSION: Final = 60  # https://sqlite.org/fileformat2.html#the_database_header
+_APPLICATION_ID: Final = 68
+HEADER_SIZE: Final = 100
+
+
+def judge(header: bytes) -> Verdict:
+    """Tell a journal by its first bytes, before SQLite may change a file that is not ours."""
+    if len(header) < HEADER_SIZE or not header.startswith(_MAGIC):
+        return "foreign"
+    (found,) = struct.unpack_from(">I", header, _APPLICATION_ID)
+    (version,) = struct.unpack_from(">I", header, _USER_VERSION)
+    if found != APPLICATION_ID:
+        return "foreign"
+    return "newer" if version > FORMAT else "ours"
+
+
+def address(path: str | Path, mode: str) -> str:
+    """Return the URI under which SQLite opens a file."""
+    return f"{Path(path).absolute().as_uri()}?{mode}"

@@ -1,0 +1,145 @@
+"""Rows on their way in, with a journal: a window of them is marked there before the first of it is sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from outreach_async.bulk.journal import Window, Writer
+from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.rows import Reader, Row
+from outreach_async.bulk.scribe import Scribe
+from outreach_async.bulk.source import END, Pulled
+from outreach_async.bulk.suspects import Suspects
+from outreach_async.errors import InvalidRequest
+
+LARGEST: Final = 1_000
+"""Rows of a window at most: a crash makes the rest of a window uncertain."""
+_AT_ONCE: Final = 50
+"""Rows read without letting others run."""
+
+
+class Marked:
+    """Hands out rows of windows that the journal holds, one window ahead of the workers; rows that have an outcome are left out.
+
+    Args:
+        source: Where rows come from.
+        reader: Reads them.
+        writer: The journal.
+        scribe: Runs it.
+        size: Returns how many rows a new window may have.
+    """
+
+    def __init__(self, source: Pulled, reader: Reader, writer: Writer, scribe: Scribe, size: Callable[[], int]) -> None:
+        self._source = source
+        self._reader = reader
+        self._writer = writer
+        self._scribe = scribe
+        self._size = size
+        self._known = writer.hwm
+        self._suspects = writer.suspects
+        self._rows: deque[Row | ContactOutcome] = deque()
+        self._first = 0
+        self._last_size = 0
+        self._over = False
+        self._failure: Exception | None = None
+        self._news, self._wanted = anyio.Event(), anyio.Event()
+
+    async def next(self) -> Row | ContactOutcome | None:
+        """Return the next row of a marked window.
+
+        Raises:
+            InvalidRequest: The input is not the one that the journal is of.
+            JournalError: The journal cannot be written.
+        """
+        while not self._rows:
+            if self._over:
+                self._raise_failure()
+                return None
+            self._wanted.set()
+            await self._news.wait()
+        if 2 * len(self._rows) <= self._last_size:
+            self._wanted.set()
+        return self._rows.popleft()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def stop(self) -> None:
+        """Hand out no further row."""
+        self._rows, held = deque(), self._rows
+        if held:
+            self._first = held[0].index
+        self._end()
+
+    def left(self) -> Suspects:
+        """Return which rows that were not handed out may have been sent by an earlier process."""
+        return self._suspects.since(self._rows[0].index if self._rows else self._first)
+
+    async def run(self) -> None:
+        """Fill window after window until the input ends."""
+        try:
+            while not self._over and not self._writer.finished and await self._fill():
+                await self._wanted.wait()
+                self._wanted = anyio.Event()
+        except Exception as error:  # noqa: BLE001 - handed to a worker, who stops the run over it
+            self._failure = error
+        self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        self._wanted.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def _fill(self) -> bool:
+        """Read, mark and hand out one window; return whether there may be another."""
+        known = await self._scribe.do(self._writer.window_at, self._first) if self._first < self._known else None
+        rows, digest = await (self._read(known.rows, whole=True) if known else self._read(self._size(), whole=False))
+        if not rows:
+            if known is not None:
+                text = f"rows: the input changed: it ends before row {self._first}, which the journal knows; resume with the same"
+                raise InvalidRequest(text)
+            return False
+        window = Window(self._first, len(rows), digest)
+        await self._scribe.do(self._writer.mark, window)
+        done = await self._scribe.do(self._writer.done, window.first, window.rows) if known else frozenset[int]()
+        if self._over:
+            return False
+        self._rows += self._undone(rows, done)
+        self._first, self._last_size = self._first + len(rows), len(rows)
+        self._tell()
+        return True
+
+    async def _read(self, size: int, *, whole: bool) -> tuple[list[Row | ContactOutcome], bytes]:
+        """Read so many rows at most; without waiting for more than one unless all are wanted."""
+        rows: list[Row | ContactOutcome] = []
+        digest = blake2b(digest_size=8)
+        while len(rows) < size and (whole or not rows or self._source.ready):
+            if (given := await self._source.pull()) is END:
+                break
+            row = self._reader.read(self._first + len(rows), given)
+            form = self._reader.form(row)
+            digest.update(len(form).to_bytes(4))
+            digest.update(form)
+            rows.append(row)
+            if not len(rows) % _AT_ONCE:
+                await checkpoint()
+        return rows, digest.digest()
+
+    def _undone(self, rows: list[Row | ContactOutcome], done: frozenset[int]) -> list[Row | ContactOutcome]:
+        left = [row for row in rows if row.index not in done]
+        for row in left:
+            if isinstance(row, Row):
+                row.tainted = row.index in self._suspects
+        return left

@@ -1,0 +1,338 @@
+"""The pipeline: workers pull rows, send them in key order and hand outcomes to one consumer."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, NoReturn, Self
+
+import anyio
+import attrs
+from anyio.abc import TaskGroup
+
+from outreach_async.bulk.flow import RunFlow
+from outreach_async.bulk.journal.values import State
+from outreach_async.bulk.marked import LARGEST
+from outreach_async.bulk.order import Order, ready
+from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, unfinished
+from outreach_async.bulk.pace import BulkProgress, Pace
+from outreach_async.bulk.record import Book, Record, Recorded, Unrecorded
+from outreach_async.bulk.rejects import SameReason
+from outreach_async.bulk.report import BulkReport
+from outreach_async.bulk.rows import Answer, Reader, Row
+from outreach_async.bulk.source import Source
+from outreach_async.bulk.suspects import Suspects
+from outreach_async.bulk.watch import Guard, Watch
+from outreach_async.calls import Call, Terms, running_clock
+from outreach_async.engine import Engine
+from outreach_async.errors import BulkStopped, BulkSuspended, JournalError, OutreachError, StatusError, UnexpectedResponse
+from outreach_async.operations import Creation
+from outreach_async.pacing import Slots
+
+_WINDOW: Final = 4
+"""Rows that may be on their way for each request in flight: enough to keep every slot busy while some rows wait for their key."""
+
+
+class _Hand:
+    """What a worker has in hand; it outlives the worker's cancel scope, which an attempt that takes too long ends."""
+
+    row: Row | None = None
+    call: Call[Answer] | None = None
+    done = False
+
+    def suspect(self) -> int | None:
+        """Return the row's index if it may have been sent and has no outcome."""
+        if self.row is None:
+            return None
+        if self.call is None:
+            return self.row.index if self.row.tainted else None
+        progress = self.call.progress
+        return self.row.index if self.call.tainted or (progress is not None and progress.sent is not False) else None
+
+
+@attrs.frozen
+class Plan:
+    """What a run is to do.
+
+    Attributes:
+        engine: Sends.
+        creation: The options to create contacts under.
+        terms: How long a row may take.
+        source: Where rows come from.
+        workers: Rows in flight at most.
+        order: In which order outcomes are handed out.
+        rejects: Stops a run whose first rows are all rejected for one reason.
+        reader: Reads rows.
+        max_outage: Seconds for which a run waits for a service that is down.
+        total: Rows of the input; `None` if nobody knows.
+    """
+
+    engine: Engine
+    creation: Creation
+    terms: Terms
+    source: Source
+    workers: int
+    order: Order
+    rejects: SameReason
+    reader: Reader
+    max_outage: float
+    total: int | None
+
+
+class Outcomes(AsyncIterator[ContactOutcome]):
+    """The outcomes of a run under way.
+
+    Iterating ends when every row has its outcome. It then raises what the rows' own code raised, if it did, or BulkStopped.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._flow = RunFlow(plan.engine.policy, max_outage=plan.max_outage, wall=plan.engine.wall)
+        self._terms = attrs.evolve(plan.terms, flow=self._flow)
+        self._watch = Watch()
+        self._pace = Pace()
+        self._record: Record = Unrecorded(plan.source, plan.reader, self._deliver)
+        self._window = Slots(plan.workers * _WINDOW)
+        self._busy: dict[str, deque[Row] | None] = {}  # no list for each key: hardly ever does a row wait
+        self._ready = ready(plan.order)
+        self._news: anyio.Event | None = None
+        self._hands = [_Hand() for _ in range(plan.workers)]
+        self._workers = plan.workers
+        self._suspects: list[int] = []
+        self._ended = self._exhausted = self._kept = False
+        self._failure: Exception | None = None
+        self._began = self._now = 0.0
+
+    def record_in(self, book: Book) -> None:
+        """Keep a journal."""
+        plan = self._plan
+        self._record = Recorded(book, plan.source, plan.reader, self._deliver, self._next_window)
+        self._window = Slots(plan.workers * _WINDOW + self._record.backlog)
+
+    def start(self, group: TaskGroup) -> None:
+        """Start the workers in a group that outlives the iteration."""
+        self._began = self._now = anyio.current_time()
+        self._pace.begin(self._began)
+        self._record.start(group)
+        group.start_soon(self._watch.run)
+        group.start_soon(self._keep)
+        for hand in self._hands:
+            group.start_soon(self._work, hand)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether anything of the run is still at it."""
+        return self._workers > 0 or not self._kept or not self._exhausted
+
+    @property
+    def report(self) -> BulkReport:
+        """The figures of the outcomes handed out so far; with those of earlier processes, where a journal is resumed."""
+        return self._record.tally.report(self._now - self._began)
+
+    @property
+    def progress(self) -> BulkProgress:
+        """How far the run has come, how fast it goes and when it will be done."""
+        now, rows = anyio.current_time(), self._record.tally.rows
+        rate = min(self._pace.rate(now), self._flow.limit or math.inf)
+        left = None if self._plan.total is None else max(0, self._plan.total - rows)
+        pause = max(0.0, self._flow.opens_at - now)
+        return BulkProgress(
+            rows=rows,
+            total=self._plan.total,
+            rate=rate,
+            state=self._flow.state(now),
+            resumes=pause,
+            eta=None if left is None or not rate else pause + left / rate,
+        )
+
+    def drain(self) -> None:
+        """Pull no further row: iterating ends when those under way have their outcome. A journal can be resumed later."""
+        self._ended = True
+        self._record.intake.stop()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ContactOutcome:
+        """Return the next outcome.
+
+        Raises:
+            BulkStopped: After the last one, if the service refused in a way that concerns every row, or was down for too long.
+            JournalError: After the last one that could be kept.
+        """
+        while not self._ready:
+            self._now = anyio.current_time()
+            if self._kept:
+                self._finish()
+            self._news = anyio.Event()
+            await self._news.wait()
+        outcome = self._ready.popleft()
+        self._window.give()
+        self._record.tally.add(outcome)
+        return outcome
+
+    def _finish(self) -> NoReturn:
+        failure, self._failure = self._failure, None
+        if failure is None:
+            raise StopAsyncIteration
+        if isinstance(failure, BulkStopped):
+            failure.report, failure.resumable = self.report.to_dict(), self._record.resumable
+        raise failure
+
+    async def _work(self, hand: _Hand) -> None:
+        guard, now = self._watch.guard(), running_clock()
+        try:
+            while not hand.done:
+                with anyio.CancelScope() as guard.scope:
+                    await self._serve(hand, guard, now)
+        except Exception as error:  # noqa: BLE001 - raised to the consumer, after the outcomes of the rows already read
+            self._stop(error)
+        finally:
+            self._workers -= 1
+            if not self._workers:
+                self._watch.end()
+                self._record.end()
+
+    async def _serve(self, hand: _Hand, guard: Guard, now: Callable[[], float]) -> None:
+        """Send row after row, until there is none or the scope is cancelled."""
+        while not guard.scope.cancel_called:
+            row = hand.row = hand.row or await self._next_row()
+            if row is None:
+                hand.done = True
+                return
+            hand.call = hand.call or Call(row.operation, self._terms, now, tainted=row.tainted)
+            outcome = await self._send(row, hand.call, guard)
+            if outcome is None:
+                self._leave(hand)
+            else:
+                self._settle(outcome)
+            hand.row, hand.call = self._next_of(row.key), None
+
+    async def _next_row(self) -> Row | None:
+        """Pull rows until one may be sent now; leave those whose key is busy to the worker that has it."""
+        while not self._ended:
+            if not self._window.take():
+                await self._window.wait()
+            row = await self._record.intake.next()
+            if row is None:
+                self._exhausted |= not self._ended
+                self._ended = True
+                return None
+            self._ready.expect(row.index)
+            if isinstance(row, ContactOutcome):
+                self._settle(row)
+            elif row.key not in self._busy:
+                self._busy[row.key] = None
+                return row
+            else:
+                self._wait_for_key(row)
+        return None
+
+    def _wait_for_key(self, row: Row) -> None:
+        waiting = self._busy[row.key]
+        if waiting is None:
+            waiting = self._busy[row.key] = deque()
+        waiting.append(row)
+
+    def _next_of(self, key: str) -> Row | None:
+        """Return the row that waited longest for one of this key, or free the key."""
+        if waiting := self._busy[key]:
+            return waiting.popleft()
+        del self._busy[key]
+        return None
+
+    async def _send(self, row: Row, call: Call[Answer], guard: Guard) -> ContactOutcome | None:
+        """Return the row's outcome; `None` if the run ended first and the row is left for a later one."""
+        cause, duplicates = self._flow.halted, self._plan.creation.duplicates
+        if cause is None:
+            try:
+                answer, trail = await self._plan.engine.drive(call, guard)
+                return answered(row.index, row.given, answer, trail)
+            except OutreachError as error:
+                if concerns_every_row(error):
+                    self._flow.halt(_stopped(error))
+                elif self._flow.halted is None or isinstance(error, StatusError | UnexpectedResponse):
+                    return failed(row.index, row.given, error, duplicates)
+                cause = error
+        self._stop(self._flow.halted or cause)
+        if self._record.resumable:
+            return None
+        return unfinished(row.index, row.given, cause, duplicates, attempts=call.attempts, tainted=call.tainted)
+
+    def _leave(self, hand: _Hand) -> None:
+        """Leave the row in hand without an outcome."""
+        if hand.row is not None:
+            self._ready.forget(hand.row.index)
+        if (suspect := hand.suspect()) is not None:
+            self._suspects.append(suspect)
+
+    def _stop(self, error: Exception) -> None:
+        if isinstance(error, JournalError):
+            self._flow.halt(error)  # what can no longer be kept must not be sent
+        self._failure = self._failure or error
+        self.drain()
+
+    def _settle(self, outcome: ContactOutcome) -> None:
+        self._record.settle(outcome)
+        if (refusal := self._plan.rejects.judge(outcome)) is not None:
+            self._flow.halt(refusal)
+            self._stop(refusal)
+
+    def _deliver(self, outcomes: Sequence[ContactOutcome]) -> None:
+        self._pace.add(len(outcomes))
+        self._ready.extend(outcomes)
+        self._tell()
+
+    async def _keep(self) -> None:
+        """Keep outcomes to the last, and then how the run ended."""
+        try:
+            await self._record.run()
+            await self.close()
+        except JournalError as error:
+            self._stop(error)
+        self._kept = True
+        self._tell()
+
+    async def close(self) -> None:
+        """Keep how the run ended. Whatever is asked for the second time is kept already.
+
+        Raises:
+            JournalError: It could not be.
+        """
+        await self._record.close(self._state(), self._left())
+
+    def _state(self) -> State:
+        if self._flow.halted is not None:
+            return "suspended" if isinstance(self._flow.halted, BulkSuspended) else "stopped"
+        return "finished" if self._exhausted and all(hand.done for hand in self._hands) else "interrupted"
+
+    def _left(self) -> Suspects:
+        """Return the rows without an outcome that may have been sent."""
+        waiting = (row for rows in self._busy.values() for row in rows or ())
+        hands = (suspect for hand in self._hands if (suspect := hand.suspect()) is not None)
+        known = (row.index for row in waiting if row.tainted)
+        return Suspects.of([*self._suspects, *hands, *known], self._record.intake.left().ranges)
+
+    def _next_window(self) -> int:
+        """Return how many rows to mark at once: about two seconds of sending."""
+        rate = self._pace.rate(anyio.current_time())
+        return max(self._plan.workers, min(int(2 * rate), LARGEST))
+
+    def _tell(self) -> None:
+        if self._news is not None:
+            self._news.set()
+
+
+def _stopped(cause: OutreachError) -> BulkStopped:
+    error = BulkStopped(
+        f"the run stopped, for this concerns every row: {cause}",
+        operation=cause.operation,
+        status_code=cause.status_code,
+        headers=cause.headers,
+        body=cause.body,
+        attempts=cause.attempts,
+        maybe_sent=cause.maybe_sent,
+    )
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,44 @@
+"""Which rows without an outcome an earlier process may have sent."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+
+@attrs.frozen
+class Suspects:
+    """Rows that may have been sent.
+
+    A process that was killed leaves all rows that were marked and have no outcome; one that ended in order names them.
+
+    Attributes:
+        ranges: First row and the one after the last, in order, none touching another.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, indexes: Iterable[int] = (), ranges: Iterable[tuple[int, int]] = ()) -> Suspects:
+        """Return the rows with these indexes and in these ranges."""
+        joined: list[tuple[int, int]] = []
+        for first, end in sorted([*((index, index + 1) for index in indexes), *ranges]):
+            if joined and first <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+            elif first < end:
+                joined.append((first, end))
+        return cls(tuple(joined))
+
+    def __contains__(self, index: int) -> bool:
+        at = bisect_right(self.ranges, (index, float("inf")))
+        return at > 0 and index < self.ranges[at - 1][1]
+
+    def since(self, index: int) -> Suspects:
+        """Return those from this row on."""
+        return Suspects.of(ranges=[(max(first, index), end) for first, end in self.ranges if end > index])
+
+
+NONE: Final = Suspects()

@@ -1,0 +1,346 @@
+"""A simulated service, and workers that drive a flow against it, all in the event loop's own time."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count, pairwise
+from typing import Final, Literal
+
+import anyio
+import attrs
+
+from outreach_async import (
+    NewContact,
+    Outcome,
+    OutreachClient,
+    OutreachError,
+    Progress,
+    RateLimited,
+    Request,
+    Response,
+    RetryPolicy,
+    StatusError,
+    TransportError,
+)
+from outreach_async.bulk.flow import RunFlow
+from outreach_async.bulk.flow.breaker import LONGEST
+from outreach_async.calls import Verdict
+from outreach_async.errors import BulkStopped
+from outreach_async.refusals import retry_after
+from outreach_async.retry import Evidence, Repeat, backoff, cost, weigh
+from outreach_async.testing import VirtualTime
+
+Trouble = Literal["refused", "503", "hanging"]
+HANG: Final = 30.0
+"""Seconds after which an attempt that hangs is given up."""
+SPAN: Final = 5.0
+"""Seconds over which a rate is looked at."""
+
+
+@attrs.frozen(kw_only=True)
+class Scene:
+    """What a run goes through.
+
+    Attributes:
+        seconds: How long it lasts.
+        limits: From which second on how many requests a second are allowed.
+        burst: Seconds for which a rested service takes requests as fast as they come; at least one request.
+        latency: Seconds that an answer takes, give or take a half.
+        outages: From when to when the service is in what trouble.
+        asks: `Retry-After` of a 429; `None` if it has none.
+        told: Whether answers speak of a quota.
+        workers: How many drive the flow.
+        seed: Of all that is random.
+    """
+
+    seconds: float
+    limits: Sequence[tuple[float, float]]
+    burst: float = 0.1
+    latency: float = 0.05
+    outages: Sequence[tuple[float, float, Trouble]] = ()
+    asks: float | None = None
+    told: bool = False
+    workers: int = 64
+    seed: int = 0
+
+    def limit(self, at: float) -> float:
+        return next(limit for since, limit in reversed(self.limits) if since <= at)
+
+    def trouble(self, at: float) -> Trouble | None:
+        return next((kind for begins, ends, kind in self.outages if begins <= at < ends), None)
+
+    def counts(self, at: float) -> bool:
+        """Whether a run is held to what it achieves at an instant: not in an outage, nor until a probe must have seen its end."""
+        wait = LONGEST + (HANG if any(kind == "hanging" for *_, kind in self.outages) else 0.0)
+        return not any(begins <= at < ends + wait for begins, ends, _ in self.outages)
+
+    def ideal(self, begins: float, ends: float) -> float:
+        """How many requests could have succeeded between two instants, of the time that counts."""
+        marks = sorted({begins, ends, *(at for at, _ in self.limits), *map(float, range(int(begins) + 1, int(ends)))})
+        spans = [(a, b) for a, b in pairwise(marks) if begins <= a < b <= ends and self.counts(a)]
+        return sum((b - a) * min(self.limit(a), self.workers / self.latency) for a, b in spans)
+
+
+class Service:
+    """A token bucket that answers after a while, and has its troubles."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.random = random.Random(scene.seed)  # noqa: S311 - a simulation that can be repeated
+        self.started: list[float] = []
+        self.refused: list[tuple[float, float]] = []
+        """When each refusal was answered, and the instant before which it asked not to come back."""
+        self.succeeded: list[float] = []
+        self._began = anyio.current_time()
+        self._tokens = self.most(0.0)
+        self._at = 0.0
+
+    def most(self, at: float) -> float:
+        return max(1.0, self.scene.burst * self.scene.limit(at))
+
+    def now(self) -> float:
+        return anyio.current_time() - self._began
+
+    async def answer(self) -> dict[str, str]:
+        at = self.now()
+        self.started.append(at)
+        trouble = self.scene.trouble(at)
+        if trouble == "refused":
+            raise TransportError("nobody listens", maybe_sent=False)
+        if trouble == "hanging":
+            await anyio.sleep(HANG)
+            raise TransportError("no answer within 30 s", maybe_sent=True)
+        allowed = trouble is None and self._take(at)
+        headers = self._told()
+        await anyio.sleep(self.scene.latency * self.random.uniform(0.5, 1.5))
+        if trouble == "503":
+            raise StatusError("503", status_code=503, maybe_sent=True)
+        if not allowed:
+            raise self._refuse(headers)
+        self.succeeded.append(self.now())
+        return headers
+
+    def _refuse(self, headers: dict[str, str]) -> OutreachError:
+        asks = self.scene.asks
+        self.refused.append((self.now(), self.now() + (asks or 0.0)))
+        return RateLimited("429", status_code=429, headers=headers if asks is None else {**headers, "retry-after": str(asks)})
+
+    def _take(self, at: float) -> bool:
+        limit = self.scene.limit(at)
+        self._tokens = min(self.most(at), self._tokens + (at - self._at) * limit)
+        self._at = at
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def _told(self) -> dict[str, str]:
+        if not self.scene.told:
+            return {}
+        most, limit = self.most(self._at), self.scene.limit(self._at)
+        reset = max(1, round((most - self._tokens) / limit))
+        return {
+            "x-ratelimit-limit": f"{int(most)}",
+            "x-ratelimit-remaining": f"{int(self._tokens)}",
+            "x-ratelimit-reset": f"{reset}",
+        }
+
+
+@attrs.define
+class Run:
+    """What came of a run.
+
+    Attributes:
+        service: What it saw.
+        repeats: Repeats that came of each kind of evidence.
+        fates: How rows ended, but for those that succeeded: by verdict.
+        failed: Rows that did not succeed, where contacts were created.
+        pauses: How often the flow was seen to begin one.
+        ended: After how many seconds it ended.
+    """
+
+    scene: Scene
+    service: Service
+    flow: RunFlow
+    repeats: Counter[Evidence] = attrs.field(factory=Counter)
+    fates: Counter[Verdict] = attrs.field(factory=Counter)
+    failed: int = 0
+    pauses: int = 0
+    ended: float = 0.0
+
+    @property
+    def refusals(self) -> float:
+        """The part of all answers that were 429."""
+        answers = len(self.service.refused) + len(self.service.succeeded)
+        return len(self.service.refused) / max(1, answers)
+
+    def goodput(self, begins: float = 0.0, ends: float | None = None) -> float:
+        """What succeeded between two instants, as a part of the ideal."""
+        ends = self.scene.seconds if ends is None else ends
+        succeeded = sum(begins <= at < ends and self.scene.counts(at) for at in self.service.succeeded)
+        return succeeded / self.scene.ideal(begins, ends)
+
+    def first_good(self, begins: float = 0.0) -> float:
+        """Seconds until a second in which 85 % of the ideal succeeded, after an instant."""
+        counts = Counter(int(at - begins) for at in self.service.succeeded if at >= begins)
+        width = max(1, round(5 / self.scene.limit(begins)))  # seconds that hold at least five requests
+        for second in range(int(self.scene.seconds - begins) - width):
+            got = sum(counts[second + further] for further in range(width))
+            if got >= 0.85 * self.scene.ideal(begins + second, begins + second + width):
+                return second + width
+        return float("inf")
+
+    def busiest(self) -> float:
+        """How far the starts within five seconds came to at most, as a factor of the limit and the burst.
+
+        Looked at from five seconds after the first refusal on, and where the limit does not change.
+        """
+        starts, scene, most = self.service.started, self.scene, 0.0
+        since = min((at for at, _ in self.service.refused), default=math.inf) + SPAN
+        for number, at in enumerate(starts):
+            quiet = all(not at - SPAN < change < at + SPAN for change, _ in scene.limits[1:])
+            if at >= since and quiet and scene.trouble(at) is None:
+                many = bisect_left(starts, at + SPAN) - number
+                most = max(most, many / (SPAN * scene.limit(at) + self.service.most(at)))
+        return most
+
+    def early(self) -> int:
+        """How many attempts started although a refusal had asked for more time."""
+        starts = self.service.started
+        return sum(bisect_left(starts, until) - bisect_right(starts, at) for at, until in self.service.refused if until > at)
+
+    def overspent(self) -> float:
+        """How much repeats cost beyond the budget, what successes and pauses give back, and what pauses try themselves."""
+        spent = sum(cost(evidence) * times for evidence, times in self.repeats.items())
+        budget = self.flow._policy.budget
+        granted = budget + len(self.service.succeeded) + self.pauses * (budget // 2 + 14 * (self.scene.workers + 1))
+        return spent - granted
+
+    def shortfalls(self, *, good: float = 0.85, refusals: float = 0.01) -> list[str]:
+        """What the run did not keep to, in words."""
+        wrong = {
+            f"goodput {self.goodput():.3f}": self.goodput() < good,
+            f"refusals {self.refusals:.4f}": self.refusals > refusals,
+            f"rows failed: {self.failed or dict(self.fates)}": bool(self.failed or self.fates),
+            f"{self.early()} starts inside a Retry-After": self.early() > 0,
+            f"rate {self.busiest():.2f} of the limit": self.busiest() > 1.25,
+            f"{self.overspent():.0f} beyond the retry budget": self.overspent() > 0,
+        }
+        return [text for text, is_wrong in wrong.items() if is_wrong]
+
+
+async def drive(run: Run, policy: RetryPolicy) -> None:
+    """Drive the flow with one worker's rows, one after the other, as the engine does."""
+    while run.flow.halted is None:
+        blamed = attempts = 0
+        resumes = anyio.current_time()
+        while True:
+            now = anyio.current_time()
+            if resumes > now or not run.flow.admits(now):
+                await run.flow.turn(resumes)
+            started = anyio.current_time()
+            try:
+                headers = await run.service.answer()
+            except OutreachError as error:
+                verdict, evidence = judged(run.flow, error, blamed, started)
+            else:
+                run.flow.answered(anyio.current_time(), started, headers)
+                break
+            attempts += 1
+            blamed += verdict is Verdict.BLAME
+            if verdict in {Verdict.GIVE_UP, Verdict.HALT}:
+                run.fates[verdict] += 1
+                break
+            run.repeats[evidence] += 1
+            resumes = anyio.current_time() + backoff(policy, attempts)
+
+
+def judged(flow: RunFlow, error: OutreachError, blamed: int, started: float) -> tuple[Verdict, Evidence]:
+    evidence = weigh(error, Repeat.KNOWINGLY)
+    asked = retry_after(error.headers, now=0.0) if evidence is Evidence.REFUSED else None
+    return flow.failed(error, evidence, blamed=blamed, asked=asked, started=started, now=anyio.current_time()), evidence
+
+
+async def play(scene: Scene, max_outage: float = 900.0) -> Run:
+    """Play a scene to its end, or to the run's."""
+    jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
+    policy = RetryPolicy(jitter=jitter)
+    run = Run(scene, Service(scene), RunFlow(policy, max_outage=max_outage))
+
+    async def work() -> None:
+        try:
+            await drive(run, policy)
+        except BulkStopped:
+            run.fates[Verdict.HALT] += 1
+
+    async def look() -> None:
+        before = False
+        while True:
+            paused = run.flow.state(anyio.current_time()) == "paused"
+            run.pauses += paused and not before
+            before = paused
+            await anyio.sleep(0.25)
+
+    with anyio.move_on_after(scene.seconds) as scope:
+        async with anyio.create_task_group() as everything:
+            everything.start_soon(look)
+            async with anyio.create_task_group() as workers:
+                for _ in range(scene.workers):
+                    workers.start_soon(work)
+            everything.cancel_scope.cancel()
+    run.ended = run.service.now()
+    assert scope.cancelled_caught is (run.flow.halted is None)
+    return run
+
+
+def simulate(scene: Scene, backend: str, max_outage: float = 900.0) -> Run:
+    """Play a scene in virtual time."""
+    return anyio.run(partial(play, scene, max_outage), backend=backend, backend_options=VirtualTime().options(backend))
+
+
+class Carrier:
+    """The simulated service as a transport."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        try:
+            headers = await self.service.answer()
+        except StatusError as error:
+            return Response(error.status_code or 0, error.headers, b"{}")
+        return Response(201, headers, b'{"status":"added","id":"contact_1","details":null}')
+
+    async def aclose(self) -> None: ...
+
+
+async def play_whole(scene: Scene) -> Run:
+    """Play a scene with contacts that are really created: by a client, a bulk run and its engine."""
+    jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
+    service = Service(scene)
+    client = OutreachClient(
+        transport=Carrier(service),
+        owner_key="key_1",
+        workspace="space_1",
+        max_in_flight=scene.workers,
+        retry=RetryPolicy(jitter=jitter),
+    )
+    rows = (NewContact(f"user{number}@a.example") for number in count())
+    async with client.contacts.create_many(rows, concurrency=scene.workers) as outcomes:
+        run = Run(scene, service, outcomes._flow)
+        with anyio.move_on_after(scene.seconds):
+            async for outcome in outcomes:
+                run.failed += outcome.status is not Outcome.ADDED
+    run.ended = service.now()
+    return run
+
+
+def simulate_whole(scene: Scene, backend: str) -> Run:
+    """Play a scene through a client, in virtual time."""
+    return anyio.run(play_whole, scene, backend=backend, backend_options=VirtualTime().options(backend))

@@ -1,0 +1,357 @@
+"""The flow of a run as a whole: against a simulated service in virtual time, and verdict by verdict."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import anyio
+import pytest
+from support_flow import Run, Scene, Trouble, simulate
+from support_time import virtual_time
+
+from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
+from outreach_async.bulk.flow import RunFlow
+from outreach_async.calls import Verdict
+from outreach_async.errors import BulkSuspended
+from outreach_async.retry import Evidence
+
+# Against a service
+
+
+@pytest.fixture
+def play(anyio_backend_name: str) -> Any:
+    """Play a scene on each event loop, in virtual time."""
+    return functools.partial(simulate, backend=anyio_backend_name)
+
+
+def test_a_limit_of_500_a_second_is_found_and_kept_to(play: Any) -> None:
+    run: Run = play(Scene(seconds=10, limits=[(0, 500)]))
+    assert not run.shortfalls()
+    assert run.first_good() <= 5
+
+
+def test_a_limit_of_10_a_second_is_found_and_kept_to(play: Any) -> None:
+    run: Run = play(Scene(seconds=250, limits=[(0, 10)]))
+    assert not run.shortfalls(refusals=0.05)
+
+
+def test_a_limit_that_changes_is_followed_down_and_up(play: Any) -> None:
+    run: Run = play(Scene(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]))
+    assert not run.shortfalls(refusals=0.05)
+    assert run.first_good(40) <= 5
+    assert run.first_good(80) <= 20
+
+
+@pytest.mark.parametrize("kind", ["refused", "503", "hanging"])
+def test_an_outage_of_five_minutes_fails_no_row_and_costs_little_more_than_itself(play: Any, kind: Trouble) -> None:
+    run: Run = play(Scene(seconds=600, limits=[(0, 10)], outages=[(60, 360, kind)]))
+    assert not run.shortfalls(refusals=0.05)
+    within = sum(60 <= at < 360 for at in run.service.started)
+    assert within <= 2 * 64 + 15  # what was under way before anything had failed, its repeats, and the probes
+
+
+def test_nothing_starts_inside_a_retry_after(play: Any) -> None:
+    run: Run = play(Scene(seconds=300, limits=[(0, 10)], asks=1))
+    assert len(run.service.refused) > 64
+    assert not run.shortfalls(refusals=0.05, good=0.8)  # what the first 64 cost is a large part of five minutes
+
+
+def test_a_quota_that_answers_tell_is_used_up_and_not_overdrawn(play: Any) -> None:
+    run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, told=True))
+    assert not run.shortfalls(refusals=0.15)
+    assert len(run.service.refused) < 70  # hardly any but those of the first moment, before anything was told
+
+
+def test_a_run_against_an_outage_without_end_is_suspended(play: Any) -> None:
+    run: Run = play(Scene(seconds=4000, limits=[(0, 100)], outages=[(5, 4000, "503")]), max_outage=600)
+    assert isinstance(run.flow.halted, BulkSuspended)
+    assert 605 <= run.ended <= 605 + 61
+    assert run.fates == {Verdict.HALT: 64}
+    assert "nothing has succeeded for 6" in str(run.flow.halted)
+
+
+def test_where_nobody_was_ever_reached_a_run_is_suspended_within_seconds(play: Any) -> None:
+    run: Run = play(Scene(seconds=900, limits=[(0, 100)], outages=[(0, 900, "refused")]))
+    assert isinstance(run.flow.halted, BulkSuspended)
+    assert run.ended == pytest.approx(3.5)
+    assert run.service.started == pytest.approx([0, 0.5, 1.5, 3.5])
+    assert run.fates == {Verdict.HALT: 64}
+    assert str(run.flow.halted) == "the run is suspended, for nobody was reached there in 4 attempts: nobody listens"
+
+
+def test_failures_of_the_same_moment_count_once_where_nobody_was_ever_reached() -> None:
+    run = flow()
+    for _ in range(64):
+        assert run.admits(0.0)
+    verdicts = {run.failed(UNSENT, Evidence.NOT_SENT, blamed=0, asked=None, started=0.0, now=0.1) for _ in range(64)}
+    assert verdicts == {Verdict.REPEAT}
+    assert (run.halted, run.opens_at) == (None, 0.6)
+
+
+def test_where_somebody_is_reached_after_a_moment_a_run_goes_on(play: Any) -> None:
+    run: Run = play(Scene(seconds=60, limits=[(0, 20)], outages=[(0, 2, "refused")]))
+    assert run.flow.halted is None
+    assert not run.fates
+    assert len(run.service.succeeded) > 0.8 * 20 * 54
+
+
+# Verdict by verdict
+
+
+REFUSED = RateLimited("429", status_code=429)
+LOST = TransportError("lost", maybe_sent=True)
+UNSENT = TransportError("nobody listens", maybe_sent=False)
+
+
+def flow(**options: Any) -> RunFlow:
+    return RunFlow(RetryPolicy(jitter=lambda: 1.0, **options), wall=lambda: 0.0)
+
+
+def fail(run: RunFlow, error: OutreachError, evidence: Evidence, at: float, **facts: Any) -> Verdict:
+    """Start an attempt at an instant, whatever stands against it, and let it fail at once."""
+    run._start(at)
+    return run.failed(error, evidence, **{"blamed": 0, "asked": None, "started": at, "now": at, **facts})
+
+
+def succeed(run: RunFlow, at: float, count: int = 1, headers: dict[str, str] | None = None) -> None:
+    for _ in range(count):
+        run._start(at)
+        run.answered(at, at, headers or {})
+
+
+def test_a_run_in_which_nothing_goes_wrong_admits_everything_and_learns_no_limit() -> None:
+    run = flow()
+    for number in range(5000):
+        assert run.admits(number / 100)
+        run.answered(number / 100, number / 100, {})
+    assert (run.limit, run.opens_at, run.state(50.0)) == (None, -math.inf, "running")
+
+
+def test_a_row_whose_neighbours_succeed_is_given_up_after_as_many_failures_as_the_policy_has_attempts() -> None:
+    run = flow(attempts=3)
+    verdicts = []
+    for blamed in range(3):
+        succeed(run, blamed + 1.0, 30)
+        verdicts.append(fail(run, LOST, Evidence.AMBIGUOUS, blamed + 1.0, blamed=blamed))
+    assert verdicts == [Verdict.BLAME, Verdict.BLAME, Verdict.GIVE_UP]
+
+
+def test_what_fails_for_many_is_blamed_on_none_of_them() -> None:
+    run = flow()
+    succeed(run, 1.0, 100)
+    verdicts = [fail(run, LOST, Evidence.AMBIGUOUS, 2.0) for _ in range(30)]
+    assert verdicts[0] is Verdict.BLAME
+    assert set(verdicts[12:]) == {Verdict.REPEAT}
+
+
+def test_what_was_not_sent_is_never_blamed_on_a_row() -> None:
+    run = flow()
+    succeed(run, 1.0, 100)
+    assert fail(run, UNSENT, Evidence.NOT_SENT, 2.0, blamed=3) is Verdict.REPEAT
+
+
+def test_with_one_attempt_nothing_is_repeated_but_what_was_refused() -> None:
+    run = flow(attempts=1)
+    assert fail(run, UNSENT, Evidence.NOT_SENT, 1.0) is Verdict.GIVE_UP
+    succeed(run, 10.0, 100)
+    assert fail(run, UNSENT, Evidence.NOT_SENT, 11.0) is Verdict.GIVE_UP
+    assert fail(run, LOST, Evidence.AMBIGUOUS, 11.0) is Verdict.GIVE_UP
+    assert fail(run, REFUSED, Evidence.REFUSED, 11.0) is Verdict.REPEAT
+    assert run.halted is None
+
+
+def test_a_final_answer_ends_the_row_and_speaks_for_the_service() -> None:
+    run = flow()
+    fail(run, UNSENT, Evidence.NOT_SENT, 1.0)
+    assert run.state(1.0) == "paused"
+    assert fail(run, StatusError("422", status_code=422), Evidence.FINAL, 2.0) is Verdict.GIVE_UP
+    assert run.state(2.0) == "running"
+
+
+def test_half_of_the_results_failing_pauses_the_run_until_a_probe_succeeds() -> None:
+    run = flow(budget=10_000)
+    succeed(run, 1.0, 10)
+    for _ in range(10):
+        assert run.state(2.0) == "running"
+        fail(run, LOST, Evidence.AMBIGUOUS, 2.0)
+    assert (run.state(2.0), run.opens_at) == ("paused", 7.0)
+    assert not run.admits(6.9)
+    assert run.admits(7.0)
+    assert not run.admits(7.0)
+    assert run.failed(LOST, Evidence.AMBIGUOUS, blamed=0, asked=None, started=7.0, now=8.0) is Verdict.REPEAT
+    assert run.opens_at == 18.0
+    assert run.admits(18.0)
+    run.answered(18.5, 18.0, {})
+    assert run.state(18.5) == "running"
+    assert run.admits(18.5)
+
+
+def test_a_probe_that_is_refused_keeps_the_run_paused_for_as_long_again() -> None:
+    run = flow()
+    fail(run, UNSENT, Evidence.NOT_SENT, 1.0)
+    assert run.admits(1.5)
+    assert run.failed(REFUSED, Evidence.REFUSED, blamed=0, asked=None, started=1.5, now=2.0) is Verdict.REPEAT
+    assert run.opens_at == 2.5
+
+
+def test_what_began_before_a_pause_is_neither_its_probe_nor_blamed() -> None:
+    run = flow(budget=10_000)
+    for _ in range(20):
+        fail(run, LOST, Evidence.AMBIGUOUS, 2.0)
+    assert run.admits(7.0)
+    assert run.failed(LOST, Evidence.AMBIGUOUS, blamed=0, asked=None, started=1.0, now=7.5) is Verdict.REPEAT
+    run.answered(7.6, 1.0, {})
+    assert run.state(7.6) == "paused"
+    run.answered(7.7, 7.0, {})
+    assert run.failed(LOST, Evidence.AMBIGUOUS, blamed=0, asked=None, started=1.0, now=8.0) is Verdict.REPEAT
+    assert run.state(8.0) == "running"
+
+
+def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
+    run = flow(budget=28)
+    succeed(run, 1.0, 100)
+    assert [fail(run, LOST, Evidence.AMBIGUOUS, 2.0) for _ in range(2)] == [Verdict.BLAME] * 2
+    assert run.state(2.0) == "running"
+    assert fail(run, LOST, Evidence.AMBIGUOUS, 2.0) is Verdict.BLAME
+    assert (run.state(2.0), run.opens_at) == ("paused", 3.0)
+    assert run.admits(3.0)
+    run.answered(3.1, 3.0, {})
+    assert fail(run, LOST, Evidence.AMBIGUOUS, 4.0) is Verdict.BLAME  # half of the budget came back
+    assert run.state(4.0) == "running"
+
+
+def test_a_retry_after_closes_the_gate_for_the_longest_that_anybody_was_asked_for() -> None:
+    run = flow()
+    for asked in (10.0, 30.0, 5.0, 0.0):
+        assert fail(run, REFUSED, Evidence.REFUSED, 100.0, asked=asked) is Verdict.REPEAT
+    assert run.opens_at == 131.0  # and the jitter
+    assert run.state(130.0) == "paused"
+    assert not run.admits(130.9)
+    assert run.admits(131.0)
+
+
+def test_a_503_with_retry_after_closes_the_gate_and_teaches_no_limit() -> None:
+    run = flow()
+    succeed(run, 1.0, 100)
+    error = StatusError("503", status_code=503)
+    assert fail(run, error, Evidence.REFUSED, 2.0, asked=10.0) is Verdict.REPEAT
+    assert (run.limit, run.opens_at) == (None, 13.0)
+
+
+def test_a_longer_retry_after_than_the_policy_honours_suspends_the_run() -> None:
+    run = flow(retry_after_cap=60)
+    error = RateLimited("429", status_code=429, operation="create_contact", headers={"retry-after": "61"})
+    assert fail(run, error, Evidence.REFUSED, 1.0, asked=61.0) is Verdict.HALT
+    halted = run.halted
+    assert isinstance(halted, BulkSuspended)
+    assert (halted.retry_after, halted.status_code, halted.__cause__) == (61.0, 429, error)
+    assert not run.admits(1000.0)
+    assert fail(run, LOST, Evidence.AMBIGUOUS, 1001.0) is Verdict.HALT
+
+
+def test_refusals_without_a_word_suspend_the_run_after_the_longest_outage_but_those_that_say_when_do_not() -> None:
+    mute, asking, told = flow(), flow(), flow()
+    quota = RateLimited("429", status_code=429, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"})
+    for at in range(0, 1000, 10):
+        fail(mute, REFUSED, Evidence.REFUSED, float(at))
+        fail(asking, REFUSED, Evidence.REFUSED, float(at), asked=5.0)
+        fail(told, quota, Evidence.REFUSED, float(at))
+        assert (mute.halted is not None) is (at >= 900)
+    assert asking.halted is None
+    assert told.halted is None
+
+
+def test_an_attempt_waits_for_a_quota_that_is_used_up_but_not_for_one_that_resets_beyond_reason() -> None:
+    run = flow()
+    succeed(run, 1.0, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "30"})
+    assert not run.admits(30.9)
+    assert run.admits(31.0)
+    other = flow()
+    succeed(other, 1.0, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "3000"})
+    assert other.admits(1.0)
+    assert other.halted is None
+
+
+def test_the_first_error_that_ends_a_run_stays() -> None:
+    run = flow()
+    first = BulkStopped("first")
+    run.halt(first)
+    run.halt(BulkStopped("second"))
+    assert run.halted is first
+
+
+# Waiting
+
+
+@virtual_time
+async def test_the_end_of_a_run_wakes_whoever_waits_for_a_turn_or_for_an_instant() -> None:
+    run = flow()
+    now = anyio.current_time()
+    fail(run, REFUSED, Evidence.REFUSED, now, asked=800.0)
+    raised: list[BaseException] = []
+
+    async def wait(not_before: float) -> None:
+        with pytest.raises(BulkStopped) as caught:
+            await run.turn(not_before)
+        raised.append(caught.value)
+
+    error = BulkStopped("over")
+    async with anyio.create_task_group() as group:
+        for number in range(6):
+            group.start_soon(wait, now + number // 3 * 5000)
+        await anyio.sleep(1)
+        assert not run.admits(now + 10_000)  # they were first
+        assert run.state(now + 10_000) == "throttled"
+        run.halt(error)
+    assert raised == [error] * 6
+    assert anyio.current_time() == now + 1
+    with pytest.raises(BulkStopped):
+        await run.turn(-math.inf)
+
+
+@virtual_time
+async def test_turns_keep_to_the_limit_and_a_run_that_waited_counts_as_throttled_for_a_second() -> None:
+    run = flow()
+    now = anyio.current_time() + 10
+    await anyio.sleep(10)
+    fail(run, REFUSED, Evidence.REFUSED, now)
+    assert run.limit == pytest.approx(0.7)
+    starts = []
+    for _ in range(4):
+        await run.turn(-math.inf)
+        starts.append(anyio.current_time() - now)
+    assert starts == pytest.approx([0, 1 / 0.7, 2 / 0.7, 3 / 0.7], abs=0.02)
+    assert run.state(anyio.current_time()) == "throttled"
+    assert run.state(anyio.current_time() + 3) == "running"
+
+
+@virtual_time
+async def test_a_probe_that_succeeds_lets_those_who_wait_go_on_at_once() -> None:
+    run = flow()
+    began = anyio.current_time()
+    fail(run, UNSENT, Evidence.NOT_SENT, began)
+    starts: list[float] = []
+
+    async def attempt() -> None:
+        await run.turn(-math.inf)
+        started = anyio.current_time()
+        starts.append(started - began)
+        await anyio.sleep(0.25)
+        run.answered(anyio.current_time(), started, {})
+
+    async with anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(attempt)
+    assert starts == pytest.approx([0.5, 0.75])
+
+
+@virtual_time
+async def test_a_probe_that_nothing_is_heard_of_does_not_hold_up_the_run_for_ever() -> None:
+    run = flow()
+    began = anyio.current_time()
+    fail(run, UNSENT, Evidence.NOT_SENT, began)
+    await run.turn(-math.inf)
+    await run.turn(-math.inf)
+    assert anyio.current_time() - began == pytest.approx(120.5)

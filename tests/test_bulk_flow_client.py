@@ -1,0 +1,23 @@
+"""What the flow promises holds for contacts that are really created: client, bulk run and engine against a simulated service."""
+
+from __future__ import annotations
+
+import pytest
+from support_flow import Scene, simulate_whole
+
+SCENES = {
+    "100/s": (Scene(seconds=30, limits=[(0, 100)]), 0.04),
+    "10/s, told": (Scene(seconds=120, limits=[(0, 10)], burst=1, told=True), 0.07),
+    "down for five minutes": (Scene(seconds=450, limits=[(0, 10)], outages=[(60, 360, "refused")]), 0.08),
+    "hanging for five minutes": (Scene(seconds=480, limits=[(0, 10)], outages=[(60, 360, "hanging")]), 0.08),
+}
+"""Each with the part of its answers that may be 429: in so short a time the first attempts of 64 workers are many.
+`flow_table.py --client` plays longer ones."""
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_run_keeps_what_the_flow_promises(scene: str, backend: str) -> None:
+    played, refusals = SCENES[scene]
+    run = simulate_whole(played, backend)
+    assert run.shortfalls(refusals=refusals) == []

@@ -1,0 +1,52 @@
+"""What the first, second and third Ctrl-C do to a run, in virtual time."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from support_time import virtual_time
+
+from outreach_async.cli.interrupts import Interrupts, interruptible
+from outreach_async.cli.screen import Screen
+
+pytestmark = virtual_time
+
+SCREEN = Screen(as_json=True, console=None)
+
+
+async def test_the_first_drains_and_gives_the_rows_under_way_half_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    drained: list[float] = []
+    began = anyio.current_time()
+    async with interruptible(SCREEN) as interrupts:
+        interrupts.drain = lambda: drained.append(anyio.current_time() - began)
+        interrupts.take()
+        await anyio.sleep_forever()
+    assert (drained, anyio.current_time() - began, interrupts.count) == ([0.0], 30.0, 1)
+    assert "finishing the rows under way, for 30 s at most" in capsys.readouterr().err
+
+
+async def test_the_second_cancels_at_once() -> None:
+    began = anyio.current_time()
+    async with interruptible(SCREEN) as interrupts:
+        interrupts.take()
+        interrupts.take()
+        await anyio.sleep_forever()
+    assert anyio.current_time() == began
+
+
+async def test_the_third_leaves_the_process() -> None:
+    codes: list[int] = []
+    async with anyio.create_task_group() as group:
+        interrupts = Interrupts(SCREEN, group, leave=codes.append)
+        for _ in range(3):
+            interrupts.take()
+        group.cancel_scope.cancel()
+    assert codes == [130]
+
+
+async def test_a_block_that_ends_by_itself_is_not_kept_waiting_and_its_error_is_its_own() -> None:
+    async with interruptible(SCREEN) as interrupts:
+        interrupts.group.start_soon(anyio.sleep_forever)
+    with pytest.raises(LookupError, match="mine"):
+        async with interruptible(SCREEN):
+            raise LookupError("mine")
