@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio
@@ -28,6 +29,27 @@ T = TypeVar("T", bound=Identified)
 
 _PAST_END: Final = frozenset({400, 404, 416, 422})
 """How a service may refuse a page past the end; the interface does not show it."""
+
+
+class Met(Protocol):
+    """What a walk remembers of the items that it has met."""
+
+    def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
+        """Add names, and return those that were new."""
+        ...
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+
+class _Names(set[Hashable]):
+    """Every name as it is."""
+
+    def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
+        new = names - self
+        self |= new
+        return new
 
 
 class Collected(list[T]):
@@ -64,7 +86,7 @@ class Walk(Generic[T]):
         useful: Whether the page last taken was part of the list rather than its end.
     """
 
-    def __init__(self, first: int, max_items: int | None = None) -> None:
+    def __init__(self, first: int, max_items: int | None = None, *, met: Met | None = None) -> None:
         self.first = self.number = first
         self.done = False
         self.useful = False
@@ -73,7 +95,7 @@ class Walk(Generic[T]):
         self.undecodable: list[Undecodable] = []
         self._total_pages: Number = first
         self._room = max_items
-        self._ids: set[Hashable] = set()
+        self._met: Met = _Names() if met is None else met
         self._refusal: OutreachError | None = None
         self._looking_back = False
         self._first_found: Number | None = None
@@ -87,7 +109,7 @@ class Walk(Generic[T]):
 
         Deletions pull items onto pages that were visited before, so the greatest count is the one to compare with.
         """
-        return 0 if self.first > 1 or self._room == 0 else max(0, int(self._most_found) - len(self._ids))
+        return 0 if self.first > 1 or self._room == 0 else max(0, int(self._most_found) - len(self._met))
 
     @property
     def _last(self) -> int:
@@ -120,8 +142,7 @@ class Walk(Generic[T]):
         """Take in the page of the current number; return its new items and move on."""
         items: dict[Hashable, T] = {item.id: item for item in page.data}
         unread: dict[Hashable, Undecodable] = {item.id or (self.number, item.index): item for item in page.undecodable}
-        new = (items.keys() | unread.keys()) - self._ids
-        self._ids |= new
+        new = self._met.add_new(items.keys() | unread.keys())
         self.undecodable += [item for name, item in unread.items() if name in new]
         repeats = len(page.data) + len(page.undecodable) - len(new)
         self._count(page, repeats)
@@ -174,7 +195,7 @@ class Walk(Generic[T]):
             return False
         if self.useful:
             return repeated
-        return self.total_found != 0 or bool(self._ids)
+        return self.total_found != 0 or len(self._met) > 0
 
     def _within_room(self, items: list[T]) -> list[T]:
         if self._room is None:
@@ -219,6 +240,24 @@ class Pager(Generic[T]):
         prefetch = require_number("prefetch", prefetch, least=1)
         walk: Walk[T] = Walk(self.first, self.max_items)
         items: list[T] = []
+
+        async def keep(new: list[T]) -> None:
+            items.extend(new)
+
+        await self.follow(walk, keep, prefetch)
+        return Collected(items, walk)
+
+    async def follow(self, walk: Walk[T], take: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
+        """Walk to the end, handing over the new items of page after page; what was handed over stays so if a later page fails.
+
+        Args:
+            walk: A walk that has not begun; it tells afterwards what it met.
+            take: Is given each page's new items, in the list's order; the walk waits for it.
+            prefetch: Pages that may be fetched side by side, at least 1.
+
+        Raises:
+            OutreachError: Why a page could not be fetched.
+        """
         failure: OutreachError | None = None
         async with anyio.create_task_group() as group:
             window = _Window(self, group)
@@ -226,13 +265,12 @@ class Pager(Generic[T]):
                 while not walk.done:
                     page, ahead = await window.next(walk.ahead(prefetch))
                     if walk.wants(page, ahead=ahead):
-                        items += _settle(walk, page)
+                        await take(_settle(walk, page))
             except OutreachError as error:
                 failure = error  # raised outside of the group, which would wrap it
             group.cancel_scope.cancel()
         if failure is not None:
             raise failure
-        return Collected(items, walk)
 
 
 class _Window(Generic[T]):

@@ -13,9 +13,10 @@ import anyio
 import attrs
 from hypothesis import strategies as st
 
-from outreach_async.audit import Report
+from outreach_async.audit import Policy, Report
+from outreach_async.audit.ledger import Ledger
 from outreach_async.audit.reading import Reading
-from outreach_async.audit.run import report_on
+from outreach_async.audit.run import closed, report_of
 from outreach_async.errors import StatusError
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.transport.wire import Progress, Request, Response
@@ -123,13 +124,30 @@ class ConductedService(MailboxService):
         return [self._random.choice(waiting)] if self._random and waiting else waiting
 
 
-def report(*readings: Reading) -> Report:
-    """Judge readings without any service."""
-    return report_on(readings)
+NOW: Final = HEALTHY.created_at + 500 * 86_400
+"""When audits are made here, Unix seconds."""
 
 
-def reading(boxes: Iterable[Mailbox], *, workspace: str = "space_1", **about: Any) -> Reading:
-    return Reading(workspace=workspace, mailboxes=list(boxes), **about)
+@attrs.frozen
+class Shown:
+    """A workspace's mailboxes, and what came of reading it."""
+
+    mailboxes: list[Mailbox]
+    reading: Reading
+
+
+def report(*shown: Shown, policy: Policy | None = None, now: float = NOW) -> Report:
+    """Judge mailboxes without any service."""
+    ledger = Ledger([each.reading.workspace for each in shown], policy or Policy.default(), now)
+    for each in shown:
+        ledger.take(each.reading.workspace, each.mailboxes)
+    readings = [each.reading for each in shown]
+    return report_of(ledger, readings, closed(ledger, readings))
+
+
+def reading(boxes: Iterable[Mailbox], *, workspace: str = "space_1", **about: Any) -> Shown:
+    found = list(boxes)
+    return Shown(found, Reading(workspace=workspace, mailboxes=len(found), **about))
 
 
 FIGURES = st.one_of(
@@ -170,16 +188,16 @@ _UNDECODABLE = st.builds(
 )
 
 
-def _readings(workspace: int) -> st.SearchStrategy[Reading]:
+def _shown(workspace: int) -> st.SearchStrategy[Shown]:
     return st.builds(
-        Reading,
+        reading,
+        st.lists(MAILBOXES, max_size=12, unique_by=lambda box: box.id),
         workspace=st.just(f"space_{workspace}"),
-        mailboxes=st.lists(MAILBOXES, max_size=12, unique_by=lambda box: box.id),
         undecodable=st.lists(_UNDECODABLE, max_size=2),
         missing=st.sampled_from([0, 0, 3]),
         error=_ERRORS,
     )
 
 
-REPORTS = st.integers(1, 4).flatmap(lambda count: st.tuples(*map(_readings, range(count)))).map(report_on)
+REPORTS = st.integers(1, 4).flatmap(lambda count: st.tuples(*map(_shown, range(count)))).map(lambda shown: report(*shown))
 """Whatever an audit can find."""

@@ -1,21 +1,24 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Callable
 from subprocess import run
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 from support_audit import REPORTS, mailbox, mailboxes, reading, report
+from support_audit_reports import AT, HOSTILE_REPORTS, finding, fleet, made
 
-from outreach_async.audit import Report, Severity
-from outreach_async.audit.overview import overview
-from outreach_async.audit.terminal import report_renderable
-from outreach_async.audit.text import report_text
+from outreach_async.audit import Delta, Diff, Report, Severity
+from outreach_async.audit.outputs.changes import changes
+from outreach_async.audit.outputs.overview import overview
+from outreach_async.audit.outputs.terminal import report_renderable
+from outreach_async.audit.outputs.text import report_text
 from outreach_async.errors import StatusError
 from outreach_async.models import Undecodable
 
@@ -33,6 +36,11 @@ def joined(text: str) -> str:
     return "".join(text.split())
 
 
+def joined_lines(text: str) -> str:
+    """The text on one line."""
+    return " ".join(text.split())
+
+
 FLEET = report(
     reading(
         [
@@ -46,59 +54,8 @@ FLEET = report(
 )
 
 
-def test_the_json_has_this_shape() -> None:
-    found = report(
-        reading(mailboxes(1, blacklists=1, sent_30days=10.5)), reading([], workspace="space_2", error=StatusError("refused"))
-    )
-
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == {
-        "version": 1,
-        "mailboxes": 1,
-        "unreadable": ["space_2"],
-        "findings": [
-            {
-                "rule": "OA110",
-                "severity": "error",
-                "workspace": "space_1",
-                "mailbox": "mailbox_one.example_0",
-                "email": "m0@one.example",
-                "domain": "one.example",
-                "message": "on 1 blacklist",
-                "remedy": "Pause its campaigns, look one.example and its server_ip up at check.spamhaus.org and "
-                "mxtoolbox.com/blacklists, remove the cause, then ask each list to delist them.",
-                "confidence": "high",
-                "sent_30days": 10.5,
-            },
-            {
-                "rule": "OA901",
-                "severity": "error",
-                "workspace": "space_2",
-                "mailbox": None,
-                "email": None,
-                "domain": None,
-                "message": "could not be read: refused",
-                "remedy": "Check the id of the workspace, the right to read it and the way to the service, then run the audit "
-                "again.",
-                "confidence": "high",
-                "sent_30days": None,
-            },
-        ],
-        "scores": {
-            "overall": 80.0,
-            "workspaces": {"space_1": {"score": 80.0, "mailboxes": 1, "sent_30days": 10.5}},
-            "domains": {"one.example": {"score": 80.0, "mailboxes": 1, "sent_30days": 10.5}},
-        },
-    }
-
-
-@given(REPORTS)
-@settings(max_examples=60)
-def test_any_report_is_json_without_figures_that_json_lacks(found: Report) -> None:
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
-
-
-@given(REPORTS)
-@settings(max_examples=60)
+@given(st.one_of(REPORTS, HOSTILE_REPORTS))
+@settings(max_examples=40)
 def test_the_text_is_80_columns_wide_at_most_and_holds_no_control_character(found: Report) -> None:
     lines = report_text(found).split("\n")
 
@@ -106,14 +63,14 @@ def test_the_text_is_80_columns_wide_at_most_and_holds_no_control_character(foun
     assert all(line.isprintable() for line in lines)
 
 
-@given(REPORTS)
-@settings(max_examples=30)
+@given(st.one_of(REPORTS, HOSTILE_REPORTS))
+@settings(max_examples=20)
 def test_the_drawing_is_80_columns_wide_at_most(found: Report) -> None:
     assert max(map(cell_len, drawn(found).split("\n"))) <= 80
 
 
 @given(REPORTS)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
     view = overview(found)
 
@@ -125,7 +82,7 @@ def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
 
 
 @given(REPORTS)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_the_worst_domains_come_first(found: Report) -> None:
     view = overview(found)
     order = [(domain.severity.rank, -1 if domain.score is None else domain.score) for domain in (*view.worst, *view.rest)]
@@ -147,11 +104,120 @@ def test_a_report_says_what_is_bad_and_what_to_do(write: Callable[[Report], str]
     assert text.index("worst.example") < text.index("bad.example") < text.index("mild.example")
     assert "OA104  Nothing proves the sender: 3 mailboxes" in text
     assert joined("such as m0@worst.example: none of SPF, DKIM and DMARC") in joined(text)
-    assert "Stop sending from <domain>" in text
+    assert joined("Nothing proves the sender: 3 mailboxes on worst.example") in joined(text)
+    assert "Stop sending from worst.example" in text
     assert "1 domain without any finding." in text
     for unknowable in ("complaint rates", "(p=)", "which blacklists", "DNS look-ups"):
         assert unknowable in text
     assert "good.example" not in text
+
+
+@pytest.mark.parametrize("write", [report_text, drawn])
+def test_what_to_do_comes_before_where_it_is_and_the_most_urgent_first(write: Callable[[Report], str]) -> None:
+    text = write(FLEET).lower()
+
+    order = ["what to do, most urgent first", "oa104", "delist them", "verify the addresses", "where it is", "score 0"]
+    assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
+
+
+@pytest.mark.parametrize(
+    ("severity", "verdict"),
+    [
+        ("critical", "Stop sending from 1 mailbox on 1 domain until it is put right."),
+        ("error", "Repair 1 mailbox on 1 domain today; nothing is critical."),
+        ("warning", "Keep an eye on 1 mailbox on 1 domain; nothing is broken."),
+        ("info", "Nothing is unsafe; there are notes on 1 mailbox on 1 domain."),
+    ],
+)
+def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -> None:
+    note = finding("OA133", severity=Severity.INFO)
+
+    assert verdict in report_text(made([note, finding(severity=Severity(severity))]))
+
+
+def test_a_domain_is_counted_where_no_single_mailbox_is_to_blame() -> None:
+    text = report_text(made([finding("OA170", mailbox=None, email=None)]))
+
+    assert "Keep an eye on 1 domain; nothing is broken." in text
+    assert "OA170  Too many mailboxes on a domain: one.example" in text
+
+
+def test_a_server_is_named_where_mailboxes_share_it() -> None:
+    shared = finding("OA172", mailbox=None, email=None, domain=None, server_ip="192.0.2.9")
+
+    text = report_text(made([shared]))
+
+    assert "OA172 A server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
+    assert "Keep an eye on 1 server; nothing is broken." in text
+    assert "\nserver 192.0.2.9" in text
+    assert "NOT READ" not in text
+
+
+def test_a_report_of_nothing_says_so() -> None:
+    assert "No mailbox was judged." in report_text(made(mailboxes=0))
+    assert "No mailbox was found unsafe." in report_text(made())
+    assert "Nothing could be read: the service refused every workspace." in report_text(made(mailboxes=0, denied=True))
+
+
+@pytest.mark.parametrize("write", [report_text, drawn])
+def test_what_changed_is_said_when_there_was_an_earlier_audit(write: Callable[[Report], str]) -> None:
+    text = joined_lines(write(fleet(300, sick=0.4, compared=True)))
+
+    assert "Findings since 2026-03-01 08:00 UTC:" in text
+    assert "4 resolved" in text
+    assert "New: CRITICAL OA110 On blacklists: " in text
+    assert "Resolved: ERROR OA110 On blacklists: 2 mailboxes on gone.example" in text
+    assert "Overall: score 94 -> 91.4" in text
+    assert "Overall" not in joined_lines(write(fleet(300, sick=0.4)))
+
+
+def moved(*deltas: Delta, **about: Any) -> Report:
+    given: dict[str, Any] = {"new": [], "unchanged": [], "resolved": [], "scores": list(deltas)}
+    return made(diff=Diff(at=AT - 86_400, **(given | about)))
+
+
+def delta(figure: str, before: float | None, after: float | None, **about: Any) -> Delta:
+    given: dict[str, Any] = {"kind": "mailbox", "key": "mailbox_1", "name": "ann@one.example"}
+    return Delta(figure=figure, before=before, after=after, **(given | about))
+
+
+def test_an_audit_that_changed_nothing_says_so() -> None:
+    assert "Nothing changed since 2026-03-01 08:00 UTC." in report_text(moved())
+
+
+def test_what_could_not_be_judged_again_is_not_said_to_be_resolved() -> None:
+    text = report_text(moved(not_judged=[finding()]))
+
+    assert "0 new, 0 resolved, 0 unchanged, 1 not judged this time." in joined_lines(text)
+
+
+def test_a_dozen_figures_that_moved_are_cut_to_ten() -> None:
+    text = report_text(moved(*(delta("blacklists", 0, n, name=f"m{n}@one.example") for n in range(1, 13))))
+
+    assert text.count("blacklists 0 -> ") == 10
+    assert "and 2 further figures moved" in text
+
+
+def test_a_severity_that_moved_is_named() -> None:
+    assert "severity warning -> critical" in report_text(moved(delta("severity", 2, 4, rule="OA120")))
+
+
+@pytest.mark.parametrize(
+    ("figure", "rule", "before", "after", "better"),
+    [
+        ("score", None, 40.0, 90.0, True),
+        ("score", None, 90.0, 40.0, False),
+        ("blacklists", "OA110", 1, 4, False),
+        ("blacklists", "OA110", 4, 1, True),
+        ("mailboxes", None, 1, 4, None),
+        ("score", None, None, 90.0, None),
+    ],
+)
+def test_a_move_is_good_news_or_bad(figure: str, rule: str | None, before: float, after: float, better: object) -> None:
+    view = changes(moved(delta(figure, before, after, rule=rule)))
+
+    assert view is not None
+    assert [move.better for move in view.moves] == [better]
 
 
 @pytest.mark.parametrize("write", [report_text, drawn])
@@ -162,7 +228,7 @@ def test_two_thousand_mailboxes_can_be_read(write: Callable[[Report], str]) -> N
 
     assert len(text.splitlines()) < 250
     assert all(f"domain{n}.example" in text for n in range(200) if n % 2 or n % 3 == 0)
-    assert "66 domains without any finding." in text
+    assert "66 further domains with warnings or notes only; 0 domains without any finding." in text
 
 
 @pytest.mark.parametrize("write", [report_text, drawn])
@@ -256,7 +322,9 @@ def test_a_score_is_coloured_by_how_good_it_is(changes: dict[str, bool], style: 
 
 
 def test_the_audit_needs_rich_for_nothing_but_drawing() -> None:
-    script = "import sys; sys.modules['rich'] = None; import outreach_async.audit.text as text; print(text.report_text.__name__)"
+    script = (
+        "import sys; sys.modules['rich'] = None; from outreach_async.audit.outputs import text; print(text.report_text.__name__)"
+    )
 
     done = run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
 

@@ -26,7 +26,7 @@ def fake() -> FakeService:
     fake = FakeService(seed=1)
     fake.add_workspace("space_1")
     fake.add_workspace("space_2")
-    fake.add_mailboxes("space_1", 2000)
+    fake.add_mailboxes("space_1", 2000, domain_ip="203.0.113.9")
     return fake
 
 

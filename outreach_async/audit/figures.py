@@ -11,13 +11,13 @@ _Z: Final = 1.6448536269514722
 """Standard deviations that 95 % of a normal distribution lie above, on one side: what makes the bound a 95 % lower bound."""
 
 
-_MOST: Final = 10**15
+MOST: Final = 10**15
 """Beyond this nothing is counted, and sums of figures stay exact below it."""
 
 
 def known(value: Number) -> Number | None:
     """Return a figure that counts something, or `None` for one that cannot: negative, not a number, or beyond any count."""
-    return value if 0 <= value <= _MOST else None
+    return value if 0 <= value <= MOST else None
 
 
 def amount(value: Number) -> Number:

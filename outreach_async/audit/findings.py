@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
+from outreach_async.audit.plain import plain
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
 Confidence = Literal["high", "low"]
+
+State = Literal["new", "unchanged", "resolved"]
+"""What became of a finding since an earlier audit, in the words of SARIF's `baselineState`."""
 
 
 class Severity(StrEnum):
@@ -24,7 +28,7 @@ class Severity(StrEnum):
     @property
     def rank(self) -> int:
         """0 for the worst."""
-        return list(Severity).index(self)
+        return _RANKS[self]
 
     def reaches(self, bar: Severity) -> bool:
         """Tell whether this is as bad as the bar, or worse."""
@@ -42,6 +46,9 @@ class Severity(StrEnum):
         return cls(name)
 
 
+_RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
+
+
 @attrs.frozen(kw_only=True)
 class Finding:
     """One thing found, ready for a report.
@@ -50,13 +57,17 @@ class Finding:
         rule: Id of the rule, such as `OA101`.
         severity: How bad it is.
         workspace: Id of the workspace.
-        mailbox: Id of the mailbox; `None` where the finding is about a workspace, or the id could not be read.
+        mailbox: Id of the mailbox; `None` where the finding is about several (its rule's `scope` says what they share), or the id
+            could not be read.
         email: Address of the mailbox, as the service spells it.
         domain: What follows the `@`, in lower case.
         message: What was found, with its figures.
         remedy: What to do.
         confidence: `low` where the figures are too few to be sure.
-        sent_30days: How much the mailbox weighs in a score; `None` where the finding deducts nothing from any.
+        sent_30days: How much what the finding is about weighs in a score; `None` where the finding deducts nothing from any.
+        server_ip: Address of the sending server, where the finding is about the mailboxes that share it.
+        figures: What the finding rests on, by the wire's names where it has one for it.
+        state: What became of it since the earlier audit; `None` where there was nothing to compare with.
     """
 
     rule: str
@@ -69,7 +80,11 @@ class Finding:
     remedy: str
     confidence: Confidence = "high"
     sent_30days: Number | None = None
+    server_ip: str | None = None
+    figures: dict[str, Number] = attrs.field(factory=dict, hash=False)
+    state: State | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
-        return {**attrs.asdict(self), "severity": self.severity.value}
+        values: dict[str, Any] = plain(self)
+        return values

@@ -12,7 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from outreach_async.audit.findings import Severity
-from outreach_async.audit.overview import GRAVE, DomainView, Overview, counted, overview
+from outreach_async.audit.outputs.actions import Action
+from outreach_async.audit.outputs.changes import Changes
+from outreach_async.audit.outputs.overview import GRAVE, DomainView, Overview, overview, tone_of
+from outreach_async.audit.outputs.text import change_lines
+from outreach_async.audit.outputs.words import mailboxes
 from outreach_async.audit.report import Report
 
 _STYLES: Final = {
@@ -21,40 +25,58 @@ _STYLES: Final = {
     Severity.WARNING: "yellow",
     Severity.INFO: "cyan",
 }
-_GOOD: Final = 90
-_POOR: Final = 60
+_TONES: Final = {"good": "green", "warning": "yellow", "critical": "red", "info": "dim"}
 
 
 def report_renderable(report: Report) -> RenderableType:
-    """Draw a report for people, the worst domains first; print it with a rich console of 80 columns or more."""
+    """Draw a report for people, what to do first; print it with a rich console of 80 columns or more."""
     return Group(*_parts(overview(report)))
 
 
 def _parts(view: Overview) -> Iterator[RenderableType]:
-    yield Text(view.headline, style="bold")
+    yield Text(view.headline)
+    yield Text(view.verdict, style="bold")
     yield _tally(view)
     if view.unread:
         yield from _listed("Not read, so not judged", _unread(view), "bold red")
+    if view.changes:
+        yield from _listed("What changed", _changes(view.changes), "bold")
+    if view.actions:
+        yield Text("\nWhat to do, most urgent first", style="bold")
+        yield Padding(_actions(view.actions), (0, 0, 0, 2))
+    if view.worst:
+        yield Text("\nWhere it is, worst domain first", style="bold")
     for domain in view.worst:
         yield from _domain(domain)
     if view.rest:
         yield _rest(view.rest)
     yield Text(f"\n{view.summary}")
-    if view.remedies:
-        remedies = (Text.assemble((f"{rule.id} {rule.title}. ", "bold"), rule.remedy) for rule in view.remedies)
-        yield from _listed("What to do", remedies, "bold")
     yield from _listed("What the service's fields cannot tell", (Text(line, style="dim") for line in view.unknowable), "dim")
 
 
 def _tally(view: Overview) -> Text:
     parts = [Text(f"{count:,} {severity}", style=_STYLES[severity] if count else "dim") for severity, count in view.tally.items()]
-    return Text(", ").join(parts)
+    return Text.assemble(Text(", ").join(parts), f". Audited {view.when}.")
 
 
 def _unread(view: Overview) -> Iterator[Text]:
     yield from map(Text, view.unread)
     if view.unread_names:
         yield Text(f"and {', '.join(view.unread_names)}")
+
+
+def _changes(view: Changes) -> Iterator[Text]:
+    yield Text(view.summary)
+    yield from map(Text, change_lines(view))
+
+
+def _actions(actions: Iterable[Action]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for action in actions:
+        label = Text(action.severity.upper(), style=_STYLES[action.severity])
+        title = Text.assemble((f"{action.title}: ", "bold"), f"{action.extent}\n", action.remedy)
+        table.add_row(label, action.rule, title)
+    return table
 
 
 def _listed(title: str, lines: Iterable[Text], style: str) -> Iterator[RenderableType]:
@@ -64,18 +86,17 @@ def _listed(title: str, lines: Iterable[Text], style: str) -> Iterator[Renderabl
 
 
 def _domain(view: DomainView) -> Iterator[RenderableType]:
-    mailboxes = counted(view.mailboxes, "mailbox", "mailboxes")
-    yield Text.assemble("\n", (view.name, "bold"), "  ", (view.scored, _style(view)), f", {mailboxes}")
+    yield Text.assemble((view.name, "bold"), "  ", (view.scored, _style(view)), f", {mailboxes(view.mailboxes)}")
     table = Table.grid(padding=(0, 2, 0, 0))
-    for issue in view.issues:
+    for issue in view.told:
         label = Text(issue.severity.upper(), style=_STYLES[issue.severity])
-        table.add_row(label, issue.rule.id, Text.assemble((f"{issue.title}\n", "bold"), issue.shown_example))
-    yield Padding(table, (0, 0, 0, 2))
+        table.add_row(label, issue.rule, Text.assemble((f"{issue.title}\n", "bold"), issue.shown_example))
+    yield Padding(table, (0, 0, 1, 2))
 
 
 def _rest(views: Iterable[DomainView]) -> Table:
     table = Table(
-        title="\nFurther domains with errors",
+        title="Further domains with errors",
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
@@ -94,6 +115,4 @@ def _rest(views: Iterable[DomainView]) -> Table:
 
 
 def _style(view: DomainView) -> str:
-    if view.score is None:
-        return "dim"
-    return "green" if view.score >= _GOOD else "yellow" if view.score >= _POOR else "red"
+    return _TONES[tone_of(view.score)]

@@ -1,0 +1,133 @@
+"""Peak memory of an audit of healthy mailboxes, the service in a process of its own on a real port.
+
+Run: python benchmarks/audit_memory.py [mailboxes] [workspaces]
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import Any, Final
+
+import anyio
+
+from outreach_async import OutreachClient
+from outreach_async.audit import audit
+
+_DISPLAY: Final = 2_000
+_A_DOMAIN: Final = 4
+"""Mailboxes that share a domain, as the demo's and most people's do."""
+
+
+def _mailbox(number: int) -> dict[str, Any]:
+    return {
+        "id": f"mailbox_{number:016x}",
+        "status": "active",
+        "email": f"firstname.lastname{number}@outreach-domain{number // _A_DOMAIN}.example",
+        "sender_name": "Firstname Lastname, Example Company",
+        "campaigns": number % 5,
+        "daily_limit": 40,
+        "spf": True,
+        "dkim": True,
+        "dmarc": True,
+        "blacklists": 0,
+        "age": "2 years",
+        "sent_today": number % 40,
+        "sent_30days": 400 + number % 400,
+        "opened_14days": 45.5,
+        "sent_90days": 1200 + number % 1200,
+        "bounced_30days": number % 3,
+        "avg_open_rate": 46.25,
+        "avg_click_rate": 2.5,
+        "last_activity": f"{1 + number % 23} hours ago",
+        "type": "Google" if number % 2 else "SMTP & IMAP",
+        "created": "2 years ago",
+        "domain_ip": f"203.0.113.{number % 250}",
+        "server_ip": f"198.51.{number // 250 % 250}.{number % 250}",
+        "created_at": 1_700_000_000 + number,
+    }
+
+
+class _Handler(StreamRequestHandler):
+    """Lists the mailboxes of `space_<from>x<count>`; every number is a mailbox."""
+
+    def handle(self) -> None:
+        """Answer request after request."""
+        while line := self.rfile.readline():
+            while self.rfile.readline() not in (b"\r\n", b""):
+                pass
+            found = re.search(rb"workspace=space_(\d+)x(\d+)", line)
+            page = re.search(rb"page=(\d+)", line)
+            assert found is not None
+            assert page is not None
+            body = _page(int(found[1]), int(found[2]), int(page[1]))
+            head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+            self.wfile.write(head.encode() + body)
+
+
+def _page(first: int, count: int, page: int) -> bytes:
+    numbers = range(first, first + count)[(page - 1) * _DISPLAY : page * _DISPLAY]
+    listing = {"status": "ok", "headers": [], "data": list(map(_mailbox, numbers)), "total_found": count}
+    return json.dumps({**listing, "current_page": page, "total_pages": math.ceil(count / _DISPLAY)}).encode()
+
+
+def _serve() -> None:
+    ThreadingTCPServer.daemon_threads = True
+    with ThreadingTCPServer(("127.0.0.1", 0), _Handler) as server:
+        print(server.server_address[1], flush=True)
+        server.serve_forever()
+
+
+@contextmanager
+def service() -> Iterator[str]:
+    """Run the service in another process; yield its URL."""
+    with subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - ourselves
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
+async def _audit(url: str, mailboxes: int, workspaces: int) -> None:
+    """Audit that many mailboxes, spread over workspaces, and print this process's peak memory in KiB."""
+    each = mailboxes // workspaces
+    async with OutreachClient(url) as client:
+        report = await audit(client, [f"space_{number * each}x{each}" for number in range(workspaces)])
+    assert (report.mailboxes, report.exit_code("info")) == (each * workspaces, 0), report.findings[:3]
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def peak(mailboxes: int, workspaces: int) -> int:
+    """Return the peak memory in KiB of a fresh process that audits that many mailboxes."""
+    with service() as url:
+        command = [sys.executable, __file__, "--child", url, str(mailboxes), str(workspaces)]
+        return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)  # noqa: S603 - ourselves
+
+
+def main() -> None:
+    """Print the peak and the time."""
+    if sys.argv[1:2] == ["--serve"]:
+        _serve()
+    elif sys.argv[1:2] == ["--child"]:
+        anyio.run(_audit, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    else:
+        mailboxes, workspaces = (int(given) for given in (sys.argv[1:] + ["1000000", "1"][len(sys.argv) - 1 :]))
+        began = time.perf_counter()
+        kib = peak(mailboxes, workspaces)
+        seconds = time.perf_counter() - began
+        print(f"{mailboxes:,} healthy mailboxes in {workspaces} workspaces: {kib / 1024:.1f} MiB, {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    main()

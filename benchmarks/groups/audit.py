@@ -1,0 +1,59 @@
+"""The mailbox audit: judging against decoding, and the memory of a long one over a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from benchmarks.audit_memory import peak
+from benchmarks.groups.rounds import Bench, Job
+from benchmarks.measuring import Figures, timed
+from benchmarks.results import Table
+from benchmarks.workload import BIG, Pages
+from outreach_async.audit import check
+from outreach_async.audit.ledger import Ledger
+from outreach_async.audit.policy import Policy
+from outreach_async.audit.run import closed, report_of
+from outreach_async.converters import loads
+from outreach_async.models import Mailbox, Page
+
+_SECONDS: Final = 0.8
+_PAGES: Final = 5
+_NOW: Final = 1_780_000_000.0
+_WORKSPACE: Final = "space_1"
+
+
+def _works() -> dict[str, Callable[[], Any]]:
+    """Decoding 10,000 mailboxes, judging them one by one, and all that an audit does with them."""
+    kind: Any = Page[Mailbox]
+    pages = Pages(BIG, _PAGES)
+    bodies = [pages.body(number) for number in range(1, _PAGES + 1)]
+    decoded: list[Page[Mailbox]] = [loads(kind, body) for body in bodies]
+
+    def judge() -> object:
+        ledger = Ledger([_WORKSPACE], Policy.default(), _NOW)
+        for page in decoded:
+            ledger.take(_WORKSPACE, page.data)
+        return report_of(ledger, [], closed(ledger, []))
+
+    def check_each() -> object:
+        return [check(mailbox, None, _NOW) for page in decoded for mailbox in page.data]
+
+    decode = "decoding", lambda: [loads(kind, body) for body in bodies]
+    return dict([decode, ("check of each", check_each), ("the audit, to its report", judge)])
+
+
+def measure_judging(row: str, seconds: float) -> Figures:
+    """Measure one of them; runs in its process."""
+    return timed(_works()[row], seconds)
+
+
+def audit(bench: Bench) -> list[Table]:
+    """Measure what judging 10,000 mailboxes takes beside decoding them, and the peak memory of audits over real sockets."""
+    time = Table("Auditing 10,000 mailboxes offline, every third with a finding", "CPU, us", "decoding")
+    jobs = [Job(row, "CPU", measure_judging, {"row": row, "seconds": _SECONDS * bench.scale}) for row in _works()]
+    bench.interleave(jobs, lambda job, figures: time.add(job.row, "CPU", figures["cpu"]))
+    memory = Table("Peak memory of an audit over real sockets, by healthy mailboxes", "MiB")
+    for pages in (5, 50 if bench.quick else 500):
+        memory.add("audit", f"{pages * BIG:,} mailboxes", peak(pages * BIG, 1) / 1024)
+    return [time, memory]

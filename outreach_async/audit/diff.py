@@ -1,0 +1,177 @@
+"""Two audits compared: what is new, what stayed, what is resolved, and how the figures moved."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+from outreach_async.audit.findings import Finding, Severity
+from outreach_async.audit.rules import CATALOGUE, INCOMPLETE
+from outreach_async.models import Number
+
+if TYPE_CHECKING:
+    from outreach_async.audit.report import Report
+
+Subject = Literal["audit", "workspace", "domain", "server_ip", "mailbox"]
+
+
+@attrs.frozen(kw_only=True)
+class Delta:
+    """A figure that moved.
+
+    Attributes:
+        kind: What it is a figure of.
+        key: The workspace's id, the domain, the server's address, or the mailbox's id; empty for the audit as a whole.
+        name: The same for people: a mailbox's address.
+        rule: The rule whose figure it is; `None` where it is no finding's.
+        figure: Its name, such as `score` or `blacklists`; `severity` counts from 1 for info to 4 for critical.
+        before: What it was; `None` where there was none.
+        after: What it is; `None` where there is none.
+    """
+
+    kind: Subject
+    key: str
+    name: str
+    rule: str | None = None
+    figure: str
+    before: Number | None
+    after: Number | None
+
+
+@attrs.frozen(kw_only=True)
+class Diff:
+    """What changed since an earlier audit.
+
+    Attributes:
+        at: When the earlier audit was made, Unix seconds.
+        new: Findings that it had not.
+        unchanged: Findings that it had too; how their figures moved is in `deltas`.
+        resolved: Its findings that are no more.
+        not_judged: Its findings that may stand: what they are about was not read, or not judged by that rule, this time.
+        deltas: Figures of unchanged findings that moved.
+        scores: Scores and totals that moved.
+    """
+
+    at: float
+    new: list[Finding]
+    unchanged: list[Finding]
+    resolved: list[Finding]
+    not_judged: list[Finding] = attrs.field(factory=list)
+    deltas: list[Delta] = attrs.field(factory=list)
+    scores: list[Delta] = attrs.field(factory=list)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing changed."""
+        return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
+
+
+def compare(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
+    """Compare two audits; pure.
+
+    A finding is the same where rule and mailbox are: the mailbox by its id, in its workspace first, and else wherever it went.
+    What is about several mailboxes goes by the domain, the server or the workspace that they share.
+
+    Returns:
+        The later findings, each told to be new or unchanged, and what changed.
+    """
+    before = _matched(earlier.findings, later.findings)
+    findings = [
+        attrs.evolve(after, state="new" if place is None else "unchanged")
+        for place, after in zip(before, later.findings, strict=True)
+    ]
+    pairs = [(earlier.findings[place], after) for place, after in zip(before, findings, strict=True) if place is not None]
+    kept = set(before)
+    gone = [finding for place, finding in enumerate(earlier.findings) if place not in kept]
+    hidden = _Hidden(later)
+    return findings, Diff(
+        at=earlier.at,
+        new=[finding for finding in findings if finding.state == "new"],
+        unchanged=[after for _, after in pairs],
+        resolved=[attrs.evolve(finding, state="resolved") for finding in gone if not hidden.hides(finding)],
+        not_judged=[attrs.evolve(finding, state=None) for finding in gone if hidden.hides(finding)],
+        deltas=[delta for pair in pairs for delta in _moved(*pair)],
+        scores=list(_scores(earlier, later)),
+    )
+
+
+def _matched(earlier: Sequence[Finding], later: Sequence[Finding]) -> list[int | None]:
+    """Return for each later finding the place of the earlier one that is the same; each is taken once."""
+    places: list[int | None] = [None] * len(later)
+    left = dict(enumerate(earlier))
+    for key in (_exactly, _anywhere):
+        waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
+        for place, finding in left.items():
+            waiting[key(finding)].append(place)
+        for at, finding in enumerate(later):
+            if places[at] is None and waiting[key(finding)]:
+                place = places[at] = waiting[key(finding)].popleft()
+                del left[place]
+    return places
+
+
+def _exactly(finding: Finding) -> Hashable:
+    return finding.rule, finding.workspace, finding.mailbox, finding.domain, finding.server_ip, finding.email
+
+
+def _anywhere(finding: Finding) -> Hashable:
+    """What names it wherever it went; a finding that only its workspace names stays there."""
+    shared = finding.domain or finding.server_ip
+    return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
+
+
+class _Hidden:
+    """What an audit could not see, so that a finding it lacks need not be resolved."""
+
+    def __init__(self, report: Report) -> None:
+        self._off = frozenset(report.policy.off)
+        unread = [finding for finding in report.findings if finding.rule in INCOMPLETE]
+        self._mailboxes = {finding.mailbox for finding in unread if finding.mailbox is not None}
+        self._workspaces = {finding.workspace for finding in unread if finding.mailbox is None}
+        self._audited = frozenset(report.workspaces)
+
+    def hides(self, finding: Finding) -> bool:
+        """Tell whether a finding may stand, though this audit has it not."""
+        if finding.rule in self._off or finding.workspace not in self._audited or finding.workspace in self._workspaces:
+            return True
+        return finding.mailbox in self._mailboxes or (finding.mailbox is None and bool(self._workspaces | self._mailboxes))
+
+
+_STEPS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
+"""Severities as figures, the worst the highest."""
+
+
+def _moved(before: Finding, after: Finding) -> Iterator[Delta]:
+    """Yield the figures of a finding that moved."""
+    old, new = ({"severity": _STEPS[each.severity], **each.figures} for each in (before, after))
+    for figure in dict.fromkeys([*old, *new]):
+        if old.get(figure) != new.get(figure):
+            yield _delta(after, figure, old.get(figure), new.get(figure))
+
+
+def _delta(finding: Finding, figure: str, before: Number | None, after: Number | None) -> Delta:
+    kind = CATALOGUE[finding.rule].scope if finding.rule in CATALOGUE and finding.mailbox is None else "mailbox"
+    key = finding.mailbox or finding.domain or finding.server_ip or finding.workspace
+    return Delta(kind=kind, key=key, name=finding.email or key, rule=finding.rule, figure=figure, before=before, after=after)
+
+
+def _scores(earlier: Report, later: Report) -> Iterator[Delta]:
+    """Yield the totals and scores that moved."""
+    old, new = _figures(earlier), _figures(later)
+    for kind, key, figure in dict.fromkeys([*new, *old]):
+        before, after = old.get((kind, key, figure)), new.get((kind, key, figure))
+        if before != after:
+            yield Delta(kind=kind, key=key, name=key, figure=figure, before=before, after=after)
+
+
+def _figures(report: Report) -> dict[tuple[Subject, str, str], Number | None]:
+    counts = Counter(finding.severity for finding in report.findings)
+    figures: dict[tuple[Subject, str, str], Number | None] = {("audit", "", "score"): report.scores.overall}
+    figures["audit", "", "mailboxes"] = report.mailboxes
+    figures |= {("audit", "", severity.value): counts[severity] for severity in Severity}
+    figures |= {("workspace", key, "score"): each.score for key, each in report.scores.workspaces.items()}
+    figures |= {("domain", key, "score"): each.score for key, each in report.scores.domains.items()}
+    return figures

@@ -1,0 +1,49 @@
+"""Findings for a spreadsheet: a line each, and no cell that a spreadsheet would take for a formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.audit.findings import Finding
+from outreach_async.audit.report import Report
+
+_COLUMNS: Final = tuple(field.name for field in attrs.fields(Finding))
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What makes a spreadsheet run a cell; the last four are the full-width forms, which East Asian versions take too."""
+
+
+def report_csv(report: Report) -> str:
+    """Write the findings as CSV (RFC 4180), in the report's order.
+
+    Texts are as the service sent them, apart from an apostrophe before those that a spreadsheet would run.
+    """
+    page = io.StringIO()
+    writer = csv.writer(page)
+    writer.writerow(_COLUMNS)
+    writer.writerows(_line(finding.to_dict()) for finding in report.findings)
+    return page.getvalue()
+
+
+def harmless(text: str) -> str:
+    """Return a text that a spreadsheet shows, and does not run."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _line(values: dict[str, Any]) -> list[Any]:
+    return [_cell(values[column]) for column in _COLUMNS]
+
+
+def _cell(value: Any) -> Any:
+    match value:
+        case str():
+            return harmless(value)
+        case dict() | list():
+            return json.dumps(value) if value else ""
+        case _:
+            return value

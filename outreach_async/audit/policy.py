@@ -1,0 +1,246 @@
+"""What an audit judges by: which rules, with which thresholds.
+
+name = "our own"
+off = ["OA160"]
+
+[OA120]
+warning = 0.03
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from itertools import pairwise
+from operator import eq
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Self, TypeVar
+
+import attrs
+
+from outreach_async.audit.conditions import Condition
+from outreach_async.audit.findings import Severity
+from outreach_async.audit.rule import DomainRule, MailboxRule, ServerRule
+from outreach_async.audit.rules import CATALOGUE, DOMAIN_RULES, INCOMPLETE, MAILBOX_RULES, RULES, SERVER_RULES, Rule
+from outreach_async.audit.shared import Thresholds
+from outreach_async.checks import kind
+from outreach_async.errors import InvalidRequest
+
+AnyRule = TypeVar("AnyRule", bound=Rule)
+
+_DEFAULT: Final = "default"
+_KEYS: Final = ("name", "off")
+_FINGERPRINT: Final = 12
+"""Hexadecimal digits: enough to tell the policies of one house apart."""
+
+
+@attrs.frozen(kw_only=True)
+class PolicyUsed:
+    """What a report says of the policy that it was judged by.
+
+    Attributes:
+        name: `default`, the name that the policy gives itself, or its file's.
+        fingerprint: The same for policies that differ from the default in the same way; empty for the default.
+        off: Ids of rules that were turned off.
+        thresholds: Thresholds that were moved, by rule and name.
+    """
+
+    name: str = _DEFAULT
+    fingerprint: str = ""
+    off: list[str] = attrs.field(factory=list)
+    thresholds: dict[str, dict[str, float]] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Policy:
+    """The rules to judge by.
+
+    Attributes:
+        used: How it differs from the default.
+        mailbox_rules: The rules about one mailbox.
+        domain_rules: The rules about the mailboxes of a domain.
+        server_rules: The rules about the mailboxes of a sending server.
+        conditions: What `mailbox_rules` put a mailbox to, ready at hand: a million of them are.
+    """
+
+    used: PolicyUsed
+    mailbox_rules: tuple[MailboxRule, ...] = attrs.field(repr=False)
+    domain_rules: tuple[DomainRule, ...] = attrs.field(repr=False)
+    server_rules: tuple[ServerRule, ...] = attrs.field(repr=False)
+    conditions: tuple[tuple[Condition, Thresholds], ...] = attrs.field(init=False, repr=False)
+
+    @conditions.default
+    def _conditions(self) -> tuple[tuple[Condition, Thresholds], ...]:
+        return tuple((rule.applies, rule.thresholds) for rule in self.mailbox_rules)
+
+    @classmethod
+    def default(cls) -> Policy:
+        """Return every rule with the thresholds of its source."""
+        return _THE_DEFAULT
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a policy from a TOML file.
+
+        Raises:
+            InvalidRequest: It is no TOML, or a key or a value of it can never be right.
+            OSError: It cannot be read.
+        """
+        path = Path(path)
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"policy {path.name}: expected TOML: {error}") from None
+        return cls.of({"name": path.stem, **values})
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Make a policy of what its file says.
+
+        Args:
+            values: `name`, `off` with a list of rules, and a table of thresholds under the id of each rule to be changed.
+
+        Raises:
+            InvalidRequest: A key is not known, or a value can never be right.
+        """
+        off = _off(values.get("off", []))
+        moved = {key: _moved(key, value) for key, value in values.items() if key not in _KEYS}
+        changed = {key: figures for key, figures in moved.items() if figures}
+        used = PolicyUsed(
+            name=_name(values.get("name", "unnamed")), off=off, thresholds=changed, fingerprint=_print(off, changed)
+        )
+        return cls._with(used)
+
+    @classmethod
+    def _with(cls, used: PolicyUsed) -> Self:
+        return cls(
+            used=used,
+            mailbox_rules=_kept(MAILBOX_RULES, used),
+            domain_rules=_kept(DOMAIN_RULES, used),
+            server_rules=_kept(SERVER_RULES, used),
+        )
+
+    def rule(self, name: str) -> Rule:
+        """Return a rule with the thresholds of this policy, whether it is turned off or not.
+
+        Raises:
+            InvalidRequest: There is no such rule.
+        """
+        if name not in CATALOGUE:
+            raise InvalidRequest(f"{_repr(name)} is no rule{_near(name, CATALOGUE)}; there are {', '.join(CATALOGUE)}")
+        return _changed(CATALOGUE[name], self.used)
+
+
+def explain(name: str, policy: Policy | None = None) -> str:
+    """Say what a rule finds, from which figures on, where these come from, and what to do.
+
+    Args:
+        name: Id of the rule, such as `OA120`.
+        policy: Whose thresholds to name; the default's if not given.
+
+    Raises:
+        InvalidRequest: There is no such rule.
+    """
+    policy = policy or Policy.default()
+    rule = policy.rule(name.strip().upper())
+    figures = ", ".join(f"{name} {figure:g}" for name, figure in rule.thresholds.items())
+    lines = {
+        "Severity": f"{rule.severity}{' (turned off by the policy)' if rule.id in policy.used.off else ''}",
+        "Condition": rule.condition,
+        "Thresholds": figures or "none",
+        "Source": rule.source,
+        "Remedy": rule.remedy,
+    }
+    return "\n".join([f"{rule.id}  {rule.title}", *(f"{label}: {text}" for label, text in lines.items())])
+
+
+def _kept(rules: Iterable[AnyRule], used: PolicyUsed) -> tuple[AnyRule, ...]:
+    return tuple(_changed(rule, used) for rule in rules if rule.id not in used.off)
+
+
+def _changed(rule: AnyRule, used: PolicyUsed) -> AnyRule:
+    moved = used.thresholds.get(rule.id)
+    return attrs.evolve(rule, thresholds=MappingProxyType({**rule.thresholds, **moved})) if moved else rule
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidRequest(f"policy: name: expected text, got {kind(value)}")
+    return value
+
+
+def _off(value: object) -> list[str]:
+    if not isinstance(value, list):
+        raise InvalidRequest(f'policy: off: expected a list of rules, got {kind(value)}; write off = ["OA160"]')
+    named = {_known(each, "off: ") for each in value}
+    return [rule.id for rule in RULES if rule.id in named]
+
+
+def _known(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
+    """Return the id of a rule that a policy may change."""
+    if not isinstance(name, str):
+        raise InvalidRequest(f"policy: {where}expected the id of a rule, got {kind(name)}")
+    if name in INCOMPLETE:
+        raise InvalidRequest(f"policy: {where}{name} says that something was not read, which no policy changes")
+    if name not in CATALOGUE:
+        raise InvalidRequest(f"policy: {where}{_repr(name)} is not known{_near(name, [*keys, *(rule.id for rule in RULES)])}")
+    return name
+
+
+def _moved(key: str, value: object) -> dict[str, float]:
+    """Return the thresholds of a rule that differ from its own."""
+    rule = CATALOGUE[_known(key, keys=_KEYS)]
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"policy: {key}: expected a table of thresholds, got {kind(value)}; to turn it off, name it in off")
+    for name in value:
+        if name not in rule.thresholds:
+            has = f"it has {', '.join(rule.thresholds)}" if rule.thresholds else "it has none"
+            raise InvalidRequest(f"policy: {key} has no threshold {_repr(name)}{_near(name, rule.thresholds)}; {has}")
+    figures = {name: _figure(f"{key}.{name}", figure) for name, figure in value.items()}
+    _check_order(key, {**rule.thresholds, **figures})
+    return {name: figure for name, figure in figures.items() if figure != rule.thresholds[name]}
+
+
+def _figure(where: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidRequest(f"policy: {where}: expected a number, got {kind(value)}")
+    if not 0 <= value < math.inf:
+        raise InvalidRequest(f"policy: {where}: expected a number from 0 on, got {value}")
+    return int(value) if value == int(value) else value
+
+
+def _check_order(key: str, figures: Mapping[str, float]) -> None:
+    """Refuse thresholds that make a worse severity begin before a milder one."""
+    graded = [(severity, figures[severity]) for severity in Severity if severity in figures]
+    for (worse, high), (milder, low) in pairwise(graded):
+        if high < low:
+            raise InvalidRequest(f"policy: {key}: {worse} begins at {high:g}, before {milder} at {low:g}; give them in order")
+
+
+def _print(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str:
+    if not off and not thresholds:
+        return ""
+    text = json.dumps([off, {rule: {name: float(figure) for name, figure in each.items()} for rule, each in thresholds.items()}])
+    return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True).encode()).hexdigest()[:_FINGERPRINT]
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """Word a guess at what was meant; of several that come near, it is the one with the most characters in place."""
+    names = list(known)
+    near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))
+    if not near:
+        return ""
+    best = max((each for each in names if each in near), key=lambda each: sum(map(eq, name, each)))
+    return f"; did you mean {best!r}?"
+
+
+def _repr(name: str) -> str:
+    return repr(name if len(name) <= 40 else f"{name[:40]}...")  # noqa: PLR2004 - enough to recognise it by
+
+
+_THE_DEFAULT: Final = Policy._with(PolicyUsed())  # noqa: SLF001 - its own module
