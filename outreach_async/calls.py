@@ -30,8 +30,8 @@ class Verdict(Enum):
 class Flow(Protocol):
     """What many calls of one run share: when the next attempt may start, and whose fault a failure is.
 
-    Each attempt that was started is followed by one of `answered`, `failed` and `forgo`, unless the run is cancelled. All instants
-    are the event loop's.
+    Each attempt that was started is followed by one of `answered`, `failed` and `forgo`, unless the run is cancelled. Instants are
+    the event loop's.
 
     Attributes:
         halted: Why the run is over; `None` while it is not.
@@ -167,6 +167,11 @@ class Call(Generic[T]):
         """Count the last attempt, and its time, against the call."""
         self.blamed += 1
         self._left -= self.now() - self.started
+
+    @property
+    def maybe_applied(self) -> bool:
+        """Whether an attempt, the one under way included, may have been carried out or still be."""
+        return self.tainted or (self.progress is not None and self.progress.sent is not False)
 
     @property
     def out_of_time(self) -> bool:

@@ -251,16 +251,36 @@ def test_a_longer_retry_after_than_the_policy_honours_suspends_the_run() -> None
     assert fail(run, LOST, Evidence.AMBIGUOUS, 1001.0) is Verdict.HALT
 
 
-def test_refusals_without_a_word_suspend_the_run_after_the_longest_outage_but_those_that_say_when_do_not() -> None:
+def test_refusals_without_end_suspend_the_run_after_the_longest_outage_but_a_quota_that_is_told_does_not() -> None:
     mute, asking, told = flow(), flow(), flow()
     quota = RateLimited("429", status_code=429, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"})
     for at in range(0, 1000, 10):
         fail(mute, REFUSED, Evidence.REFUSED, float(at))
         fail(asking, REFUSED, Evidence.REFUSED, float(at), asked=5.0)
         fail(told, quota, Evidence.REFUSED, float(at))
-        assert (mute.halted is not None) is (at >= 900)
-    assert asking.halted is None
+        assert (mute.halted is not None) is (asking.halted is not None) is (at >= 900)
     assert told.halted is None
+
+
+def test_a_probe_that_is_forgone_leaves_its_turn_to_the_next() -> None:
+    run = flow()
+    succeed(run, 1.0)
+    for at in range(30):
+        fail(run, LOST, Evidence.AMBIGUOUS, 2.0 + at / 100)
+    paused = run.opens_at
+    assert not run.admits(paused - 0.1)
+    assert run.admits(paused)
+    assert not run.admits(paused)
+    run.forgo()
+    assert run.admits(paused)
+
+
+def test_an_attempt_that_is_forgone_while_all_is_well_changes_nothing() -> None:
+    run = flow()
+    assert run.admits(1.0)
+    run.forgo()
+    assert run.admits(1.0)
+    assert run.state(1.0) == "running"
 
 
 def test_an_attempt_waits_for_a_quota_that_is_used_up_but_not_for_one_that_resets_beyond_reason() -> None:

@@ -185,6 +185,33 @@ async def test_a_spooled_input_is_not_needed_to_go_on(journal: Journal) -> None:
     assert {outcome.contact["email"] for outcome in journal.outcomes()} == {row.email for row in rows(50)}  # type: ignore[index]  # a mapping was spooled
 
 
+async def test_a_long_input_is_spooled_whole_before_its_first_row_is_sent(journal: Journal) -> None:
+    pulled: Counter[str] = Counter()
+
+    def counted() -> Iterator[NewContact]:
+        for row in rows(1200):
+            pulled["rows"] += 1
+            yield row
+
+    async with client(Script(added())).contacts.create_many(counted(), journal=journal, spool=True) as outcomes:
+        await anext(outcomes)
+        assert pulled["rows"] == 1200
+        assert len([outcome async for outcome in outcomes]) == 1199
+
+
+async def test_a_stream_is_pulled_no_further_ahead_than_a_window(journal: Journal) -> None:
+    pulled: Counter[str] = Counter()
+
+    async def endless() -> AsyncIterator[NewContact]:
+        for row in rows(100_000):
+            pulled["rows"] += 1
+            yield row
+
+    async with client(Script(HANG)).contacts.create_many(endless(), journal=journal, concurrency=2):
+        await anyio.sleep(60)
+    assert pulled["rows"] <= 1000 + 2 * 1000 + 2
+
+
 async def test_a_stream_that_is_slow_is_sent_as_it_comes(journal: Journal) -> None:
     script = Script(added())
 

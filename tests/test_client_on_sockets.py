@@ -11,6 +11,7 @@ import pytest
 from support_transports import Make, over
 
 from outreach_async import (
+    BulkSuspended,
     DeadlineExceeded,
     InvalidRequest,
     NewContact,
@@ -201,7 +202,10 @@ async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> 
         with pytest.raises(TransportError) as caught:
             await dead.contacts.create(CONTACT)
         assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
-        assert (await dead.contacts.create_many([CONTACT])).outcomes[Outcome.NOT_APPLIED] == 1
+        with pytest.raises(BulkSuspended, match="nobody was reached") as ended:
+            await dead.contacts.create_many([CONTACT])
+        assert ended.value.report is not None
+        assert ended.value.report["outcomes"]["not_applied"] == 1
 
 
 @over("httpx")

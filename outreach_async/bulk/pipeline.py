@@ -29,6 +29,7 @@ from outreach_async.engine import Engine
 from outreach_async.errors import BulkStopped, BulkSuspended, JournalError, OutreachError, StatusError, UnexpectedResponse
 from outreach_async.operations import Creation
 from outreach_async.pacing import Slots
+from outreach_async.retry import Evidence, Repeat, weigh
 
 _WINDOW: Final = 4
 """Rows that may be on their way for each request in flight: enough to keep every slot busy while some rows wait for their key."""
@@ -45,10 +46,8 @@ class _Hand:
         """Return the row's index if it may have been sent and has no outcome."""
         if self.row is None:
             return None
-        if self.call is None:
-            return self.row.index if self.row.tainted else None
-        progress = self.call.progress
-        return self.row.index if self.call.tainted or (progress is not None and progress.sent is not False) else None
+        maybe_sent = self.row.tainted if self.call is None else self.call.maybe_applied
+        return self.row.index if maybe_sent else None
 
 
 @attrs.frozen
@@ -96,7 +95,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._window = Slots(plan.workers * _WINDOW)
         self._busy: dict[str, deque[Row] | None] = {}  # no list for each key: hardly ever does a row wait
         self._ready = ready(plan.order)
-        self._news: anyio.Event | None = None
+        self._news = anyio.Event()
         self._hands = [_Hand() for _ in range(plan.workers)]
         self._workers = plan.workers
         self._suspects: list[int] = []
@@ -204,7 +203,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             hand.call = hand.call or Call(row.operation, self._terms, now, tainted=row.tainted)
             outcome = await self._send(row, hand.call, guard)
             if outcome is None:
-                self._leave(hand)
+                self._leave(row, hand)
             else:
                 self._settle(outcome)
             hand.row, hand.call = self._next_of(row.key), None
@@ -252,7 +251,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             except OutreachError as error:
                 if concerns_every_row(error):
                     self._flow.halt(_stopped(error))
-                elif self._flow.halted is None or isinstance(error, StatusError | UnexpectedResponse):
+                elif self._flow.halted is None or _is_final_answer(error):
                     return failed(row.index, row.given, error, duplicates)
                 cause = error
         self._stop(self._flow.halted or cause)
@@ -260,10 +259,9 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             return None
         return unfinished(row.index, row.given, cause, duplicates, attempts=call.attempts, tainted=call.tainted)
 
-    def _leave(self, hand: _Hand) -> None:
+    def _leave(self, row: Row, hand: _Hand) -> None:
         """Leave the row in hand without an outcome."""
-        if hand.row is not None:
-            self._ready.forget(hand.row.index)
+        self._ready.forget(row.index)
         if (suspect := hand.suspect()) is not None:
             self._suspects.append(suspect)
 
@@ -320,8 +318,12 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return max(self._plan.workers, min(int(2 * rate), LARGEST))
 
     def _tell(self) -> None:
-        if self._news is not None:
-            self._news.set()
+        self._news.set()
+
+
+def _is_final_answer(error: OutreachError) -> bool:
+    """Whether the service has had its last word on a row: not a failure that another attempt may end, nor the end of the run."""
+    return isinstance(error, StatusError | UnexpectedResponse) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL
 
 
 def _stopped(cause: OutreachError) -> BulkStopped:
