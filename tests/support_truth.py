@@ -1,0 +1,133 @@
+"""What really happened to rows, and what may be said of it: a service of a few lines with a ledger, and the judge of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import permutations, product
+from typing import Any, Final, Literal
+
+import attrs
+
+from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
+
+Act = Literal["never", "now", "later"]
+"""When the service carries an attempt out; `later` is after whatever stands between lets go of it, or not at all."""
+Payload = tuple[str | None, ...]
+"""Values of the fields a, b, c and d."""
+FIELDS: Final = "abcd"
+FIRST: Final[Payload] = ("first", "first", None, "first")
+SECOND: Final[Payload] = ("second", None, "second", "second")
+BEFORE: Final[Payload] = (None, None, None, "before")
+"""They share fields in every combination, so that it shows in which order they were applied."""
+FINDINGS: Final = frozenset({Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN})
+"""Outcomes that are no answer of the service."""
+
+
+@attrs.define
+class Service:
+    """The service's side of a path.
+
+    Attributes:
+        contact: What is stored.
+        delayed: Rows of requests that may still arrive.
+        ledger: Row and outcome of all that was done, in order.
+    """
+
+    contact: Payload | None
+    delayed: tuple[int, ...] = ()
+    ledger: tuple[tuple[int, Outcome], ...] = ()
+
+    def truth(self, row: int) -> Outcome | None:
+        """Return what was done for a row first; what was done again shows in the contact."""
+        for done, outcome in self.ledger:
+            if done == row:
+                return outcome
+        return None
+
+
+@cache
+def apply(duplicates: str, stored: Payload | None, sent: Payload) -> tuple[Payload, Outcome]:
+    """Return what a creation makes of a contact, and what the service answers (section "Create contact")."""
+    if stored is None:
+        return sent, Outcome.ADDED
+    pairs = zip(stored, sent, strict=True)
+    if duplicates == "skip":
+        made = stored
+    elif duplicates == "overwrite":
+        made = tuple(old if new is None else new for old, new in pairs)
+    else:
+        made = tuple(new if old is None else old for old, new in pairs)
+    return made, DUPLICATE_OUTCOMES[duplicates]
+
+
+@attrs.frozen
+class Sent:
+    """A row that is sent.
+
+    Attributes:
+        payload: What is sent of it.
+        means: What the input says, one row after the other: more than one where rows are merged.
+    """
+
+    payload: Payload
+    means: tuple[Payload, ...]
+
+
+def turns(sure: Sequence[bool | None]) -> Iterator[tuple[int, ...]]:
+    """Yield every order in which rows may have counted.
+
+    Args:
+        sure: For each row, `True` if the service answered it: it counts, in its place. `False` if nobody knows: it counts once at
+            any place, or not at all. `None` if it surely never was applied.
+    """
+    fixed = [row for row, known in enumerate(sure) if known]
+    loose = [row for row, known in enumerate(sure) if known is False]
+    for taken in product((True, False), repeat=len(loose)):
+        chosen = fixed + [row for row, take in zip(loose, taken, strict=True) if take]
+        yield from (order for order in permutations(chosen) if [row for row in order if row in fixed] == fixed)
+
+
+def sequences(duplicates: str, before: Payload | None, rows: Sequence[Sent], sure: Sequence[bool | None]) -> frozenset[Any]:
+    """Return every contact that the rows can make, one after the other.
+
+    Args:
+        duplicates: The duplicates option.
+        before: What is stored at first.
+        rows: The rows.
+        sure: For each, what `turns` takes.
+    """
+    made = set()
+    for order in turns(sure):
+        contact = before
+        for payload in (payload for row in order for payload in rows[row].means):
+            contact, _ = apply(duplicates, contact, payload)
+        made.add(contact)
+    return frozenset(made)
+
+
+def wrongs(outcome: ContactOutcome, truth: Outcome | None, *, sent: bool) -> Iterator[str]:
+    """Yield what is wrong with what is said of a row.
+
+    Args:
+        outcome: What is said.
+        truth: What the service did; `None` for nothing.
+        sent: Whether an attempt left that the service did not surely refuse.
+    """
+    status, possible = outcome.status, outcome.possible
+    if truth is None and status not in FINDINGS:
+        yield "lost"
+    if (truth or (Outcome.REJECTED if status is Outcome.REJECTED else Outcome.NOT_APPLIED)) not in possible:
+        yield "label without the truth"
+    if status is Outcome.NOT_APPLIED and (sent or not outcome.certain):
+        yield "not_applied although sent"
+    if status is Outcome.UNKNOWN and outcome.certain:
+        yield "unknown, and certain"
+
+
+def surely(outcome: ContactOutcome) -> bool | None:
+    """Return whether a row was applied, in its turn; `None` if it surely never was."""
+    if outcome.status in FINDINGS:
+        return None if outcome.certain else False
+    return True

@@ -1,0 +1,116 @@
+"""What is said of a row is true on every path that faults can take it; `label_model.py` walks more of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+from support_labels import Bounds, Rules, models
+
+from outreach_async.bulk.outcome import ContactOutcome, answered, failed, unfinished
+from outreach_async.bulk.pipeline import _Hand
+from outreach_async.bulk.rows import Answer
+from outreach_async.bulk.suspects import NONE
+from outreach_async.calls import Call
+from outreach_async.contacts import CreateAnswer
+from outreach_async.errors import OutreachError
+from outreach_async.operations import Trail
+from outreach_async.retry import Evidence
+
+FAULTY = Bounds(attempts=3, faults=3)
+CRASHING = Bounds(attempts=3, faults=2, crashes=1)
+
+
+@cache
+def walked(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter[str]]:
+    """Walk all models; return how many paths there were, how many ended in the known exception, and violations."""
+    done = [model.walk() for model in models(bounds, coalesce=coalesce)]
+    violations: Counter[str] = Counter()
+    for model in done:
+        violations.update(model.violations)
+    return sum(model.leaves for model in done), sum(model.known for model in done), violations
+
+
+@pytest.mark.parametrize(("bounds", "least"), [(FAULTY, 30_000), (CRASHING, 9_000)], ids=["faults", "crashes"])
+def test_every_label_holds_the_truth_nothing_is_lost_or_added_twice_and_rows_count_in_their_order(
+    bounds: Bounds, least: int
+) -> None:
+    leaves, _, violations = walked(bounds)
+    assert leaves > least
+    assert not violations
+
+
+def test_only_an_overwrite_that_arrives_after_a_later_row_breaks_the_order_and_merging_the_rows_first_prevents_it() -> None:
+    apart = [model.walk() for model in models(Bounds(attempts=2, faults=2))]
+    assert {model.duplicates for model in apart if model.known} == {"overwrite"}
+    assert walked(FAULTY)[1] > 0
+    assert walked(Bounds(attempts=2, faults=3, delays=0))[1] == 0
+    leaves, known, violations = walked(FAULTY, coalesce=True)
+    assert leaves > 100
+    assert (known, violations) == (0, Counter())
+
+
+def test_without_faults_every_label_is_certain() -> None:
+    for model in models(Bounds(faults=0)):
+        model.walk()
+        assert (model.leaves, model.violations) == (1, Counter())
+
+
+class Forgetful(Call[Answer]):
+    """Breaks the rule that a taint is kept: only the last attempt counts."""
+
+    def learn(self, error: OutreachError, evidence: Evidence) -> None:
+        self.tainted = False
+        super().learn(error, evidence)
+
+
+class Trusting(Call[Answer]):
+    """Breaks the rule that a 503 may have been carried out."""
+
+    def learn(self, error: OutreachError, evidence: Evidence) -> None:
+        before = self.tainted
+        super().learn(error, evidence)
+        if error.status_code == 503:
+            self.tainted = before
+
+
+def sure(index: int, row: object, answer: CreateAnswer, trail: Trail) -> ContactOutcome:
+    """Break the rule that a taint makes an answer uncertain."""
+    return answered(index, row, answer, Trail(trail.attempts, tainted=False))
+
+
+def hopeless(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
+    """Break the rule that a failure after which a row may be there is no certain one."""
+    error.maybe_applied = False
+    return failed(index, row, error, duplicates)
+
+
+def dismissed(*given: Any, attempts: int, **_: Any) -> ContactOutcome:
+    """Break the rule that a row under way at the end may be there."""
+    return unfinished(*given, attempts=attempts, tainted=False)
+
+
+def unsuspecting(hand: _Hand) -> int | None:
+    """Break the rule that an attempt which was cut short may have been carried out."""
+    return hand.row.index if hand.row and hand.call and hand.call.tainted else None
+
+
+BROKEN = {
+    "a taint is not kept": (FAULTY, Rules(call=Forgetful), "label without the truth"),
+    "a 503 is trusted": (FAULTY, Rules(call=Trusting), "label without the truth"),
+    "a taint says nothing": (FAULTY, Rules(answered=sure), "label without the truth"),
+    "a failure is final": (FAULTY, Rules(failed=hopeless), "not_applied although sent"),
+    "the end is final": (FAULTY, Rules(unfinished=dismissed), "not_applied although sent"),
+    "a kill leaves no suspects": (CRASHING, Rules(suspects=lambda _: NONE), "label without the truth"),
+    "a cut attempt is no suspect": (CRASHING, Rules(suspect=unsuspecting), "label without the truth"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_model_notices_a_broken_rule(name: str) -> None:
+    bounds, rules, violation = BROKEN[name]
+    small = Bounds(attempts=2, faults=2, crashes=bounds.crashes)
+    found = [model.walk() for model in models(small, rules)]
+    assert any(model.violations[violation] and model.examples[violation] for model in found)
