@@ -88,9 +88,9 @@ class Outcome(OpenEnum):
     REJECTED = "rejected"
     """Refused for the row's own sake, by the client before sending or by the service."""
     NOT_APPLIED = "not_applied"
-    """Attempts ran out and no byte of any of them left: the service cannot hold the row."""
+    """The service cannot hold the row: no byte of it was sent, or each attempt was refused for now or for what concerns every row."""
     UNKNOWN = "unknown"
-    """Attempts ran out and at least one may have reached the service."""
+    """The last attempt failed, and at least one may have been carried out."""
 
 
 SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({"added", "skipped", "overwriten", "updated_missing_fields"})

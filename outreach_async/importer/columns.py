@@ -11,6 +11,7 @@ from unicodedata import normalize
 import attrs
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer.exports import Export, export_of, folded
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
@@ -33,55 +34,155 @@ class Columns:
     Attributes:
         headers: The columns' names as the file has them.
         codes: The code each column is sent under; `None` leaves it out.
+        reasons: For each column why it goes there, for a person to read.
+        export: The tool that wrote the file, if its header was recognised.
     """
 
     headers: tuple[str, ...]
     codes: tuple[str | None, ...]
+    reasons: tuple[str, ...] = attrs.field(default=(), eq=False)
+    export: str | None = attrs.field(default=None, eq=False)
+    _known: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
+    _extra: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
+
+    @_known.default
+    def _of_contacts(self) -> tuple[tuple[int, str], ...]:
+        return tuple((at, code) for at, code in enumerate(self.codes) if code and _has_place(code))
+
+    @_extra.default
+    def _further(self) -> tuple[tuple[int, str], ...]:
+        return tuple((at, code) for at, code in enumerate(self.codes) if code and not _has_place(code))
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
         """Return what the cells mean by code: an empty cell means nothing, except that an e-mail is never left out."""
         found: dict[str, Any] = {"email": ""}
-        extra: dict[str, str] = {}
-        for code, cell in zip(self.codes, cells, strict=True):
-            if code is None or not cell.strip():
-                continue
-            place = found if code in _CODES or code.startswith(CUSTOM_PREFIX) else extra
-            place[code] = cell
-        return {**found, "extra": extra} if extra else found
+        for at, code in self._known:
+            if (cell := cells[at]) and not cell.isspace():
+                found[code] = cell
+        if self._extra and (extra := {code: cells[at] for at, code in self._extra if cells[at].strip()}):
+            found["extra"] = extra
+        return found
+
+    def cell(self, code: str) -> int | None:
+        """Return the place of the column that is sent under a code."""
+        return self.codes.index(code) if code in self.codes else None
+
+    def decisions(self) -> list[tuple[str, str, str]]:
+        """Return for each column its name, its code (or `ignore`), and why."""
+        return [
+            (header.strip(), IGNORE if code is None else code, reason)
+            for header, code, reason in zip(self.headers, self.codes, self.reasons or [""] * len(self.headers), strict=True)
+        ]
 
 
 def map_columns(
-    headers: Sequence[str], overrides: Mapping[str, str] | None = None, fields: Iterable[WorkspaceField] = ()
+    headers: Sequence[str],
+    overrides: Mapping[str, str] | None = None,
+    fields: Iterable[WorkspaceField] = (),
+    *,
+    ignore_unknown: bool = False,
 ) -> Columns:
-    """Decide where each column goes: what `overrides` says, else the field of that name.
+    """Decide where each column goes: what `overrides` says, else what the tool means that wrote the file, else the field of that name.
 
-    A name is a field's code, or one that differs only in case, blanks and punctuation ("First Name", "E-mail"); then likewise the
-    code, the label or a searchable name of one of the workspace's fields.
+    Tools are recognised by their header (`outreach_async.importer.exports`). A name is a field's code, or one that differs only in
+    case, blanks and punctuation ("First Name", "E-mail"); then likewise the code, the label or a searchable name of one of the
+    workspace's fields.
 
     Args:
         headers: The columns' names.
         overrides: Codes by column name; `"ignore"` or a blank code leaves the column out.
         fields: The workspace's fields, as `client.workspaces.fields()` lists them.
+        ignore_unknown: Leave out columns that no field is known for.
 
     Raises:
         InvalidRequest: A column that no field is known for, two columns for one field, or no column for the e-mail.
     """
     fields = tuple(fields)
-    chosen = _chosen(headers, overrides or {}, fields)
-    tiers = _tiers(fields)
-    codes = tuple(chosen[name] if (name := header.strip()) in chosen else _code_of(header, tiers) for header in headers)
-    if unknown := [(at, header) for at, (header, code) in enumerate(zip(headers, codes, strict=True), 1) if code == ""]:
+    decider = Decider.of(headers, _chosen(headers, overrides or {}, fields), fields)
+    decided = [decider.decide(header) for header in headers]
+    if not ignore_unknown and (unknown := [(at, headers[at - 1]) for at, each in enumerate(decided, 1) if each is None]):
         raise InvalidRequest(f"{'; '.join(_unknown(at, header, fields) for at, header in unknown)}; {_REMEDY}")
+    codes, reasons = zip(*(each or (None, "unknown, and left out as asked") for each in decided), strict=True)
     _refuse_doubles(headers, codes)
-    return Columns(tuple(headers), codes)
+    return Columns(tuple(headers), codes, reasons, decider.export.name if decider.export else None)
 
 
 def knows_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
     """Whether every column and every override is understood without asking the workspace for its fields."""
     chosen = {column.strip(): code for column, code in overrides.items()}
-    tiers = _tiers(())
-    named = (_code_of(header, tiers) for header in headers if header.strip() not in chosen)
-    return all(code != "" for code in named) and all(_is_known(code, ()) for code in chosen.values())
+    if not all(_is_known(code, ()) for code in chosen.values()):
+        return False
+    decider = Decider.of(headers, {name: code or None for name, code in chosen.items()}, ())
+    return all(decider.field(header) for header in headers)
+
+
+Decision: TypeAlias = tuple[str | None, str]
+"""A code, or `None` for a column that is left out, and why."""
+
+
+@attrs.frozen
+class Decider:
+    """Decides column by column; whoever is asked first has the say.
+
+    Attributes:
+        chosen: What the caller says, by column name.
+        export: The tool that wrote the file.
+        sources: Which columns are which fields, by what the tool means.
+        own: Names of the fields that every contact has.
+        workspace: Names of the workspace's fields.
+    """
+
+    chosen: Mapping[str, str | None]
+    export: Export | None
+    sources: Mapping[str, str]
+    own: tuple[_Tier, ...]
+    workspace: tuple[_Tier, ...]
+
+    @classmethod
+    def of(cls, headers: Sequence[str], chosen: Mapping[str, str | None], fields: Sequence[WorkspaceField]) -> Decider:
+        """Prepare for a header."""
+        export = export_of(headers)
+        rest = [header for header in headers if header.strip() not in chosen]
+        sources = export.sources(rest, {code for code in chosen.values() if code}) if export else {}
+        return cls(chosen, export, sources, _own_tiers(), _workspace_tiers(fields))
+
+    def decide(self, header: str) -> Decision | None:
+        """Return where a column goes; `None` if nobody knows.
+
+        Raises:
+            InvalidRequest: Its name stands for two fields.
+        """
+        return self.field(header) or self._workspace_field(header) or self._left_out(header)
+
+    def field(self, header: str) -> Decision | None:
+        """Return what is known without the workspace.
+
+        Raises:
+            InvalidRequest: Its name stands for two fields.
+        """
+        if (name := header.strip()) in self.chosen:
+            return self.chosen[name], "as asked"
+        if self.export and (reason := self.export.misleading.get(folded(header))):
+            return None, f"{self.export.name}: {reason}"
+        if self.export and (code := self.sources.get(folded(header))):
+            return code, f"{self.export.name}'s name for it"
+        if self.export and any(folded(header) in columns for columns in self.export.fields.values()):
+            return None, f"{self.export.name}: {self.export.reason(header)}"
+        code = _custom_code(header) or _code_of(header, self.own)
+        return (code, "its name") if code else None
+
+    def _workspace_field(self, header: str) -> Decision | None:
+        if code := _code_of(header, self.workspace):
+            return code, "a field of the workspace"
+        for name in self.export.names(header) if self.export else ():
+            if code := _code_of(name, self.workspace):
+                return code, f"the workspace's field {name!r}"
+        return None
+
+    def _left_out(self, header: str) -> Decision | None:
+        if self.export and (reason := self.export.reason(header)):
+            return None, f"{self.export.name}: {reason}"
+        return None
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
@@ -101,7 +202,9 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
     return overrides
 
 
-_REMEDY: Final = "map each to a code as in 'Column=company_name', or leave it out with 'Column=ignore'"
+_REMEDY: Final = (
+    "map each to a code as in 'Column=company_name', or leave it out with 'Column=ignore', or all such columns with ignore_unknown"
+)
 
 
 def _squash(name: str) -> str:
@@ -118,17 +221,31 @@ def _index(names: Iterable[tuple[str, str]]) -> _Index:
     return index
 
 
-def _tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
-    """Return what a header is compared with, most certain first."""
-    usable = [field for field in fields if _is_code(field.code)]
+def _own_tiers() -> tuple[_Tier, ...]:
+    """Return what a header is compared with in any workspace, most certain first."""
     return (
         (str.strip, _index((code, code) for code in _CODES)),
         (_squash, _index((_squash(code), code) for code in _CODES)),
+    )
+
+
+def _workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
+    """Return what a header is compared with in one workspace, most certain first."""
+    usable = [field for field in fields if _is_code(field.code)]
+    return (
         (str.strip, _index((field.code, field.code) for field in usable)),
         (str.strip, _index((field.label.strip(), field.code) for field in usable)),
         (_squash, _index((_squash(name), field.code) for field in usable for name in (field.code, field.label))),
         (_squash, _index((_squash(name), field.code) for field in usable for name in field.searchable)),
     )
+
+
+def _custom_code(header: str) -> str:
+    """Return the code of a custom field that a header spells out; an empty text if it does not."""
+    if _CUSTOM_CODE.fullmatch(name := header.strip()):
+        return name
+    custom = _CUSTOM_NAME.fullmatch(_squash(header))
+    return CUSTOM_PREFIX + custom[1] if custom else ""
 
 
 def _code_of(header: str, tiers: Iterable[_Tier]) -> str:
@@ -137,10 +254,7 @@ def _code_of(header: str, tiers: Iterable[_Tier]) -> str:
     Raises:
         InvalidRequest: The name stands for two fields.
     """
-    if _CUSTOM_CODE.fullmatch(name := header.strip()):
-        return name
-    if custom := _CUSTOM_NAME.fullmatch(_squash(header)):
-        return CUSTOM_PREFIX + custom[1]
+    name = header.strip()
     for spelled, index in tiers:
         if found := index.get(spelled(header)):
             if len(found) > 1:
@@ -148,6 +262,11 @@ def _code_of(header: str, tiers: Iterable[_Tier]) -> str:
                 raise InvalidRequest(f"column {header!r} names {both}; map it to one of them, as in '{name}={min(found)}'")
             return min(found)
     return ""
+
+
+def _has_place(code: str) -> bool:
+    """Whether a code is a member of a contact; any other goes under `extra`."""
+    return code in _CODES or code.startswith(CUSTOM_PREFIX)
 
 
 def _is_code(code: str) -> bool:

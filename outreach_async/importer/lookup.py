@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 async def columns_for(
-    client: OutreachClient | None, headers: Sequence[str], overrides: Mapping[str, str] | None = None
+    client: OutreachClient | None,
+    headers: Sequence[str],
+    overrides: Mapping[str, str] | None = None,
+    *,
+    ignore_unknown: bool = False,
 ) -> Columns:
     """Decide where each column goes, as `map_columns` does.
 
@@ -24,6 +28,5 @@ async def columns_for(
         OutreachError: The fields could not be read.
     """
     overrides = overrides or {}
-    if client is None or knows_all(headers, overrides):
-        return map_columns(headers, overrides)
-    return map_columns(headers, overrides, await client.workspaces.fields())
+    fields = () if client is None or knows_all(headers, overrides) else await client.workspaces.fields()
+    return map_columns(headers, overrides, fields, ignore_unknown=ignore_unknown)

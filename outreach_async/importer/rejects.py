@@ -16,7 +16,7 @@ from outreach_async.bulk.outcome import ContactOutcome, was_stood_for
 from outreach_async.vocabulary import Outcome
 
 if TYPE_CHECKING:
-    from outreach_async.importer.csv_file import CsvFile  # which reads what is written here
+    from outreach_async.importer.file import File  # which reads what is written here
 
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file has over those of its input: the row's line, its outcome, the field at fault if one is named, and the
@@ -109,7 +109,7 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome) -> Reject:
     return Reject(line, cells, outcome.status.value, str(outcome.error or ""))
 
 
-def rejects_of(file: CsvFile, outcomes: Iterable[ContactOutcome]) -> Iterator[Reject]:
+def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Reject]:
     """Yield the rejects of a file by its outcomes, which come by index."""
     records = enumerate(file.records())
     for outcome in filter(is_reject, outcomes):

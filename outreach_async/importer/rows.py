@@ -12,6 +12,23 @@ from outreach_async.errors import InvalidRequest
 
 
 @attrs.frozen
+class Remark:
+    """What a person should know of one cell, though it can be sent as it stands.
+
+    Attributes:
+        kind: What was found, in one word, such as `"mojibake"`.
+        column: Name of the column.
+        code: What the column is sent under.
+        message: What is the matter, and what to do.
+    """
+
+    kind: str
+    column: str
+    code: str
+    message: str
+
+
+@attrs.frozen
 class Row(Mapping[str, Any]):
     """A row as `create_many` takes it: its members are those of a new contact.
 
@@ -23,12 +40,14 @@ class Row(Mapping[str, Any]):
         cells: The texts as they stand in the file.
         members: What the cells mean, by code; an empty cell means nothing.
         fault: Why the row cannot be read; `None` if it can.
+        warnings: What reading it brought to light and a person should know; the row can be sent.
     """
 
     line: int
     cells: tuple[str, ...]
     members: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
     fault: str | None = None
+    warnings: tuple[Remark, ...] = ()
 
     def refusal(self) -> InvalidRequest | None:
         """Return why a run would refuse the row before sending it; `None` if it would send it."""
