@@ -30,8 +30,8 @@ class Verdict(Enum):
 class Flow(Protocol):
     """What many calls of one run share: when the next attempt may start, and whose fault a failure is.
 
-    Each attempt that was started is followed by one of `answered`, `failed` and `forgo`, unless the run is cancelled. Instants are
-    the event loop's.
+    Each attempt that was started is followed by one of `answered`, `failed` and `forgo`, unless the run is cancelled. Instants
+    are of the event loop's clock.
 
     Attributes:
         halted: Why the run is over; `None` while it is not.

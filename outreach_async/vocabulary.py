@@ -88,7 +88,7 @@ class Outcome(OpenEnum):
     REJECTED = "rejected"
     """Refused for the row's own sake, by the client before sending or by the service."""
     NOT_APPLIED = "not_applied"
-    """The service cannot hold the row: no byte of it was sent, or each attempt was refused for now or for what concerns every row."""
+    """The service cannot hold the row: no byte of it was sent, or each attempt was refused, but not for the row's own sake."""
     UNKNOWN = "unknown"
     """The last attempt failed, and at least one may have been carried out."""
 

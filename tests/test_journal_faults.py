@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from journal_child import opened, outcome_of, window
 from journal_faults import broken_log, cuts, full_disk, kills
-from support_journal import require_prefix, require_resumable
+from support_journal import cut_copy, killed_journal, require_prefix, require_resumable
 
 from outreach_async.bulk.journal import Journal, Writer
 from outreach_async.errors import JournalError
@@ -17,6 +18,15 @@ def test_a_log_cut_anywhere_leaves_a_state_that_the_run_was_in(tmp_path: Path) -
     found = cuts(tmp_path, count=8)
     assert len(found) == 8
     assert len(set(found)) > 3
+
+
+@pytest.mark.parametrize("size", [0, 31, 32, 33])
+def test_a_log_that_was_only_begun_is_read_at_once(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "run.db"
+    killed_journal(path, 2)
+    began = time.monotonic()
+    assert Journal(cut_copy(path, tmp_path / "cut", size)).report().rows == 0
+    assert time.monotonic() - began < 5  # SQLite would give up after ten
 
 
 def test_a_killed_process_leaves_at_least_what_it_said_was_durable(tmp_path: Path) -> None:

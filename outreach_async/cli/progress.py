@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 from rich.console import Console
@@ -17,7 +17,9 @@ from outreach_async.bulk import BulkProgress, Outcomes
 Show: TypeAlias = Callable[[int, str], None]
 """Shows how many rows are done, and a text beside the bar."""
 
-_REFRESH = 0.2
+_REFRESH: Final = 0.2
+_SLOW: Final = 10
+"""Rows a second below which a tenth of one is worth showing."""
 
 
 @contextmanager
@@ -42,7 +44,8 @@ async def follow(outcomes: Outcomes, show: Show) -> None:
 
 def text_of(seen: BulkProgress) -> str:
     """Return how fast a run goes, what holds it up, and how long it will take."""
-    parts = [f"{seen.rate:,.0f} rows/s" if seen.rate >= 10 or not seen.rate else f"{seen.rate:.1f} rows/s"]  # noqa: PLR2004
+    digits = 1 if 0 < seen.rate < _SLOW else 0
+    parts = [f"{seen.rate:,.{digits}f} rows/s"]
     if seen.state != "running":
         parts.append(f"{seen.state} for {_duration(seen.resumes)}" if seen.resumes else seen.state)
     if seen.eta is not None:

@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 _PATIENCE: Final = 10.0
 _TRIES: Final = 100
+_LOG_HEADER: Final = 32
+"""Bytes of a log without any frame. A writer that is killed just after them leaves a log that SQLite, when it may only read, waits
+for without end: it holds nothing, so the file is whole without it."""
 
 
 @attrs.frozen
@@ -38,7 +41,7 @@ class _Facts:
 
     Attributes:
         file: The file; `None` if there is none.
-        logged: Whether something is in the log beside it.
+        logged: Whether a frame is in the log beside it.
         indexed: Whether the log has its index.
         undone: Whether the file was never finished: its writer was killed while it made it.
     """
@@ -54,7 +57,7 @@ class _Facts:
         file, log, index, draft = (_file(path.with_name(path.name + ending)) for ending in ("", "-wal", "-shm", "-journal"))
         return cls(
             file=file,
-            logged=log is not None and log.size > 0,
+            logged=log is not None and log.size > _LOG_HEADER,
             indexed=index is not None,
             undone=(file is not None and file.size == 0) or (draft is not None and draft.size > 0),
         )
