@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
@@ -19,6 +19,9 @@ from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Se
 from outreach_async.retry import RetryPolicy
 from outreach_async.transport.wire import Response, Transport
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
+
+if TYPE_CHECKING:
+    from outreach_async.hooks import Hook
 
 _DEFAULT_RETRY: Final = RetryPolicy()
 
@@ -39,6 +42,7 @@ class OutreachClient:
         deadline: Seconds of one call over all attempts and waits; `None` for no bound.
         max_in_flight: Requests at a time at most.
         retry: How to repeat.
+        hooks: Are told what the client and its copies do; see `outreach_async.hooks`.
 
     Attributes:
         campaigns: `list()` and `steps(campaign)`.
@@ -62,6 +66,7 @@ class OutreachClient:
         deadline: float | None = 120.0,
         max_in_flight: int = 64,
         retry: RetryPolicy = _DEFAULT_RETRY,
+        hooks: Iterable[Hook] = (),
     ) -> None:
         log_as_asked()
         key = either(owner_key, os.environ.get("OUTREACH_OWNER_KEY"))
@@ -76,7 +81,8 @@ class OutreachClient:
             require_seconds("deadline", deadline),
             _dialect(fields, key, carrier),
         )
-        self._become(Engine(carrier, max_in_flight=limit, policy=retry), settings, owns=True)
+        url = None if transport is not None else base_url or os.environ.get("OUTREACH_BASE_URL")
+        self._become(_engine(carrier, url, hooks, limit, retry), settings, owns=True)
 
     def _become(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         self._engine = engine
@@ -96,7 +102,7 @@ class OutreachClient:
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Self:
-        """Return a copy with other options that shares connections, limiter and retry budget.
+        """Return a copy with other options that shares connections, limiter, retry budget and hooks.
 
         The copy needs no closing: closing the client that it came from closes the connections, closing the copy does nothing.
         `headers` are added to the client's.
@@ -188,3 +194,12 @@ def _transport(base_url: str | None, transport: Transport | None, limit: int) ->
     from outreach_async.transport.httpx import HttpxTransport
 
     return HttpxTransport(url, max_in_flight=limit)
+
+
+def _engine(transport: Transport, url: str | None, hooks: Iterable[Hook], limit: int, policy: RetryPolicy) -> Engine:
+    if hooks == ():
+        return Engine(transport, max_in_flight=limit, policy=policy)
+    from outreach_async.hooks import Hooks
+    from outreach_async.observed import ObservedEngine
+
+    return ObservedEngine(transport, hooks=Hooks(hooks), base_url=url, max_in_flight=limit, policy=policy)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from outreach_async.calls import Call, Flow, Terms, Verdict, running_clock
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError
-from outreach_async.logs import LOGGER
+from outreach_async.logs import LOGGER, log_answer, log_failure, log_repeat
 from outreach_async.operations import Operation, Trail
 from outreach_async.pacing import Gate, RetryBudget, Slots
 from outreach_async.refusals import refused, retry_after, scrubbed
 from outreach_async.retry import Evidence, RetryPolicy, backoff, cost, may_repeat, weigh
 from outreach_async.transport.wire import Progress, Response, Transport
+
+if TYPE_CHECKING:
+    from outreach_async.hooks import Event
 
 T = TypeVar("T")
 
@@ -40,15 +44,23 @@ class Engine:
         max_in_flight: Requests at a time at most; the transport's own `max_in_flight` bounds it further.
         policy: How to repeat.
         wall: Returns Unix time in seconds, for a `Retry-After` given as a date.
+        hooks: Are told of what happens, by those who look on.
     """
 
     def __init__(
-        self, transport: Transport, *, max_in_flight: int, policy: RetryPolicy, wall: Callable[[], float] = time.time
+        self,
+        transport: Transport,
+        *,
+        max_in_flight: int,
+        policy: RetryPolicy,
+        wall: Callable[[], float] = time.time,
+        hooks: Callable[[Event], None] | None = None,
     ) -> None:
         self.transport = transport
         self.max_in_flight = min(max_in_flight, getattr(transport, "max_in_flight", None) or max_in_flight)
         self.policy = policy
         self.wall = wall
+        self.hooks = hooks
         self._slots = Slots(self.max_in_flight)
         self._gate = Gate()
         self._budget = RetryBudget(policy.budget)
@@ -63,9 +75,16 @@ class Engine:
             UnexpectedResponse: The answer is not what the interface says.
         """
         call = Call(operation, terms, running_clock())
-        while True:  # once more for each attempt that the scope ended
-            with anyio.CancelScope() as scope:
-                return await self.drive(call, scope)
+        try:
+            while True:  # once more for each attempt that the scope ended
+                with anyio.CancelScope() as scope:
+                    return await self.drive(call, scope)
+        except BaseException:
+            self.abandon(call)
+            raise
+
+    def abandon(self, call: Call[Any]) -> None:
+        """Take in that a call is driven no further, whether or not it came to its end."""
 
     async def drive(self, call: Call[T], scope: Expiring) -> T:
         """Drive a call to its answer, as `run` does, within a scope that is cancelled when an attempt's time runs out.
@@ -107,7 +126,8 @@ class Engine:
         finally:
             scope.deadline = math.inf
             self._slots.give()
-        LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1)
+        if LOGGER.isEnabledFor(logging.DEBUG):
+            log_answer(call, response)
         return response
 
     def _succeed(self, call: Call[Any], response: Response) -> None:
@@ -167,7 +187,7 @@ class Engine:
         """Settle when the call may be tried again, or raise."""
         evidence = weigh(error, call.operation.repeat)
         call.learn(error, evidence)
-        LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, error)
+        log_failure(call, error, evidence)
         asked = self._heed(call, error, evidence)
         wait = backoff(self.policy, call.attempts)
         if call.terms.flow is None:
@@ -175,6 +195,7 @@ class Engine:
         else:
             _repeat_within(call.terms.flow, call, error, evidence, asked)
         call.last = error
+        log_repeat(call, error, evidence, max(wait, asked or 0.0))
         call.resumes = call.now() + wait  # the gate may add to it: a service that asks for 0 seconds is not asked without end
 
     def _repeat_alone(self, call: Call[Any], error: OutreachError, evidence: Evidence, wait: float) -> None:

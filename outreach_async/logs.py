@@ -1,12 +1,26 @@
-"""The one logger, `outreach_async`: what was asked and how it went, never a body, a header or a key."""
+"""The one logger, `outreach_async`: what was asked and how it went, never a body, a header or a key.
+
+Attempts are told at debug; waits before a repeat, and the states of bulk runs, at info; a bulk run that pauses or ends early at
+warning. Each record also has fields, as of `extra=`: `operation`, `attempt`, `seconds`, `status_code`, `request_id`, `error`,
+`evidence` and `wait` of an attempt; `run`, `state`, `before`, `rows`, `limit`, `wait` and `error` of a bulk run.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from typing import Final
+from typing import Any, Final
+
+from outreach_async.calls import Call
+from outreach_async.errors import OutreachError
+from outreach_async.refusals import masked_text
+from outreach_async.retry import Evidence
+from outreach_async.transport.wire import Response
 
 LOGGER: Final = logging.getLogger("outreach_async")
+
+_LONGEST_ID: Final = 256
+_WARNINGS: Final = frozenset({"paused", "suspended", "stopped"})
 
 
 def log_as_asked() -> None:
@@ -18,3 +32,66 @@ def log_as_asked() -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     LOGGER.addHandler(handler)
     LOGGER.setLevel(level)
+
+
+def log_answer(call: Call[Any], response: Response) -> None:
+    """Tell of an attempt that was answered, whatever the answer; ask whether anybody listens before."""
+    extra = {
+        **_attempt(call, call.attempts + 1),
+        "status_code": response.status,
+        "request_id": request_id(call, response),
+    }
+    LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1, extra=extra)
+
+
+def log_failure(call: Call[Any], error: OutreachError, evidence: Evidence) -> None:
+    """Tell of an attempt that failed."""
+    if LOGGER.isEnabledFor(logging.DEBUG):
+        extra = _failure(call, error, evidence)
+        LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, brief(error), extra=extra)
+
+
+def log_repeat(call: Call[Any], error: OutreachError, evidence: Evidence, wait: float) -> None:
+    """Tell that a failed call is tried again; of rows of a bulk run, which can be millions, at debug only."""
+    level = logging.INFO if call.terms.flow is None else logging.DEBUG
+    if LOGGER.isEnabledFor(level):
+        extra = {**_failure(call, error, evidence), "wait": wait}
+        text = "%s: trying again in %.3g s, after attempt %d: %s"
+        LOGGER.log(level, text, call.operation.name, wait, call.attempts, brief(error), extra=extra)
+
+
+def log_run(state: str, *, run: int, before: str | None, rows: int, limit: float | None, wait: float, why: str | None) -> None:
+    """Tell of a bulk run's new state, with what `BulkStateChanged` holds of it, and why it is over."""
+    told = [f"{rows} rows so far"]
+    told += [] if limit is None else [f"at most {limit:.3g} requests/s"]
+    told += [f"for {wait:.3g} s"] if wait else []
+    told += [why] if why else []
+    extra = {"run": run, "state": state, "before": before, "rows": rows, "limit": limit, "wait": wait, "error": why}
+    level = logging.WARNING if state in _WARNINGS else logging.INFO
+    shown = "resumed" if state == "running" and before is not None else state
+    LOGGER.log(level, "create_many: run %d %s: %s", run, shown, ", ".join(told), extra=extra)
+
+
+def brief(error: OutreachError) -> str:
+    """Say what went wrong without what the service said of it: that is part of a body, and may name a contact."""
+    return str(error) if error.status_code is None else f"{type(error).__name__} {error.status_code}"
+
+
+def request_id(call: Call[Any], response: Response) -> str | None:
+    """Return the answer's `x-request-id`, without secrets; what is far too long for one is none."""
+    given = response.headers.get("x-request-id", "")
+    return masked_text(given, call.operation.secrets) if 0 < len(given) <= _LONGEST_ID else None
+
+
+def _attempt(call: Call[Any], attempt: int) -> dict[str, Any]:
+    return {"operation": call.operation.name, "attempt": attempt, "seconds": call.now() - call.started}
+
+
+def _failure(call: Call[Any], error: OutreachError, evidence: Evidence) -> dict[str, Any]:
+    return {
+        **_attempt(call, call.attempts),
+        "status_code": error.status_code,
+        "request_id": error.request_id,
+        "error": type(error).__name__,
+        "evidence": evidence.name.lower(),
+    }

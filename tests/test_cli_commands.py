@@ -176,7 +176,7 @@ def test_rows_that_wait_behind_a_refused_one_are_counted_and_the_refusal_is_told
     assert ended.code == 3
     assert "rejected\t0\n" in ended.out
     assert "not_applied\t0\n" not in ended.out
-    assert "line " not in ended.out
+    assert ": a@a.example: not_applied" not in ended.out
     assert ended.out.endswith(", for the service finds duplicates by e-mail.\n")
     assert ended.err.count("\n") == 1
 

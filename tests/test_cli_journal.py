@@ -10,11 +10,11 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from support_cli import Shell, Watched, connected, ended, saved, served, small_service, started
+from support_cli import KEY, Shell, Watched, connected, ended, saved, served, small_service, started
 
-from outreach_async import Journal
+from outreach_async import Journal, OutreachClient
 from outreach_async.cli.importing import Job
-from outreach_async.fake import FakeService
+from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import commit_then, hang, ok, reset, status
 from outreach_async.importer import CsvFile
 
@@ -128,6 +128,14 @@ def test_rejects_need_a_journal_that_knows_its_file(shell: Shell, there: tuple[s
     assert (other.code, "none.db" in other.err) == (2, True)
     folder = shell("import", path, *there, *MAPPED, "--rejects", str(tmp_path / "nowhere" / "rejects.csv"))
     assert (folder.code, "there is no folder" in folder.err) == (2, True)
+
+
+async def test_a_journal_of_no_file_has_no_rejects_to_write(shell: Shell, service: FakeService, tmp_path: Path) -> None:
+    client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace="space_1")
+    await client.contacts.create_many([{"email": "a@a.example"}], journal=Journal(tmp_path / "run.db", inline=True))
+    told = shell("report", str(tmp_path / "run.db"), "--rejects", str(tmp_path / "rejects.csv"))
+    assert (told.code, "the journal does not know of a file" in told.err) == (2, True)
+    assert "\nfrom " not in shell("report", str(tmp_path / "run.db")).out
 
 
 def test_one_row_of_each_email_is_sent_if_asked_and_that_is_no_failure(

@@ -528,6 +528,7 @@ async def test_attempts_and_failures_are_logged_without_secrets(caplog: pytest.L
         await client(Script(lost(), added())).contacts.create(CONTACT)
     assert [record.getMessage() for record in caplog.records] == [
         "create_contact: attempt 1 failed: the answer was lost",
+        "create_contact: trying again in 0.5 s, after attempt 1: the answer was lost",
         "create_contact: 201 on attempt 2",
     ]
     assert "key_secret" not in caplog.text

@@ -1,13 +1,21 @@
-"""Logging: off unless the environment asks for it, and then to stderr."""
+"""Logging: off unless the environment asks for it, and then to stderr; what is logged, at which level, and what never is."""
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
 
+import anyio
 import pytest
+from support_time import virtual_time
+from support_transport import Script, added, lost, status
 
+from outreach_async import NewContact, OutreachClient, OutreachError, Response, RetryPolicy
 from outreach_async.logs import LOGGER
 
 CLIENT = """
@@ -60,3 +68,123 @@ def test_without_a_level_that_exists_nothing_is_switched_on(level: str | None) -
 def test_a_program_that_set_the_logger_up_keeps_its_own_ways() -> None:
     before = "logging.getLogger('outreach_async').addHandler(logging.NullHandler())"
     assert logged("debug", before) == ("0 1", [])
+
+
+# What is logged
+
+CONTACT = NewContact("ann@b.example")
+OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
+
+
+async def slowly(rows: list[NewContact]) -> AsyncIterator[NewContact]:
+    for row in rows:
+        yield row
+        await anyio.sleep(5.0)
+
+
+async def records(caplog: pytest.LogCaptureFixture, *entries: Any, many: int = 0, slow: bool = False) -> list[logging.LogRecord]:
+    """Create a contact, or many, and return what is logged, whatever comes of it."""
+    retry = RetryPolicy(jitter=lambda: 1.0)
+    one = OutreachClient(transport=Script(*entries), owner_key="key_secret", workspace="space_1", retry=retry)
+    rows = [NewContact(f"ann{number}@b.example") for number in range(many)]
+    with caplog.at_level(logging.DEBUG, logger="outreach_async"), suppress(OutreachError):
+        await (one.contacts.create_many(slowly(rows) if slow else rows, concurrency=2) if many else one.contacts.create(CONTACT))
+    return [record for record in caplog.records if record.name == "outreach_async"]
+
+
+def shown(record: logging.LogRecord) -> tuple[str, str]:
+    return record.levelname, record.getMessage()
+
+
+def extras(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in OF_EVERY_RECORD}
+
+
+@virtual_time
+async def test_attempts_are_logged_at_debug_and_waits_before_a_repeat_at_info(caplog: pytest.LogCaptureFixture) -> None:
+    told = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
+    assert [shown(record) for record in told] == [
+        ("DEBUG", "create_contact: attempt 1 failed: the answer was lost"),
+        ("INFO", "create_contact: trying again in 0.5 s, after attempt 1: the answer was lost"),
+        ("DEBUG", "create_contact: 429 on attempt 2"),
+        ("DEBUG", "create_contact: attempt 2 failed: RateLimited 429"),
+        ("INFO", "create_contact: trying again in 7 s, after attempt 2: RateLimited 429"),
+        ("DEBUG", "create_contact: 201 on attempt 3"),
+    ]
+
+
+@virtual_time
+async def test_a_record_has_what_it_says_as_fields_too(caplog: pytest.LogCaptureFixture) -> None:
+    told = await records(caplog, 2.0, lost(), status(503, retry_after="7", x_request_id="req_0"), added())
+    first = {"operation": "create_contact", "attempt": 1, "seconds": pytest.approx(2.0)}
+    failed = {**first, "status_code": None, "request_id": None, "error": "TransportError", "evidence": "ambiguous"}
+    second = {"operation": "create_contact", "attempt": 2, "seconds": pytest.approx(0.0)}
+    answered = {**second, "status_code": 503, "request_id": "req_0"}
+    refused = {**answered, "error": "StatusError", "evidence": "refused"}
+    last = {**second, "attempt": 3, "status_code": 201, "request_id": "req_1"}
+    expected = [failed, {**failed, "wait": 0.5}, answered, refused, {**refused, "wait": 7.0}, last]
+    assert [extras(record) for record in told] == expected
+
+
+@virtual_time
+async def test_a_run_logs_its_states_and_its_rows_only_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    told = await records(caplog, added(), status(429, retry_after="1"), added(), many=30)
+    states = [shown(record) for record in told if record.levelno > logging.DEBUG]
+    number = next(record.run for record in told if hasattr(record, "run"))
+    assert states[0] == ("INFO", f"create_many: run {number} running: 0 rows so far")
+    assert states[1][0] == "WARNING"
+    assert states[1][1].startswith(f"create_many: run {number} paused: 1 rows so far, at most ")
+    assert states[1][1].endswith("requests/s, for 1.1 s")
+    assert states[-1][0] == "INFO"
+    assert states[-1][1].startswith(f"create_many: run {number} finished: 30 rows so far")
+    repeats = [record.levelname for record in told if "trying again" in record.getMessage()]
+    assert repeats == ["DEBUG"] * len(repeats) != []
+    paused = next(record for record in told if extras(record).get("state") == "paused")
+    assert set(extras(paused)) == {"run", "state", "before", "rows", "limit", "wait", "error"}
+
+
+@virtual_time
+async def test_a_run_that_is_held_up_no_more_is_resumed(caplog: pytest.LogCaptureFixture) -> None:
+    told = await records(caplog, added(), status(429, retry_after="1"), added(), many=6, slow=True)
+    (resumed,) = [record for record in told if "resumed" in record.getMessage()]
+    assert (resumed.levelname, extras(resumed)["state"], extras(resumed)["before"] in {"paused", "throttled"}) == (
+        "INFO",
+        "running",
+        True,
+    )
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (status(401, b"words of a body"), "stopped: 2 rows so far, BulkStopped 401"),
+        (status(503, b"words of a body", retry_after="9999"), "suspended: 0 rows so far, BulkSuspended 503"),
+    ],
+    ids=["stopped", "suspended"],
+)
+async def test_a_run_that_ends_early_is_a_warning_that_says_why(
+    caplog: pytest.LogCaptureFixture, entry: Response, said: str
+) -> None:
+    last = (await records(caplog, entry, many=2))[-1]
+    assert last.levelname == "WARNING"
+    assert said.partition(":")[0] in last.getMessage()
+    assert last.getMessage().endswith(said.rpartition(" ")[2])
+    assert extras(last)["error"] == said.rpartition(", ")[2]
+
+
+@virtual_time
+@pytest.mark.parametrize("many", [0, 2])
+async def test_no_record_holds_a_key_or_anything_of_a_body(caplog: pytest.LogCaptureFixture, many: int) -> None:
+    echo = b'{"error":"key_secret of ann@b.example is odd"}'
+    entries = [
+        status(500, echo),
+        Response(201, {"x-request-id": "for key_secret"}, echo + b"<"),
+        status(429, echo),
+        status(400, echo),
+    ]
+    told = await records(caplog, *entries, many=many)
+    assert len(told) > 6
+    for record in told:
+        for secret in ("key_secret", "ann", "is odd"):
+            assert secret not in repr(vars(record)) + record.getMessage()

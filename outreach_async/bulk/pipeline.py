@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final, NoReturn, Self
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.flow import RunFlow
 from outreach_async.bulk.journal.values import State
 from outreach_async.bulk.marked import LARGEST
 from outreach_async.bulk.order import Order, ready
@@ -22,6 +22,7 @@ from outreach_async.bulk.rejects import SameReason
 from outreach_async.bulk.report import BulkReport
 from outreach_async.bulk.rows import Answer, Reader, Row
 from outreach_async.bulk.source import Source
+from outreach_async.bulk.states import States, WatchedFlow
 from outreach_async.bulk.suspects import Suspects
 from outreach_async.bulk.watch import Guard, Watch
 from outreach_async.calls import Call, Terms, running_clock
@@ -30,6 +31,9 @@ from outreach_async.errors import BulkStopped, BulkSuspended, JournalError, Outr
 from outreach_async.operations import Creation
 from outreach_async.pacing import Slots
 from outreach_async.retry import Evidence, Repeat, weigh
+
+if TYPE_CHECKING:
+    from outreach_async.bulk.told import Teller
 
 _WINDOW: Final = 4
 """Rows that may be on their way for each request in flight: enough to keep every slot busy while some rows wait for their key."""
@@ -87,11 +91,14 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._flow = RunFlow(plan.engine.policy, max_outage=plan.max_outage, wall=plan.engine.wall)
+        self._flow = WatchedFlow(plan.engine.policy, max_outage=plan.max_outage, wall=plan.engine.wall)
         self._terms = attrs.evolve(plan.terms, flow=self._flow)
         self._watch = Watch()
         self._pace = Pace()
-        self._record: Record = Unrecorded(plan.source, plan.reader, self._deliver)
+        teller = self._teller()
+        self._states = States(self._flow, lambda: self._done, teller)
+        self._delivery = self._deliver if teller is None else partial(self._deliver_and_tell, teller)
+        self._record: Record = Unrecorded(plan.source, plan.reader, self._delivery)
         self._window = Slots(plan.workers * _WINDOW)
         self._busy: dict[str, deque[Row] | None] = {}  # no list for each key: hardly ever does a row wait
         self._ready = ready(plan.order)
@@ -102,17 +109,20 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._ended = self._exhausted = self._kept = False
         self._failure: Exception | None = None
         self._began = self._now = 0.0
+        self._done = 0
 
     def record_in(self, book: Book) -> None:
         """Keep a journal."""
         plan = self._plan
-        self._record = Recorded(book, plan.source, plan.reader, self._deliver, self._next_window)
+        self._record = Recorded(book, plan.source, plan.reader, self._delivery, self._next_window)
         self._window = Slots(plan.workers * _WINDOW + self._record.backlog)
 
     def start(self, group: TaskGroup) -> None:
         """Start the workers in a group that outlives the iteration."""
         self._began = self._now = anyio.current_time()
         self._pace.begin(self._began)
+        self._done = self._record.tally.rows
+        self._states.start(group)
         self._record.start(group)
         group.start_soon(self._watch.run)
         group.start_soon(self._keep)
@@ -188,8 +198,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         except Exception as error:  # noqa: BLE001 - raised to the consumer, after the outcomes of the rows already read
             self._stop(error)
         finally:
+            if hand.call is not None:
+                self._plan.engine.abandon(hand.call)
             self._workers -= 1
             if not self._workers:
+                self._states.end()
                 self._watch.end()
                 self._record.end()
 
@@ -254,6 +267,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 elif self._flow.halted is None or _is_final_answer(error):
                     return failed(row.index, row.given, error, duplicates)
                 cause = error
+        self._plan.engine.abandon(call)
         self._stop(self._flow.halted or cause)
         if self._record.resumable:
             return None
@@ -278,15 +292,29 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._stop(refusal)
 
     def _deliver(self, outcomes: Sequence[ContactOutcome]) -> None:
+        self._done += len(outcomes)
         self._pace.add(len(outcomes))
         self._ready.extend(outcomes)
         self._tell()
+
+    def _teller(self) -> Teller | None:
+        if self._plan.engine.hooks is None:
+            return None
+        from outreach_async.bulk.told import Teller
+
+        return Teller(self._flow.run, self._plan.engine.hooks)
+
+    def _deliver_and_tell(self, teller: Teller, outcomes: Sequence[ContactOutcome]) -> None:
+        for outcome in outcomes:
+            teller.row(outcome)
+        self._deliver(outcomes)
 
     async def _keep(self) -> None:
         """Keep outcomes to the last, and then how the run ended."""
         try:
             await self._record.run()
-            await self.close()
+            with anyio.CancelScope(shield=True):  # half closed would be for good: only the first call counts
+                await self.close()
         except JournalError as error:
             self._stop(error)
         self._kept = True
@@ -298,7 +326,9 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         Raises:
             JournalError: It could not be.
         """
-        await self._record.close(self._state(), self._left())
+        state = self._state()
+        await self._record.close(state, self._left())
+        self._states.close(state, self._flow.halted or self._failure)
 
     def _state(self) -> State:
         if self._flow.halted is not None:

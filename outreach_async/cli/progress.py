@@ -23,8 +23,8 @@ _SLOW: Final = 10
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Show]:
-    """Show how far `total` rows have come."""
+def progress(title: str, total: int | None) -> Iterator[Show]:
+    """Show how far `total` rows have come; `None` if nobody knows how many there are."""
     if not sys.stderr.isatty():
         yield lambda _rows, _text: None
         return

@@ -9,13 +9,14 @@ import click
 
 from outreach_async.bulk import ContactOutcome, Journal
 from outreach_async.bulk.journal import JournalReport
+from outreach_async.cli.creating import export_rejects
 from outreach_async.cli.exits import SUSPENDED, code_of_rows
-from outreach_async.cli.importing import export_rejects
+from outreach_async.cli.files import Reading, file_options
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.screen import Screen
 from outreach_async.cli.writing import require_folder
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import CsvFile
+from outreach_async.importer import File
 
 
 @click.command()
@@ -24,8 +25,9 @@ from outreach_async.importer import CsvFile
 @click.option(
     "--rejects", metavar="PATH", type=click.Path(path_type=Path), help="Write rows that made no contact to this CSV file."
 )
+@file_options
 @shared_options
-def report(options: Options, journal: Path, *, uncertain: bool, rejects: Path | None) -> int:
+def report(options: Options, journal: Path, *, reading: Reading, uncertain: bool, rejects: Path | None) -> int:
     """Say how the run stands that JOURNAL keeps, also while it goes on. Nothing is sent, and nothing is changed.
 
     Exit codes: 0 finished, and every row made its contact; 3 finished with rows that made none; 75 not finished, can be resumed.
@@ -37,7 +39,7 @@ def report(options: Options, journal: Path, *, uncertain: bool, rejects: Path | 
         screen.table(columns, (_cells(outcome) for outcome in _uncertain(kept)))
     if rejects is not None:
         require_folder(rejects)
-        rows = export_rejects(rejects, _input(figures), kept)
+        rows = export_rejects(rejects, _input(reading, figures), kept)
         screen.say(f"{rows:,} rows written to {rejects}")
     _show(screen, figures)
     screen.result(figures.to_dict())
@@ -53,8 +55,8 @@ def _cells(outcome: ContactOutcome) -> tuple[object, ...]:
     return outcome.index, outcome.status.value, possible, outcome.attempts, outcome.id or "", outcome.error or ""
 
 
-def _input(figures: JournalReport) -> CsvFile:
-    """Return the file that was imported, if it is still the same.
+def _input(reading: Reading, figures: JournalReport) -> File | None:
+    """Return the file that was imported, if it is still the same; `None` for an input that the journal has kept.
 
     Raises:
         InvalidRequest: It is not, or the journal knows of none.
@@ -63,8 +65,10 @@ def _input(figures: JournalReport) -> CsvFile:
         raise InvalidRequest(
             "rejects: the journal does not know of a file; rejects can be written for a run of the import command"
         )
-    file = CsvFile.open(figures.source)
-    if figures.fingerprint not in {None, file.fingerprint()}:
+    if figures.fingerprint is None:
+        return None
+    file = reading.open(figures.source)
+    if figures.fingerprint != file.fingerprint():
         raise InvalidRequest(f"rejects: {figures.source} was changed since it was imported; bring back the file as it was")
     return file
 

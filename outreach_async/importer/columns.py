@@ -55,10 +55,8 @@ class Columns:
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
         """Return what the cells mean by code: an empty cell means nothing, except that an e-mail is never left out."""
-        found: dict[str, Any] = {"email": ""}
-        for at, code in self._known:
-            if (cell := cells[at]) and not cell.isspace():
-                found[code] = cell
+        found: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
+        found.setdefault("email", "")
         if self._extra and (extra := {code: cells[at] for at, code in self._extra if cells[at].strip()}):
             found["extra"] = extra
         return found
@@ -82,10 +80,10 @@ def map_columns(
     *,
     ignore_unknown: bool = False,
 ) -> Columns:
-    """Decide where each column goes: what `overrides` says, else what the tool means that wrote the file, else the field of that name.
+    """Decide where each column goes: as `overrides` say, else as the tool that wrote the file means, else by name.
 
-    Tools are recognised by their header (`outreach_async.importer.exports`). A name is a field's code, or one that differs only in
-    case, blanks and punctuation ("First Name", "E-mail"); then likewise the code, the label or a searchable name of one of the
+    Tools are recognised by their header (`outreach_async.importer.exports`). A name is a field's code, or differs only
+    in case, blanks and punctuation ("First Name", "E-mail"); then likewise the code, the label or a searchable name of one of the
     workspace's fields.
 
     Args:
@@ -203,7 +201,7 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
 
 
 _REMEDY: Final = (
-    "map each to a code as in 'Column=company_name', or leave it out with 'Column=ignore', or all such columns with ignore_unknown"
+    "map each to a code as in 'Column=company_name', or leave it out with 'Column=ignore', or all of them with ignore_unknown"
 )
 
 

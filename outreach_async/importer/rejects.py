@@ -5,26 +5,33 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import attrs
 
+from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcome import ContactOutcome, was_stood_for
-from outreach_async.vocabulary import Outcome
+from outreach_async.errors import InvalidRequest, StatusError
+from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
 
 if TYPE_CHECKING:
     from outreach_async.importer.file import File  # which reads what is written here
 
 REASONS: Final = ("_row", "_code", "_field", "_message")
-"""Columns that a rejects file has over those of its input: the row's line, its outcome, the field at fault if one is named, and the
-reason. An import leaves them out."""
+"""Columns that a rejects file has over those of its input: the row's line, its outcome, the field at fault if one is named, and
+why. An import leaves them out."""
 
 _UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
 _FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
+_NAMED: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
+_ANSWERED: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
+_BEGINS: Final = re.compile(r"['\"]?(?P<field>[a-z][a-z0-9_]*)\b")
+_CUSTOM: Final = re.compile(r"\bcustom_[0-9]+\b")
 _SHIELDED: Final = re.compile(r"''*[=+\-@\t\r]")
 
 
@@ -36,18 +43,15 @@ class Reject:
         line: Where it begins in the input.
         cells: As they stand there.
         code: What became of it, as outcomes are called.
-        message: Why; it begins with the field's name if one is at fault.
+        field: The field at fault, several with commas, or an empty text.
+        message: Why.
     """
 
     line: int
     cells: Sequence[str]
     code: str
+    field: str
     message: str
-
-    @property
-    def field(self) -> str:
-        """The field at fault, or an empty text."""
-        return found["field"] if (found := _FIELD.match(self.message)) else ""
 
     def under(self, headers: Sequence[str]) -> list[str]:
         """Return the row of a file with these columns: a cell for each, what is over in the last, and the reasons."""
@@ -104,17 +108,77 @@ def is_reject(outcome: ContactOutcome) -> bool:
     return outcome.status in _UNDONE and not was_stood_for(outcome)
 
 
-def reject(line: int, cells: Sequence[str], outcome: ContactOutcome) -> Reject:
-    """Return the row as it goes into a rejects file."""
-    return Reject(line, cells, outcome.status.value, str(outcome.error or ""))
+LineOf: TypeAlias = Callable[[int], int | None]
+"""Returns the line of a row by its index, or `None`."""
+
+
+def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: LineOf = lambda _index: None) -> Reject:
+    """Return the row as it goes into a rejects file.
+
+    Args:
+        line: Where it begins.
+        cells: As they stand there.
+        outcome: What became of it.
+        line_of: Knows the line of a row that it repeats.
+    """
+    return Reject(line, cells, outcome.status.value, field_of(outcome), message_of(outcome, line_of))
 
 
 def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Reject]:
     """Yield the rejects of a file by its outcomes, which come by index."""
-    records = enumerate(file.records())
+    lines, records = array("Q"), file.records()
     for outcome in filter(is_reject, outcomes):
-        line, cells, _ = next(record for index, record in records if index == outcome.index)
-        yield reject(line, cells, outcome)
+        while len(lines) <= outcome.index:
+            line, cells, _ = next(records)
+            lines.append(line)
+        yield reject(line, cells, outcome, lines.__getitem__)
+
+
+def spooled_rejects(journal: Journal) -> tuple[tuple[str, ...], Iterator[Reject]]:
+    """Return the rejects of an input that is gone, from what the journal keeps of it: the fields' codes as columns, and the rows.
+
+    Of a row that could never be sent the journal keeps no more than the reason.
+    """
+    codes: dict[str, None] = {"email": None}
+    for outcome in filter(is_reject, journal.outcomes()):
+        codes |= dict.fromkeys(_spooled(outcome))
+    return tuple(codes), (_spooled_reject(outcome, tuple(codes)) for outcome in filter(is_reject, journal.outcomes()))
+
+
+def _spooled_reject(outcome: ContactOutcome, codes: Sequence[str]) -> Reject:
+    members = _spooled(outcome)
+    return reject(outcome.index + 1, [members.get(code, "") for code in codes], outcome, lambda index: index + 1)
+
+
+def _spooled(outcome: ContactOutcome) -> dict[str, str]:
+    members = outcome.contact if isinstance(outcome.contact, Mapping) else {}
+    return {str(code): value for code, value in members.items() if isinstance(value, str)}
+
+
+def message_of(outcome: ContactOutcome, line_of: LineOf) -> str:
+    """Return why a row made no contact; another row is named by its line, where that is known."""
+    line = line_of(outcome.repeats) if outcome.repeats is not None else None
+    if line is not None:
+        return f"email: the same as in line {line}; leave one out, or choose what repeats should do"
+    return str(outcome.error or "")
+
+
+def field_of(outcome: ContactOutcome) -> str:
+    """Return the field that an outcome's error names: a check's at the start, the service's in its answer or its words."""
+    error = outcome.error
+    if isinstance(error, InvalidRequest):
+        return found["field"] if (found := _FIELD.match(str(error))) else ""
+    if not isinstance(error, StatusError):
+        return ""
+    words = _ANSWERED.sub("", str(error))
+    begun = [found["field"] for part in words.split("; ") if (found := _BEGINS.match(part)) and _is_field(found["field"])]
+    if fields := begun or _CUSTOM.findall(words)[:1]:
+        return ", ".join(dict.fromkeys(fields))
+    return named["field"].decode() if (named := _NAMED.search(error.body)) else ""
+
+
+def _is_field(name: str) -> bool:
+    return name == "email" or name in STANDARD_FIELDS or _CUSTOM.fullmatch(name) is not None
 
 
 def shield(cell: str) -> str:

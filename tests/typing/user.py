@@ -94,4 +94,4 @@ async def wiring() -> None:
             for finding in check(mailbox):
                 finding.rule.upper()
         report.to_dict()
-    OutreachClient(transport=HttpxTransport("https://api.example"))
+    OutreachClient(transport=HttpxTransport("https://api.example"), hooks=[print])

@@ -1,0 +1,119 @@
+"""The run of an import, which `demo` shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, Outcomes
+from outreach_async.cli.checking import Prepared, prepare
+from outreach_async.cli.exits import INTERRUPTED, code_of_rows
+from outreach_async.cli.interrupts import interruptible
+from outreach_async.cli.job import Job
+from outreach_async.cli.progress import follow, progress, text_of
+from outreach_async.cli.screen import Screen
+from outreach_async.cli.tally import Undone, show_report
+from outreach_async.client import OutreachClient
+from outreach_async.importer import File, RejectsFile, Row, is_reject, reject, rejects_of, spooled_rejects
+from outreach_async.importer.checks import Checks
+
+
+async def create(client: OutreachClient, job: Job, screen: Screen, few: int | None, closing: Callable[[BulkReport], None]) -> int:
+    """Create the contacts of a file, print how it went, and return the exit code.
+
+    Args:
+        client: Where to.
+        job: What.
+        screen: Where to print.
+        few: Rows to list of those that made no contact; `None` for all.
+        closing: Takes the figures at last, however the run ends.
+    """
+    prepared = await prepare(client, job, screen)
+    total = None if job.spooled else prepared.survey.rows
+    undone = Undone(screen, few, prepared.survey.line_of)
+    with _told(job, screen, total, closing) as tell:
+        async with interruptible(screen) as interrupts, _run(client, job, prepared, total) as outcomes:
+            tell(outcomes)
+            interrupts.drain = outcomes.drain
+            with undone, progress("Importing", total) as show, _rejects(job, prepared) as keep:
+                interrupts.group.start_soon(follow, outcomes, show)
+                async for outcome in outcomes:
+                    undone.add(outcome)
+                    keep(outcome)
+                show(outcomes.report.rows, text_of(outcomes.progress))
+    if interrupts.count:
+        screen.warn("interrupted")
+        return INTERRUPTED
+    return code_of_rows(outcomes.report.outcomes, outcomes.report.repeats)
+
+
+@contextmanager
+def _told(
+    job: Job, screen: Screen, total: int | None, closing: Callable[[BulkReport], None]
+) -> Iterator[Callable[[Outcomes], None]]:
+    """Print the figures of a run that had begun, however it ends: with a journal, of all that is kept."""
+    begun: list[Outcomes] = []
+    try:
+        yield begun.append
+    finally:
+        for outcomes in begun:
+            report = outcomes.report if job.journal is None else _kept(Journal(job.journal), outcomes.report.seconds)
+            if job.journal is not None and job.rejects is not None:
+                export_rejects(job.rejects, None if job.spooled else job.file, Journal(job.journal))
+            show_report(screen, report, total, job.journal)
+            closing(report)
+
+
+def _kept(journal: Journal, seconds: float) -> BulkReport:
+    kept = journal.report()
+    return BulkReport(kept.rows, kept.outcomes, kept.uncertain, seconds, kept.repeats)
+
+
+@contextmanager
+def _rejects(job: Job, prepared: Prepared) -> Iterator[Callable[[ContactOutcome], None]]:
+    """Write the rejects file as outcomes come, if there is to be one and no journal to write it from at the end."""
+    if job.rejects is None or job.journal is not None:
+        yield lambda _outcome: None
+        return
+    with RejectsFile(job.rejects, job.file.headers) as file:
+        yield lambda outcome: _keep(file, outcome, prepared)
+
+
+def _keep(file: RejectsFile, outcome: ContactOutcome, prepared: Prepared) -> None:
+    row = cast("Row", outcome.contact)
+    if is_reject(outcome):
+        file.add(reject(row.line, row.cells, outcome, prepared.survey.line_of))
+
+
+def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
+    """Write the rows that made no contact by their journal, and return how many there are.
+
+    Args:
+        path: Where to.
+        file: What was imported; `None` if it is gone, so that the journal itself has to have the rows.
+        journal: The journal.
+    """
+    headers, found = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes()))
+    with RejectsFile(path, headers) as rejects:
+        for each in found:
+            rejects.add(each)
+    return rejects.rows
+
+
+def _run(client: OutreachClient, job: Job, prepared: Prepared, total: int | None) -> BulkRun:
+    rows = job.file.rows(prepared.columns)
+    return client.contacts.create_many(
+        rows if job.checks is None else Checks(prepared.columns, job.checks).guarded(rows),
+        duplicates=job.duplicates,
+        strict_validation=job.strict,
+        campaign=job.campaign,
+        concurrency=job.concurrency,
+        repeats=job.repeats,
+        journal=job.kept_in(),
+        order="completion" if job.rejects is None else "input",
+        resume=job.resume,
+        spool=job.journal is not None and job.file.path is None,
+        total=total,
+    )

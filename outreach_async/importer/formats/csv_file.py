@@ -1,0 +1,128 @@
+"""CSV, read line by line however long the file is."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from itertools import islice
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.file import Heading, Table
+from outreach_async.importer.formats.dialect import UNCLOSED, dialect_of, parse
+from outreach_async.importer.formats.encoding import encoding_of
+from outreach_async.importer.formats.lines import lines_of
+from outreach_async.importer.record import Record
+from outreach_async.importer.source import Given, Source
+
+_LINES, _CHARACTERS = 100, 1 << 16
+"""How much of a file the delimiter is found from."""
+
+
+@attrs.frozen(kw_only=True)
+class CsvFile(Table):
+    """A CSV file whose first line names the columns: one of Excel's that says `sep=;` comes before it.
+
+    Attributes:
+        delimiter: What parts its cells.
+        encoding: How its bytes are read, as Python calls it.
+    """
+
+    delimiter: str
+    encoding: str
+    _skip: int
+
+    @classmethod
+    def open(cls, path: Given, *, encoding: str | None = None) -> CsvFile:
+        """Read the header and the first rows.
+
+        Args:
+            path: Where the file is; `"-"` is standard input, and a stream will do.
+            encoding: How to read it; without, it has to be UTF-8, or begin with a byte order mark.
+
+        Raises:
+            InvalidRequest: Not readable, not in that encoding, or empty.
+        """
+        return cls.of(Source.of(path), encoding)
+
+    @classmethod
+    def of(cls, source: Source, encoding: str | None = None) -> CsvFile:
+        """Do the same for bytes that have been found."""
+        found = encoding_of(source, encoding)
+        with closing(lines_of(source, found.codec)) as lines:
+            sample = _sample(lines)
+        dialect = dialect_of(sample)
+        bare = cls(
+            source=source,
+            heading=Heading((), rejects=False, notes=()),
+            delimiter=dialect.delimiter,
+            encoding=found.codec,
+            skip=dialect.skip,
+        )
+        with closing(bare._all()) as records:
+            heading = Heading.of(source.name, next(map(_named, records), ()))
+        return attrs.evolve(bare, heading=heading, notes=(*found.notes, *dialect.notes, *heading.notes))
+
+    def _read(self) -> Iterator[Record]:
+        return islice(self._all(), 1, None)
+
+    def _all(self) -> Generator[Record]:
+        """Yield the header and what follows."""
+        lines = _Noted(lines_of(self.source, self.encoding))
+        for _ in range(self._skip):
+            next(lines, None)
+        begun = False
+        for first, last, cells in parse(lines, self.delimiter):
+            line, until = first + self._skip, last + self._skip
+            if isinstance(cells, csv.Error):
+                self._refuse_swallowed(cells, line, until, lines.last)
+                yield Record(line, (), _unreadable(cells, line, until))
+            elif begun or any(map(str.strip, cells)):  # spreadsheets save the empty rows above a header
+                yield Record(line, tuple(cells))
+            else:
+                continue
+            begun = True
+
+    def _refuse_swallowed(self, error: csv.Error, first: int, last: int, text: str) -> None:
+        """Refuse a file of which a quote swallowed lines: where its cell would end, and rows begin, cannot be known."""
+        if str(error) == UNCLOSED:
+            raise InvalidRequest(f"{self.name}: the quote that line {first} opens is never closed; close it")
+        if "field larger than" in str(error) and (last > first or '"' in text):
+            raise InvalidRequest(
+                f"{self.name}: a cell of line {first} goes on for more than {csv.field_size_limit():,} characters;"
+                " a quote was probably never closed"
+            )
+
+
+class _Noted(Iterator[str]):
+    """Lines, the last of which is remembered."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.last = ""
+
+    def __next__(self) -> str:
+        self.last = next(self._lines)
+        return self.last
+
+
+def _sample(lines: Iterator[str]) -> list[str]:
+    sample: list[str] = []
+    left = _CHARACTERS
+    for line in islice(lines, _LINES):
+        sample.append(line)
+        left -= len(line)
+        if left < 0:
+            break
+    return sample
+
+
+def _named(record: Record) -> tuple[str, ...]:
+    return record.cells
+
+
+def _unreadable(error: csv.Error, first: int, last: int) -> str:
+    where = f"lines {first} to {last} are" if last > first else "the line is"
+    return f"{where} no CSV: {error}"

@@ -1,0 +1,87 @@
+"""A mapping of columns to fields, kept in a TOML file: written as decided, with the reasons, and read back as overrides.
+
+The file is one table, `[columns]`, of lines such as `"First Name" = "first_name"` and `"Lead Status" = "ignore"`.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.columns import Columns
+
+_TABLE: Final = "columns"
+_FORM: Final = 'write for example [columns] and under it "Company" = "company_name"'
+
+
+def read_mapping(path: str | Path) -> dict[str, str]:
+    """Return the codes by column name that a file holds.
+
+    Raises:
+        InvalidRequest: It cannot be read, or is no mapping.
+    """
+    try:
+        known: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidRequest(f"mapping: {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"mapping: {path} is no TOML in UTF-8: {error}; {_FORM}") from None
+    columns = known.get(_TABLE)
+    if set(known) != {_TABLE} or not isinstance(columns, dict):
+        got = ", ".join(map(repr, known)) or "none"
+        raise InvalidRequest(f"mapping: {path}: expected one table, [columns], got {got}; {_FORM}")
+    for column, code in columns.items():
+        if not isinstance(code, str):
+            raise InvalidRequest(f"mapping: {path}: column {column!r} needs a code in quotes; {_FORM}")
+    return {column.strip(): code.strip() for column, code in columns.items()}
+
+
+def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the part of a saved mapping that a file has columns for, and the columns that the file lacks: exports differ."""
+    names = {header.strip() for header in headers}
+    lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]
+    return {column: code for column, code in saved.items() if column in names}, lacking
+
+
+def mapping_text(columns: Columns, name: str) -> str:
+    """Return a mapping as the text of a file.
+
+    Args:
+        columns: What was decided.
+        name: What the input is called.
+    """
+    return "".join(f"{line}\n" for line in _lines(columns, name))
+
+
+def _lines(columns: Columns, name: str) -> Iterator[str]:
+    yield f"# Where the columns of {_comment(name)} go, as decided; read back with --mapping."
+    if columns.export:
+        yield f"# The header is that of an export of {columns.export}."
+    yield "# A code is a field of a contact, as the command 'fields' lists them; \"ignore\" leaves a column out."
+    yield ""
+    yield f"[{_TABLE}]"
+    for column, code, reason in _once(columns.decisions()):
+        yield f"{_text(column)} = {_text(code)} # {_comment(reason)}"
+
+
+def _once(decisions: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+    """Leave out names that come again, as blank ones do: an override is for all columns of its name."""
+    seen: set[str] = set()
+    for decision in decisions:
+        if decision[0] not in seen:
+            seen.add(decision[0])
+            yield decision
+
+
+def _text(value: str) -> str:
+    """Quote a text: as JSON does, but that TOML wants DEL escaped, too."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _comment(text: str) -> str:
+    """Return a text that stays on its line."""
+    return "".join(char if char.isprintable() else " " for char in text)

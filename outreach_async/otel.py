@@ -1,0 +1,243 @@
+"""OpenTelemetry: spans and metrics of a client by the semantic conventions for HTTP, as a hook. Needs the extra `otel`.
+
+    client = OutreachClient("https://api.example", hooks=[OtelHook()])
+
+A call is a span of kind INTERNAL; each of its attempts is a span of kind CLIENT beneath it, as the conventions want it for
+requests that are sent again. While an attempt is under way its span is the current one, for who instruments the HTTP library.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from outreach_async.hooks import (
+    AttemptEnded,
+    AttemptStarted,
+    BulkPaced,
+    BulkStateChanged,
+    CallEnded,
+    CallStarted,
+    Event,
+    Repeating,
+    RowEnded,
+)
+from outreach_async.transport.origin import parse_base_url
+from outreach_async.transport.wire import Progress, Request, Response, Transport
+
+try:
+    from opentelemetry import context, metrics, trace
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as missing:
+    raise ImportError("opentelemetry is not installed; run: pip install 'outreach_async[otel]'") from missing
+
+_SCOPE: Final = "outreach_async"
+_SCHEMA: Final = "https://opentelemetry.io/schemas/1.38.0"
+_ERROR: Final = 400
+_PORTS: Final = {"http": 80, "https": 443}
+_TEMPLATES: Final = {
+    "list_campaigns": "/campaigns",
+    "list_mailboxes": "/mailboxes",
+    "create_contact": "/contacts",
+    "list_steps": "/campaigns/{campaign_id}/steps",
+    "list_fields": "/workspaces/{workspace_id}/all-fields",
+}
+_METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+"""Seconds; the conventions name them."""
+
+_Attributes = dict[str, Any]
+
+
+@attrs.define
+class _Call:
+    """A call under way.
+
+    Attributes:
+        name: Of the spans of its attempts.
+        span: Its own.
+        about: Attributes of each attempt's span and duration.
+        url: Attributes of each attempt's span alone.
+        attempt: The span of the attempt under way.
+        token: Takes that span back from being the current one.
+    """
+
+    name: str
+    span: Span
+    about: _Attributes
+    url: _Attributes
+    attempt: Span = trace.INVALID_SPAN
+    token: Any = None
+
+
+class OtelHook:
+    """A hook that makes spans and metrics of what a client does.
+
+    Metrics: `http.client.request.duration` of each attempt; `outreach.client.repeats` by operation and evidence;
+    `outreach.bulk.rows` by outcome; `outreach.bulk.rate_limit`, the requests a second that a run allows itself; and
+    `outreach.bulk.state_changes` by state. One hook serves any number of clients.
+
+    Args:
+        tracer_provider: Makes the tracer; the global one if not given.
+        meter_provider: Makes the meter; the global one if not given.
+        base_url: Where requests go, for clients whose transport does not tell: without it, `server.address` and `url.full` of
+            their spans are unknown. User and password in it are not shown.
+
+    Raises:
+        InvalidRequest: `base_url` is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        base_url: str | None = None,
+    ) -> None:
+        self._base_url = None if base_url is None else str(parse_base_url(base_url))
+        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider, schema_url=_SCHEMA)
+        meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider, schema_url=_SCHEMA)
+        self._durations = meter.create_histogram(
+            "http.client.request.duration",
+            "s",
+            "Duration of HTTP client requests.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+        self._repeats = meter.create_counter("outreach.client.repeats", "{repeat}", "Attempts that were followed by another.")
+        self._rows = meter.create_counter("outreach.bulk.rows", "{row}", "Rows of bulk runs that have their outcome.")
+        self._limits = meter.create_gauge("outreach.bulk.rate_limit", "{request}/s", "What a bulk run allows itself.")
+        self._states = meter.create_counter("outreach.bulk.state_changes", "{change}", "Changes of bulk runs' states.")
+        self._calls: dict[int, _Call] = {}
+
+    def __call__(self, event: Event, /) -> None:
+        """Take in what happened."""
+        match event:
+            case CallStarted():
+                self._start_call(event)
+            case AttemptStarted():
+                self._start_attempt(self._calls[event.call], event)
+            case AttemptEnded():
+                self._end_attempt(self._calls[event.call], event)
+            case CallEnded():
+                self._end_call(self._calls.pop(event.call), event)
+            case _:
+                self._count(event)
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case Repeating():
+                self._repeats.add(1, {"outreach.operation": event.operation, "outreach.evidence": event.evidence})
+            case RowEnded():
+                self._rows.add(1, {"outreach.outcome": event.status.value, "outreach.certain": event.certain})
+            case BulkStateChanged():
+                self._states.add(1, {"outreach.state": event.state})
+                self._limit(event.limit)
+            case BulkPaced():
+                self._limit(event.limit)
+
+    def _limit(self, limit: float | None) -> None:
+        if limit is not None:
+            self._limits.set(limit)
+
+    def _start_call(self, event: CallStarted) -> None:
+        base = event.base_url or self._base_url
+        about, url = _asked(event, base), {} if base is None else {"url.full": base + event.target}
+        method = event.method
+        if method not in _METHODS:
+            url["http.request.method_original"], method = method, "HTTP"
+        attributes: _Attributes = {"outreach.operation": event.operation}
+        if event.run is not None:
+            attributes["outreach.run"] = event.run
+        span = self._tracer.start_span(event.operation, kind=SpanKind.INTERNAL, attributes=attributes)
+        self._calls[event.call] = _Call(f"{method} {about.get('url.template', '')}".rstrip(), span, about, url)
+
+    def _start_attempt(self, call: _Call, event: AttemptStarted) -> None:
+        attributes = {**call.about, **call.url}
+        if event.attempt > 1:
+            attributes["http.request.resend_count"] = event.attempt - 1
+        within = trace.set_span_in_context(call.span)
+        call.attempt = self._tracer.start_span(call.name, within, kind=SpanKind.CLIENT, attributes=attributes)
+        call.token = context.attach(trace.set_span_in_context(call.attempt))
+
+    def _end_attempt(self, call: _Call, event: AttemptEnded) -> None:
+        context.detach(call.token)
+        how = _result(event)
+        if event.request_id is not None:
+            call.attempt.set_attribute("http.response.header.x-request-id", [event.request_id])
+        _end(call.attempt, how)
+        self._durations.record(event.seconds, {**call.about, **how}, trace.set_span_in_context(call.attempt))
+
+    def _end_call(self, call: _Call, event: CallEnded) -> None:
+        call.span.set_attribute("outreach.attempts", event.attempts)
+        if event.request_id is not None:
+            call.span.set_attribute("outreach.request_id", event.request_id)
+        _end(call.span, {} if event.error is None else {"error.type": event.error})
+
+
+class TracingTransport:
+    """A transport that wraps another and tells the service of the trace: the header fields `traceparent` and `tracestate`.
+
+    Without it no such field is sent: the service is a third party.
+
+    Args:
+        transport: Carries the requests; it is closed with this one.
+        propagator: Writes the fields; the W3C's trace context if not given.
+
+    Attributes:
+        max_in_flight: The transport's own, if it has one.
+        secrets: The same.
+        base_url: The same.
+    """
+
+    def __init__(self, transport: Transport, /, *, propagator: TextMapPropagator | None = None) -> None:
+        self._inner = transport
+        self._propagator = propagator or TraceContextTextMapPropagator()
+        self.max_in_flight: int | None = getattr(transport, "max_in_flight", None)
+        self.secrets: tuple[str, ...] = getattr(transport, "secrets", ())
+        self.base_url: str | None = getattr(transport, "base_url", None)
+
+    def __repr__(self) -> str:
+        return f"<TracingTransport over {self._inner!r}>"
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Send the request with the current trace's fields; see `Transport.send`."""
+        fields: dict[str, str] = {}
+        self._propagator.inject(fields)
+        return await self._inner.send(attrs.evolve(request, headers={**request.headers, **fields}), progress)
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._inner.aclose()
+
+
+def _asked(event: CallStarted, base: str | None) -> _Attributes:
+    about: _Attributes = {"http.request.method": event.method if event.method in _METHODS else "_OTHER"}
+    parts = urlsplit(base or "")
+    if base is not None:
+        port = parts.port or _PORTS[parts.scheme]
+        about |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
+    if event.operation in _TEMPLATES:
+        about["url.template"] = parts.path + _TEMPLATES[event.operation]
+    return about
+
+
+def _result(event: AttemptEnded) -> _Attributes:
+    """Return how an attempt ended: an answer of 400 or more is an error of its own type, as the conventions want it."""
+    how: _Attributes = {}
+    if event.status_code is not None:
+        how["http.response.status_code"] = event.status_code
+    if event.error is not None or (event.status_code or 0) >= _ERROR:
+        how["error.type"] = event.error or str(event.status_code)
+    return how
+
+
+def _end(span: Span, how: _Attributes) -> None:
+    span.set_attributes(how)
+    if "error.type" in how:
+        span.set_status(StatusCode.ERROR)
+    span.end()

@@ -1,0 +1,162 @@
+"""Files of rows, made by hand: what the importer reads."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+from xml.sax.saxutils import escape, quoteattr
+
+from outreach_async.importer import File, Row, map_columns, open_file
+
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+OFFICE = "urn:oasis:names:tc:opendocument:xmlns"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+
+GENERAL, ZIP, DATE, MOMENT, DURATION, PERCENT = range(6)
+"""Styles of a workbook made here: as `number` takes them."""
+
+STYLES = f"""<styleSheet xmlns="{MAIN}">
+<numFmts count="1"><numFmt numFmtId="164" formatCode="00000"/></numFmts>
+<cellStyleXfs count="1"><xf numFmtId="164"/></cellStyleXfs>
+<cellXfs count="6"><xf numFmtId="0"/>
+<xf numFmtId="164"/><xf numFmtId="14"/><xf numFmtId="22"/><xf numFmtId="46"/><xf numFmtId="9"/></cellXfs>
+<dxfs count="1"><dxf><numFmt numFmtId="164" formatCode="000"/></dxf></dxfs></styleSheet>"""
+
+
+_XLS: Final = (
+    "c-rk)O=uHA6#izDG(R-yrlvwGlu$9&S_JXZOS`eCJz1(A6cKc5_Yj(HLr~COY^^y8f+xjGp%*VzFaDs1_97mHiXH?(Nc7;rlc3N;o9&yoyOL@T"
+    "4YZ}oe9L_E_RX7_m-%^{nRkoH^30RA3jRPJ0;oDsG}Pz>rKta+gUTI8ihdrU<S6`8h(>548$x&)e;bx_DCfHZ4UdBh#K0Fy7f`_9xNW7k5&i6g"
+    "DWng*!~zdUlRztb)y#aEc^C5|wtU5$WzB8oUa~EV^H?+nyL!A;d`|1&vIJzi&$!Mf)*MC)-pEya<Bo7`LpWN@nfaYr&>n2WENI>aEZZuY`7%;8"
+    "fwTDKq=BFQPMuFH{r2hwNWZjJA6`d)R|^7@a4zuzFHvxP9dIZ3%rY{NvP>bs8Z&cwk|%P7IAGd#);wfgGsg;fD<-2d?_zz;E{^l+ZX_N-6U#|n"
+    "<2uFZ<%d7spBx@CF0y8lBexsh_eq!FU`p1Y$_XyfesdS|LFSv>>K>Ncm{a5{<(Z)tPdG8nHn+GmL;W0Kd@%Oc$ekpYzMp#DUixYrAbD<}GLf45"
+    "Xw0C4hGc~5%V!$hqFda*C-K7YbK%8;&&;iV#f6Bbd%io~N301eh_RStcHiXa2+v-uV=vfVwiuu>5o}Kp<k+{Xd;9yeW<2E~%GP`>V^B~~P*6}%"
+    "P*70VX%OE3dU?(Wx@QeOJ%qh`ofS$|bxrc$;xxwTxk3li<FF|&;(A@{XE#E^Z%b^jj(=Y$ah7^7Vid#d$7tQ_mrj48_V;YKqP}@ssNVjo_4v8P"
+    "{jUN_<HNT"
+)
+
+
+def old_workbook() -> bytes:
+    """Return an XLS file, as programs wrote it until 2007: email and zip, under them ann@a.example and the number 41791234567."""
+    return zlib.decompress(base64.b85decode(_XLS))
+
+
+def read(given: str | bytes, overrides: Mapping[str, str] | None = None, **options: str | None) -> tuple[File, list[Row]]:
+    """Open bytes as a stream, or the file at a path, and read all of its rows; they are as many as it counts."""
+    file = open_file(io.BytesIO(given) if isinstance(given, bytes) else given, **options)
+    rows = list(file.rows(map_columns(file.headers, overrides)))
+    assert file.count() == len(rows)
+    assert [(row.line, row.cells) for row in rows] == [(line, cells) for line, cells, _ in file.records()]
+    return file, rows
+
+
+def csv_text(
+    table: Iterable[Sequence[str]], *, delimiter: str = ",", ending: str = "\n", quoting: Literal[0, 1, 2] = csv.QUOTE_MINIMAL
+) -> str:
+    """Write rows as `csv.writer` does."""
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter, lineterminator=ending, quoting=quoting).writerows(table)
+    return text.getvalue()
+
+
+def packed(content: bytes, *, gzipped: bool) -> bytes:
+    """Return bytes as they are, or as gzip."""
+    return gzip.compress(content, mtime=0) if gzipped else content
+
+
+def text(value: str) -> str:
+    """Make a cell of a text."""
+    return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>' if value else "<c/>"
+
+
+def number(value: float | str, style: int = GENERAL) -> str:
+    """Make a cell of a number."""
+    return f'<c s="{style}"><v>{value}</v></c>'
+
+
+def boolean(value: int) -> str:
+    """Make a cell of a truth value."""
+    return f'<c t="b"><v>{value}</v></c>'
+
+
+def formula(shown: str) -> str:
+    """Make a cell of a formula that shows a text."""
+    return f'<c t="str"><f>A1</f><v>{escape(shown)}</v></c>'
+
+
+def error(shown: str = "#N/A") -> str:
+    """Make a cell of a formula that shows an error."""
+    return f'<c t="e"><f>NA()</f><v>{shown}</v></c>'
+
+
+def at(place: str, cell: str) -> str:
+    """Say where a cell stands; without, it stands behind the one before."""
+    return cell.replace("<c", f'<c r="{place}"', 1)
+
+
+def sheet_of(rows: Iterable[Sequence[str]]) -> str:
+    """Make a sheet of cells."""
+    return "".join(f"<row>{''.join(row)}</row>" for row in rows)
+
+
+def workbook(sheets: Mapping[str, str], *, hidden: Sequence[str] = (), leave_out: Sequence[str] = (), root: str = "") -> bytes:
+    """Make an XLSX file of sheets by name, each the XML of its rows.
+
+    Args:
+        sheets: Them.
+        hidden: Names of those that are not to be seen.
+        leave_out: Parts to leave out.
+        root: What the paths in the relations begin with.
+    """
+    listed = "".join(
+        f'<sheet name={quoteattr(name)} sheetId="{at}" r:id="r{at}"{" state=" + quoteattr("hidden") if name in hidden else ""}/>'
+        for at, name in enumerate(sheets, 1)
+    )
+    related = "".join(
+        f'<Relationship Id="r{at}" Type="{RELATIONS}/worksheet" Target="{root}worksheets/sheet{at}.xml"/>'
+        for at in range(1, len(sheets) + 1)
+    )
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"/>',
+        "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r1" Type="{RELATIONS}/officeDocument"'
+        ' Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATIONS}"><sheets>{listed}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">{related}</Relationships>',
+        "xl/styles.xml": STYLES,
+        **{
+            f"xl/worksheets/sheet{at}.xml": f'<worksheet xmlns="{MAIN}"><sheetData>{content}</sheetData></worksheet>'
+            for at, content in enumerate(sheets.values(), 1)
+        },
+    }
+    return _zipped({path: content for path, content in parts.items() if path not in leave_out})
+
+
+def opendocument(rows: Iterable[Sequence[str]]) -> bytes:
+    """Make an ODS file of texts."""
+    table = "".join(f"<table:table-row>{''.join(map(_office_text, row))}</table:table-row>" for row in rows)
+    spaces = " ".join(f'xmlns:{name}="{OFFICE}:{name}:1.0"' for name in ("office", "table", "text"))
+    content = (
+        f'<office:document-content {spaces} office:version="1.2"><office:body><office:spreadsheet>'
+        f'<table:table table:name="People">{table}</table:table></office:spreadsheet></office:body></office:document-content>'
+    )
+    manifest = f'<manifest:manifest xmlns:manifest="{OFFICE}:manifest:1.0"/>'
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    return _zipped({"mimetype": kind, "META-INF/manifest.xml": manifest, "content.xml": content})
+
+
+def _office_text(cell: str) -> str:
+    return f'<table:table-cell office:value-type="string"><text:p>{escape(cell)}</text:p></table:table-cell>'
+
+
+def _zipped(parts: Mapping[str, str]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for path, content in parts.items():
+            archive.writestr(path, content)
+    return file.getvalue()

@@ -1,0 +1,326 @@
+"""What the checks find in values, and what they leave to the service."""
+
+from __future__ import annotations
+
+import phonenumbers
+import pytest
+from email_validator import EmailNotValidError, validate_email
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import Row, map_columns
+from outreach_async.importer.checks import CHECKS, LINTS, Checks, Policy, emails, moments, phones, places, websites
+from outreach_async.importer.rows import Remark
+
+# Policy.
+
+
+def test_without_a_word_every_check_warns() -> None:
+    assert set(Policy.of().levels.values()) == {"warn"}
+    assert Policy.of().levels.keys() == CHECKS.keys()
+
+
+def test_all_checks_become_errors_but_those_that_are_a_suspicion() -> None:
+    levels = Policy.of(["error"]).levels
+    assert {check for check, level in levels.items() if level == "warn"} == LINTS
+    assert Policy.of(["error", "date=error"]).levels["date"] == "error"
+
+
+def test_what_comes_later_wins() -> None:
+    assert Policy.of(["off", "email=error"]).levels == {**dict.fromkeys(CHECKS, "off"), "email": "error"}
+    assert set(Policy.of(["email=error", "off"]).levels.values()) == {"off"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("maybe", "expected error, warn or off"),
+        ("email=maybe", "expected error, warn or off"),
+        ("e-mail=warn", "names no check; there are email, role,"),
+        ("=warn", "names no check"),
+        ("repeat=error", "repeats can warn or be off"),
+    ],
+)
+def test_a_level_or_check_that_there_is_not_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Policy.of([text])
+    assert message in str(caught.value)
+
+
+def test_a_check_that_needs_what_is_not_installed_is_off_and_says_so() -> None:
+    policy = Policy.of(has=lambda module: module != "phonenumbers")
+    assert (policy.levels["phone"], policy.levels["email"]) == ("off", "warn")
+    assert policy.note == "not checked: phone; pip install 'outreach_async[validate]' for that"
+    assert Policy.of().note is None
+    assert Policy.of(["off"], has=lambda _module: None).note is None
+
+
+def test_a_check_that_was_asked_for_and_needs_what_is_not_installed_is_refused() -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"email and phone needs the extra 'validate'; pip install 'outreach_async\[validate\]'"
+    ):
+        Policy.of(["warn"], has=lambda _module: None)
+    assert Policy.of(["warn", "email=off", "phone=off"], has=lambda _module: None).note is None
+
+
+# E-mail addresses.
+
+
+@given(st.from_regex(r"\A[A-Za-z0-9_+.-]{1,20}@[A-Za-z0-9.-]{1,20}\.[A-Za-z]{2,8}\Z"))
+def test_an_address_that_is_plain_is_one_that_the_library_takes(address: str) -> None:
+    try:
+        validate_email(address, check_deliverability=False, strict=True)
+        taken = True
+    except EmailNotValidError:
+        taken = False
+    assert (emails.complaint(address) is None) == taken
+
+
+@pytest.mark.parametrize(
+    "address", ["ann@a.example", "a.b+c@mail.co.uk", "jörg@bücher.example", "a" * 64 + "@a.example", "用户@例え.jp"]
+)
+def test_addresses_that_can_be_written_to_pass(address: str) -> None:
+    assert emails.complaint(address) is None
+
+
+@pytest.mark.parametrize(
+    "address", ["a@@b.example", "a b@c.example", "a@b", "a.@b.example", "a@b..example", "a" * 65 + "@a.example", "a@x.test"]
+)
+def test_addresses_that_cannot_be_written_to_do_not(address: str) -> None:
+    assert (emails.complaint(address) or "").startswith("no address to write to: ")
+
+
+@pytest.mark.parametrize(
+    ("domain", "meant"), [("gamil.com", "gmail.com"), ("Hotmial.com", "hotmail.com"), ("yaho.com", "yahoo.com")]
+)
+def test_a_domain_that_is_one_slip_from_a_providers_is_told(domain: str, meant: str) -> None:
+    assert emails.typo_complaint(f"a@{domain}") == f"the domain is one slip away from {meant}"
+
+
+@pytest.mark.parametrize("domain", ["gmail.com", "ymail.com", "gmx.at", "mail.com", "works.example"])
+def test_a_domain_that_somebody_has_is_no_slip(domain: str) -> None:
+    assert emails.typo_complaint(f"a@{domain}") is None
+
+
+def test_a_functions_address_is_told() -> None:
+    assert emails.role_complaint("Info@a.example") == "info@ is a function's address, not a person's"
+    assert emails.role_complaint("inform@a.example") is None
+
+
+# Phones.
+
+
+def examples() -> list[tuple[str, str]]:
+    """Return a fixed-line and a mobile number of each country, as it is dialled abroad."""
+    kinds = (phonenumbers.PhoneNumberType.FIXED_LINE, phonenumbers.PhoneNumberType.MOBILE)
+    found = [
+        (region, phonenumbers.example_number_for_type(region, kind))
+        for region in sorted(phonenumbers.SUPPORTED_REGIONS)
+        for kind in kinds
+    ]
+    return [(region, f"+{number.country_code} {number.national_number}") for region, number in found if number]
+
+
+def dialled(text: str, region: str | None) -> bool:
+    try:
+        return bool(phonenumbers.is_valid_number(phonenumbers.parse(text, region)))
+    except phonenumbers.NumberParseException:
+        return False
+
+
+def test_a_number_that_is_right_at_first_sight_is_right_for_the_library() -> None:
+    quick = 0
+    for region, text in examples():
+        national = text.partition(" ")[2]
+        for number, country in (
+            (text, None),
+            (national, region),
+            (f"0{national}", region),
+            (text[:-1] + "7", None),
+            (text + "0", None),
+        ):
+            if phones._is_plain(number, country):
+                quick += 1
+                assert dialled(number, country), (number, country)
+    assert quick > len(examples())
+
+
+@given(st.from_regex(r"\A\+?[0-9 ().-]{0,16}\Z"), st.sampled_from([None, "US", "DE", "GB", "IT", "AU", "CO", "AR", "ZZ"]))
+def test_any_number_is_judged_as_the_library_judges_it(text: str, country: str | None) -> None:
+    text = text.strip()
+    assert (phones.complaint((text, country)) is None) == (not text or dialled(text, country))
+
+
+def test_numbers_that_are_plain_never_reach_the_library() -> None:
+    before = phones._looked_up.cache_info().misses
+    for at in range(100):
+        for number in (
+            (f"+1 206 555 01{at:02}", None),
+            (f"+1 (416) 555-01{at:02}", "CA"),
+            (f"030 1234{at:02}", "DE"),
+            (f"02 9374 40{at:02}", "AU"),
+        ):
+            assert phones.complaint(number) is None
+    assert phones._looked_up.cache_info().misses == before
+
+
+@pytest.mark.parametrize(
+    ("text", "country", "message"),
+    [
+        ("206 555 0100", None, "the country is not known; write the number with its country code"),
+        ("call me", "US", "no phone number: "),
+        ("+1 000 000 0000", None, "no number that +1 gives out"),
+        ("+999 1234 5678", None, "no phone number: "),
+        ("12", "DE", "no number that +49 gives out"),
+    ],
+)
+def test_a_number_that_nobody_has_is_told_with_the_reason(text: str, country: str | None, message: str) -> None:
+    assert message in (phones.complaint((text, country)) or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "country"), [("+44 20 7946 0958", None), ("0161 496 0000", "GB"), ("(206) 555-0100 ext. 12", "US"), ("", None)]
+)
+def test_numbers_that_somebody_may_have_pass(text: str, country: str | None) -> None:
+    assert phones.complaint((text, country)) is None
+
+
+# Countries and states.
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("US", "US"),
+        ("de", "DE"),
+        ("United States", "US"),
+        ("The Netherlands", "NL"),
+        ("Côte d'Ivoire", "CI"),
+        ("south korea", "KR"),
+        ("Türkiye", "TR"),
+    ],
+)
+def test_a_country_by_code_or_name_is_known(text: str, code: str) -> None:
+    assert (places.country_code(text), places.country_complaint(text)) == (code, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "meant"), [("USA", "US", "US"), ("UK", "GB", "GB"), ("Germny", None, "DE"), ("Atlantis", None, "")]
+)
+def test_a_country_that_is_written_otherwise_is_told_with_what_may_be_meant(text: str, code: str | None, meant: str) -> None:
+    assert places.country_code(text) == code
+    complaint = places.country_complaint(text) or ""
+    assert complaint.startswith("neither a two-letter code nor a name")
+    assert complaint.endswith(f"; {meant!r} may be meant" if meant else "country")
+
+
+def test_all_countries_are_there_and_none_shares_a_name() -> None:
+    codes, names, longer = places._countries()
+    assert len(codes) == len(longer) == 249
+    assert set(names.values()) == set(codes.values())
+    assert len(names) == sum(len({places.folded(name) for name in line.split("\t")[2:]}) for line in places._lines("countries"))
+
+
+def test_states_are_known_where_they_are_known() -> None:
+    for state in (("WA", "US"), ("Ontario", "CA"), ("nsw", "AU"), ("Québec", "CA"), ("Bayern", "DE"), ("XX", None)):
+        assert places.state_complaint(state) is None
+    assert places.state_complaint(("Washingtn", "US")) == "no state of US; 'WA' may be meant"
+    assert places.state_complaint(("Bayern", "US")) == "no state of US"
+    assert {country: len(set(states.values())) for country, states in places._states().items()} == {"US": 60, "CA": 13, "AU": 8}
+
+
+# Dates, time zones, websites.
+
+
+def test_dates_that_cannot_be_misread_pass() -> None:
+    for text in ("2024-02-29", "2024-02", "2024"):
+        assert moments.date_complaint(text) is None
+    assert moments.date_complaint("2023-02-29") == "there is no such day"
+    assert "YYYY-MM-DD cannot be misread" in (moments.date_complaint("02/03/2024") or "")
+
+
+def test_time_zones_of_the_database_and_offsets_pass() -> None:
+    for text in ("Europe/Berlin", "UTC", "UTC+05:30"):
+        assert moments.timezone_complaint(text) is None
+    assert (moments.timezone_complaint("europe/berlin") or "").endswith("; 'Europe/Berlin' may be meant")
+    assert moments.timezone_complaint("Mars") == "no name of the time zone database, such as 'Europe/Berlin'"
+
+
+@pytest.mark.parametrize("text", ["example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example."])
+def test_websites_that_can_be_visited_pass(text: str) -> None:
+    assert websites.complaint(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["none", "http://", "ftp://example.com", "a b.example", "-a.example", "10.0.0.1", "see https://example.com"]
+)
+def test_websites_that_cannot_do_not(text: str) -> None:
+    assert websites.complaint(text) == "neither an http or https URL nor a host such as www.example.com"
+
+
+# Rows.
+
+HEADERS = ("email", "work_phone", "country", "state", "website", "Plan")
+COLUMNS = map_columns(HEADERS, {"Plan": "ignore"})
+
+
+def row(*cells: str, line: int = 2, fault: str | None = None, warnings: tuple[Remark, ...] = ()) -> Row:
+    full = (*cells, *[""] * (len(HEADERS) - len(cells)))
+    return Row(line, full, COLUMNS.members(full), fault, warnings)
+
+
+def test_findings_name_the_field_the_value_and_the_fault_in_the_row_where_they_are() -> None:
+    found = Checks(COLUMNS, Policy.of()).findings(
+        [row("a@a.example"), row(" info@gamil.com", "12", "Germny"), row("", fault="torn")]
+    )
+    assert list(found) == [1]
+    assert [(each.check, each.level, each.code) for each in found[1]] == [
+        ("role", "warn", "email"),
+        ("typo", "warn", "email"),
+        ("phone", "warn", "work_phone"),
+        ("country", "warn", "country"),
+    ]
+    assert found[1][-1].message == "country: 'Germny': neither a two-letter code nor a name of a country; 'DE' may be meant"
+
+
+def test_a_country_in_the_row_says_where_phone_and_state_belong() -> None:
+    checks = Checks(COLUMNS, Policy.of())
+    assert checks.findings([row("a@a.example", "0161 496 0000", "UK"), row("a@a.example", "", "USA", "WA")]).keys() == {0, 1}
+    assert {each.check for each in checks.findings([row("a@a.example", "0161 496 0000", "GB", "")]).get(0, [])} == set()
+    assert [each.check for each in checks.findings([row("a@a.example", "0161 496 0000", "US", "Kent")])[0]] == ["phone", "state"]
+    assert Checks(map_columns(["email"]), Policy.of()).findings([]) == {}
+
+
+def test_a_long_value_is_cut_and_a_key_is_not_shown() -> None:
+    checks = Checks(COLUMNS, Policy.of(["off", "website=warn"]))
+    (found,) = checks.findings([row("a@a.example", "", "", "", "x" * 100)])[0]
+    assert found.message.startswith(f"website: '{'x' * 60}...': ")
+    (found,) = checks.findings([row("a@a.example", "", "", "", "key_secret")])[0]
+    assert "secret" not in found.message
+
+
+def test_rows_with_an_error_are_kept_from_being_sent_and_the_others_left_as_they_are() -> None:
+    rows = [row("a@a.example"), row("a@@a"), row("b@b.example", "", "Germny"), row("", fault="torn")]
+    guarded = list(Checks(COLUMNS, Policy.of(["off", "email=error", "country=warn"])).guarded(rows))
+    assert guarded[0] is rows[0]
+    assert (guarded[1].fault or "").startswith("email: 'a@@a': no address to write to")
+    assert guarded[2:] == rows[2:]
+    assert list(Checks(COLUMNS, Policy.of()).guarded(iter(rows))) == rows
+
+
+def test_cells_that_the_file_itself_warns_of_count_as_asked() -> None:
+    odd = row("a@a.example", warnings=(Remark("mojibake", "Plan", "custom_1", "'Ã©' is probably 'é'"),))
+    (found,) = Checks(COLUMNS, Policy.of()).findings([odd])[0]
+    assert found == ("cells", "warn", "custom_1", "custom_1: 'Ã©' is probably 'é'")
+    assert Checks(COLUMNS, Policy.of(["off"])).findings([odd]) == {}
+    (guarded, plain) = Checks(COLUMNS, Policy.of(["off", "cells=error"])).guarded([odd, row("a@a.example")])
+    assert (guarded.fault, plain.fault) == ("custom_1: 'Ã©' is probably 'é'", None)
+
+
+@given(st.lists(st.tuples(*[st.text(max_size=8)] * len(HEADERS)), max_size=8))
+def test_looking_at_many_rows_at_once_finds_what_looking_at_each_finds(cells: list[tuple[str, ...]]) -> None:
+    checks = Checks(COLUMNS, Policy.of())
+    rows = [row(*each) for each in cells]
+    alone = {at: checks.findings([each]).get(0, []) for at, each in enumerate(rows)}
+    assert checks.findings(rows) == {at: found for at, found in alone.items() if found}

@@ -1,0 +1,116 @@
+"""Rows that made no contact come back as a file that says why, and that can be imported again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async import Journal
+from outreach_async.bulk import ContactOutcome
+from outreach_async.bulk.outcome import refused_repeat, stood_for, unsent
+from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.importer import RejectsFile, is_reject, open_file, reject, rejects_of, spooled_rejects
+from outreach_async.importer.rejects import field_of, shield, unshield
+from outreach_async.vocabulary import Outcome
+
+KEY = "key_1"
+
+
+def rejected(error: OutreachError, index: int = 0) -> ContactOutcome:
+    return unsent(index, None, Outcome.REJECTED, error)
+
+
+def answered(words: str, body: bytes = b"") -> StatusError:
+    return StatusError(
+        f"create_contact: the service answered 422: {words}", operation="create_contact", status_code=422, body=body
+    )
+
+
+@given(st.text(max_size=20))
+def test_what_is_shielded_from_spreadsheets_is_what_it_was_when_it_comes_back(cell: str) -> None:
+    assert unshield(shield(cell)) == cell
+    assert not shield(cell).startswith(("=", "+", "-", "@", "\t", "\r"))
+
+
+@pytest.mark.parametrize(
+    ("error", "field"),
+    [
+        (InvalidRequest("email: 'x': no address to write to"), "email"),
+        (InvalidRequest("custom_1: 'Ã©' is probably 'é'"), "custom_1"),
+        (InvalidRequest("the row has 3 cells"), ""),
+        (answered("email must be an e-mail address"), "email"),
+        (answered("email must be an e-mail address; zip must be short; email is odd"), "email, zip"),
+        (answered("'country' is not known"), "country"),
+        (answered("the workspace has no custom_9; its custom fields: custom_1"), "custom_9"),
+        (answered("title and state are fine, but no"), "title"),
+        (answered("not today"), ""),
+        (answered("invalid value", b'{"error":{"message":"invalid value","field": "zip"}}'), "zip"),
+        (TransportError("create_contact: no answer"), ""),
+    ],
+)
+def test_the_field_at_fault_is_the_one_that_a_check_or_the_service_names(error: OutreachError, field: str) -> None:
+    assert field_of(rejected(error)) == field
+
+
+def test_a_row_that_repeats_another_names_it_by_its_line() -> None:
+    outcome = refused_repeat(7, None, 3, InvalidRequest("email: the same as in row 3; leave one out"))
+    assert reject(12, ["x"], outcome, lambda index: index + 2).message.startswith("email: the same as in line 5; ")
+    assert reject(12, ["x"], outcome).message.startswith("email: the same as in row 3; ")
+    assert reject(12, ["x"], outcome).field == "email"
+    assert not is_reject(stood_for(1, None, 0))
+
+
+def test_rejects_are_found_by_index_and_repeated_rows_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text('email,city\na@a.example,"x\ny"\nbad,z\na@a.example,w\n', encoding="utf-8")
+    outcomes = [
+        attrs.evolve(rejected(InvalidRequest("email: bad"), 1)),
+        refused_repeat(2, None, 0, InvalidRequest("email: the same as in row 0")),
+    ]
+    found = list(rejects_of(open_file(path), outcomes))
+    assert [(each.line, list(each.cells), each.field) for each in found] == [
+        (4, ["bad", "z"], "email"),
+        (5, ["a@a.example", "w"], "email"),
+    ]
+    assert found[1].message.startswith("email: the same as in line 2; ")
+
+
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6), min_size=2, max_size=2), max_size=5
+    )
+)
+def test_a_rejects_file_is_read_back_as_the_input_was(rows: list[list[str]]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rejects.csv"
+        with RejectsFile(path, ["email", "Odd"]) as file:
+            for at, row in enumerate(rows):
+                file.add(reject(at, row, rejected(InvalidRequest("email: x"))))
+        again = open_file(path)
+        assert (again.headers, again.rejects) == (("email", "Odd"), True)
+        assert [list(cells) for _, cells, _ in again.records()] == rows
+
+
+async def test_an_input_that_is_gone_comes_back_from_what_the_journal_kept(tmp_path: Path) -> None:
+    service = FakeService()
+    service.add_workspace("space_1", custom_fields=["Plan"])
+    service.add_owner_key("space_1", key=KEY)
+    client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace="space_1")
+    rows = [{"email": "bad", "custom_1": "Gold"}, {"email": "a@a.example"}, {"email": ""}, {"email": "worse", "city": "x"}]
+    journal = Journal(tmp_path / "run.db", inline=True)
+    await client.contacts.create_many(rows, journal=journal, spool=True)
+    headers, found = spooled_rejects(journal)
+    assert headers == ("email", "custom_1", "city")
+    assert [(each.line, list(each.cells), each.field) for each in found] == [
+        (1, ["bad", "Gold", ""], "email"),
+        (3, ["", "", ""], "email"),
+        (4, ["worse", "", "x"], "email"),
+    ]

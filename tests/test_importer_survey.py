@@ -1,0 +1,127 @@
+"""A look at the whole file: what it counts, what it finds, and that it all adds up."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outreach_async.bulk import Repeats
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import Row, map_columns, open_file
+from outreach_async.importer.checks import Policy, Survey, survey
+from outreach_async.importer.checks.repeats import Seen
+from outreach_async.importer.estimate import estimate, require_rate
+
+ADDRESSES = st.sampled_from(
+    ["a@a.example", "A@a.example", "b@b.example", "", "a@@a.example", " ", "info@gamil.com", "ü@b.example"]
+)
+OTHERS = st.sampled_from(["", "US", "Germny", "x\ny"])
+REPEATS: tuple[Repeats, ...] = ("serial", "error", "first", "last", "coalesce")
+
+
+def table(rows: Iterable[Sequence[str]]) -> io.BytesIO:
+    text = io.StringIO()
+    csv.writer(text).writerows([("email", "country"), *rows])
+    return io.BytesIO(text.getvalue().encode())
+
+
+async def looked_at(
+    rows: Iterable[Sequence[str]], *checks: str, repeats: Repeats = "serial"
+) -> tuple[Survey, list[tuple[Row, InvalidRequest]]]:
+    file = open_file(table(rows), format="csv")
+    refused: list[tuple[Row, InvalidRequest]] = []
+    found = await survey(
+        file, map_columns(file.headers), Policy.of(checks), repeats=repeats, tell=lambda row, error: refused.append((row, error))
+    )
+    return found, refused
+
+
+@given(
+    repeats=st.sampled_from(REPEATS),
+    rows=st.lists(st.tuples(ADDRESSES, OTHERS), max_size=12),
+    level=st.sampled_from(["off", "warn", "error"]),
+)
+async def test_the_rows_that_are_sent_refused_and_stood_for_are_all_the_rows_there_are(
+    repeats: Repeats, rows: list[tuple[str, str]], level: str
+) -> None:
+    found, refused = await looked_at(rows, level, repeats=repeats)
+    assert found.rows == found.sent + found.refused + found.stood_for == len(rows)
+    assert found.refused == len(refused)
+    assert min(found.sent, found.refused, found.stood_for) >= 0
+    if repeats in {"first", "last", "coalesce"}:
+        good = [row[0] for row in rows if row not in [kept.cells for kept, _ in refused]]
+        assert found.sent == len(set(good))
+
+
+async def test_warnings_refuse_nothing_and_errors_do() -> None:
+    rows = [("a@@a.example", "US"), ("b@b.example", "Germny"), ("c@c.example", "US")]
+    found, refused = await looked_at(rows)
+    assert (found.counts(), found.refused, refused) == ({"email": 1, "country": 1}, 0, [])
+    found, refused = await looked_at(rows, "error")
+    assert (found.counts(), found.refused) == ({"email": 1, "country": 1}, 2)
+    assert [(row.line, str(error).partition(":")[0]) for row, error in refused] == [(2, "email"), (3, "country")]
+
+
+async def test_of_each_kind_the_first_lines_are_told_and_all_are_counted() -> None:
+    found, _ = await looked_at([(f"p{at}@a.example", "Germny" if at % 2 else "US") for at in range(2500)])
+    kind = found.kinds["country"]
+    assert (kind.count, [line for line, _ in kind.first]) == (1250, [3, 5, 7])
+    assert "'DE' may be meant" in kind.first[0][1]
+
+
+async def test_rows_that_repeat_an_email_are_named_with_the_row_they_repeat() -> None:
+    rows = [("a@a.example", ""), ("b@b.example", ""), ("A@a.example ", ""), ("a@a.example", ""), ("", "US"), ("", "US")]
+    found, _ = await looked_at(rows)
+    assert found.kinds["repeat"].first == [(4, "email: the same as in line 2"), (5, "email: the same as in line 2")]
+    assert (found.sent, found.stood_for, found.refused) == (4, 0, 2)
+    found, _ = await looked_at(rows, repeats="last")
+    assert found.kinds["repeat"].first == [(5, "email: the same as in line 2")]
+    assert (found.sent, found.stood_for, found.refused) == (3, 1, 2)
+    found, refused = await looked_at(rows, repeats="error")
+    assert next((row.line, str(error).partition(";")[0]) for row, error in refused) == (5, "email: the same as in line 2")
+    assert (found.sent, found.refused, found.kinds) == (3, 3, {})
+    assert (found.line_of(3), found.line_of(99)) == (5, None)
+    assert (await looked_at(rows, "repeat=off"))[0].kinds == {}
+
+
+async def test_a_row_that_cannot_be_read_is_refused_with_its_fault() -> None:
+    found, refused = await looked_at([("a@a.example", "US", "more"), ("b@b.example", "US")], "error")
+    assert (found.rows, found.refused) == (2, 1)
+    assert "the row has 3 cells" in str(refused[0][1])
+
+
+async def test_how_far_it_came_is_shown() -> None:
+    file, shown = open_file(table([(f"p{at}@a.example", "") for at in range(2500)]), format="csv"), list[int]()
+    await survey(file, map_columns(file.headers), Policy.of(["off"]), show=shown.append)
+    assert shown == [0, 1000, 2000]
+
+
+@given(st.lists(st.sampled_from("abcdef"), max_size=30))
+def test_repeats_are_all_found_each_with_the_first_of_its_kind(emails: list[str]) -> None:
+    seen = Seen()
+    for line, email in enumerate(emails):
+        seen.add(line, email)
+    pairs = [(line, emails.index(email)) for line, email in enumerate(emails) if emails.index(email) != line]
+    assert seen.first(100) == pairs
+    assert seen.count() == len(pairs)
+
+
+# How long it takes.
+
+
+def test_the_rate_that_the_caller_knows_says_how_long_it_takes() -> None:
+    known = estimate(3600, 2.0, None)
+    assert known is not None
+    assert (known.seconds, known.known) == (1800.0, "as given")
+    assert estimate(3600, None, None) is None
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+    with pytest.raises(InvalidRequest, match="rate: expected more than 0"):
+        require_rate(rate)
