@@ -6,16 +6,22 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from outreach_async.converters import DecodeError, read_json
-from outreach_async.errors import OutreachError, RateLimited, StatusError, UnexpectedResponse
+from outreach_async.errors import BODY_LIMIT, OutreachError, RateLimited, StatusError, UnexpectedResponse
 from outreach_async.transport.wire import Response
 from outreach_async.vocabulary import SERVICE_OUTCOMES
 
 MASK: Final = "***"
 _REASON_LIMIT: Final = 200
 _FAULTS_LIMIT: Final = 1000
+_FIELDS_LIMIT: Final = 256  # twice as many as any backend takes
+_LOOKED_AT: Final = 4 * BODY_LIMIT
+"""Bytes of an answer that an error is made from: to mask a megabyte takes the event loop up to a second."""
+_WIDEST: Final = 26
+"""Bytes at most of one character of a secret: two surrogates, each behind eight backslashes."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _NO_FAULT: Final = SERVICE_OUTCOMES | {"ok"}
 _ESCAPE: Final = r"\\\\{0,7}"
@@ -49,6 +55,31 @@ def masked_text(text: str, secrets: Iterable[str]) -> str:
     return masked(text.encode(errors="surrogatepass"), secrets).decode(errors="replace")
 
 
+def _beginning(body: bytes, secrets: tuple[str, ...]) -> bytes:
+    """Return the masked beginning of a body, of one of some kilobytes all of it.
+
+    What is cut off may cut a secret in two, whose first part nothing recognizes; so as much is left out as it can be.
+    """
+    margin = _margin(secrets)
+    if len(body) <= _LOOKED_AT + margin:
+        return masked(body, secrets)
+    seen = masked(body[: _LOOKED_AT + margin], secrets)
+    return seen[: max(0, len(seen) - margin)]
+
+
+def _beginning_of_text(text: str, secrets: tuple[str, ...]) -> str:
+    return _beginning(_start(text, secrets).encode(errors="surrogatepass"), secrets).decode(errors="replace")
+
+
+def _start(text: str, secrets: tuple[str, ...]) -> str:
+    """Return as much of a text, unmasked, as `_beginning` looks at, and one character more to tell that it was cut."""
+    return text[: _LOOKED_AT + _margin(secrets) + 1]
+
+
+def _margin(secrets: tuple[str, ...]) -> int:
+    return _WIDEST * max(map(len, secrets), default=0)
+
+
 @lru_cache(maxsize=64)
 def _spellings(secret: str) -> tuple[re.Pattern[bytes], ...]:
     """Match a secret with any of its characters escaped, percent-encoded, or the whole of it in another encoding."""
@@ -80,10 +111,13 @@ def _percent(byte: int) -> bytes:
     return b"(?:%b)" % b"|".join(forms)
 
 
-def masked_headers(headers: Mapping[str, str], secrets: Iterable[str]) -> dict[str, str]:
-    """Return header fields fit for an error: secret fields masked, and secrets masked in the others and in every name."""
-    pairs = ((name, MASK if is_secret_header(name) else value) for name, value in headers.items())
-    return {masked_text(name, secrets): masked_text(value, secrets) for name, value in pairs}
+def masked_headers(headers: Mapping[str, str], secrets: tuple[str, ...]) -> dict[str, str]:
+    """Return header fields fit for an error: secret fields masked, and secrets masked in the others and in every name.
+
+    Any backend's answer is kept whole; of what is larger, the beginning.
+    """
+    pairs = ((name, MASK if is_secret_header(name) else value) for name, value in islice(headers.items(), _FIELDS_LIMIT))
+    return {_beginning_of_text(name, secrets): _beginning_of_text(value, secrets) for name, value in pairs}
 
 
 def scrubbed(error: OutreachError, secrets: tuple[str, ...]) -> OutreachError:
@@ -121,7 +155,7 @@ def refused(operation: str, response: Response, secrets: tuple[str, ...], *, now
         secrets: What to mask.
         now: Unix time in seconds, for a Retry-After given as a date.
     """
-    body = masked(response.body, secrets)
+    body = _beginning(response.body, secrets)
     error = (RateLimited if response.status == _TOO_MANY_REQUESTS else StatusError)(
         masked_text(f"{operation}: the service answered {response.status}: {reason(body)}", secrets),
         operation=operation,
@@ -137,12 +171,16 @@ def refused(operation: str, response: Response, secrets: tuple[str, ...], *, now
 
 def unexpected(operation: str, response: Response, secrets: tuple[str, ...], fault: DecodeError | str) -> UnexpectedResponse:
     """Return the error for an answer of 2xx that is not what the interface says."""
-    body = masked(response.body, secrets)
+    body = _beginning(response.body, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
     status = (value or {}).get("status")
-    told = f"status {status!r}: {reason(body)}" if isinstance(status, str) and status not in _NO_FAULT else str(fault)
+    told = (
+        f"status {_start(status, secrets)!r}: {reason(body)}"
+        if isinstance(status, str) and status not in _NO_FAULT
+        else str(fault)
+    )
     error = UnexpectedResponse(
-        f"{operation}: the service answered {response.status} with {_cut(masked_text(told, secrets), _FAULTS_LIMIT)}",
+        f"{operation}: the service answered {response.status} with {_cut(_beginning_of_text(told, secrets), _FAULTS_LIMIT)}",
         operation=operation,
         status_code=response.status,
         headers=masked_headers(response.headers, secrets),

@@ -1,14 +1,18 @@
-"""The cattrs converter: strict, naming every fault, keeping every field. Every hook is registered in `configure_converter`."""
+"""The cattrs converter: strict, naming every fault, keeping every field. Every hook is registered in `configure_converter`.
+
+Of a list in which much is wrong only the beginning is told: what it costs to read an answer is bounded by what it may hold.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
-from typing import Any, get_args, get_origin
+from typing import Any, Final, get_args, get_origin
 
 import attrs
-from cattrs import BaseValidationError, Converter, transform_error
+from cattrs import BaseValidationError, Converter, IterableValidationError, transform_error
+from cattrs.errors import IterableValidationNote
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from outreach_async.contacts import NewContact
@@ -16,6 +20,9 @@ from outreach_async.models import NOT_ON_THE_WIRE, Answered
 from outreach_async.vocabulary import OpenEnum
 
 Hook = Callable[[Any, Any], Any]
+
+_FAULTY: Final = 20
+"""Items of a list whose faults are told, the first: an answer of kilobytes can hold thousands, and a fault takes kilobytes."""
 
 
 class Mismatch(ValueError):
@@ -96,13 +103,24 @@ def _is_list(kind: Any) -> bool:
 
 
 def _list_reader(kind: Any, converter: Converter) -> Hook:
-    items: Any = tuple[(*get_args(kind), ...)]  # type: ignore[misc]  # made at run time; cattrs reads any iterable into it
-    any_iterable = converter.get_structure_hook(items)
+    (item_kind,) = get_args(kind)
+    read = converter.get_structure_hook(item_kind)
 
     def hook(value: Any, _kind: Any) -> Any:
         if not isinstance(value, list):
             raise _mismatch("array", value)
-        return list(any_iterable(value, items))
+        items, faults = [], []
+        for index, item in enumerate(value):
+            try:
+                items.append(read(item, item_kind))
+            except NotStructured as error:
+                error.add_note(IterableValidationNote(f"Structuring {kind} @ index {index}", index, item_kind))
+                faults.append(error)
+                if len(faults) == _FAULTY:
+                    break
+        if faults:
+            raise IterableValidationError("a list", faults, kind)
+        return items
 
     return hook
 

@@ -50,7 +50,7 @@ def test_the_first_two_blocks_are_the_two_commands_a_line_each() -> None:
 def test_a_recipe_runs_as_it_stands(recipe: str, environment: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "recipe.py"
     path.write_text(recipe, encoding="utf-8")
-    command = [sys.executable, "-W", "error", path]
+    command = [sys.executable, "-W", "error", str(path)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import click
@@ -25,6 +26,8 @@ from outreach_async.cli.screen import Screen
 from outreach_async.cli.world import demo_world
 from outreach_async.cli.writing import require_folder, write_whole
 from outreach_async.errors import InvalidRequest
+
+_DIGITS: Final = 19
 
 
 @attrs.frozen(kw_only=True)
@@ -172,6 +175,20 @@ def _files(paths: Sequence[Path], form: str | None) -> dict[Path, str]:
 
 def _earlier(path: Path) -> auditing.Report:
     try:
-        return auditing.Report.from_dict(json.loads(path.read_bytes()))
-    except (ValueError, InvalidRequest) as error:
+        text = path.read_bytes()
+        return auditing.Report.from_dict(json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole))
+    except (ValueError, RecursionError, InvalidRequest) as error:
         raise click.UsageError(f"--compare {path}: {error}") from error
+
+
+def _whole(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError(f"a number of {len(text)} digits is none of an audit")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    """Read a number; neither JSON nor an audit has `NaN` and infinities, though Python writes and reads them."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:_DIGITS]} is no number of an audit")
+    return number

@@ -155,7 +155,7 @@ def load_readings(path: str | Path) -> dict[str, tuple[Any, ...]]:
     """
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # among them a number of thousands of digits
         raise BehaviourFileError(f"{path}: not TOML: {error}") from None
     try:
         return dict(_readings(document))

@@ -135,7 +135,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(source, Path):
         source = source.read_text(encoding="utf-8")
     with _at("$"):
-        document = _object(json.loads(source) if isinstance(source, str) else source, _WORLD, "a world")
+        document = _object(json.loads(source, parse_constant=_refuse) if isinstance(source, str) else source, _WORLD, "a world")
         if document.get("version", VERSION) != VERSION:
             raise ValueError(f"version {document['version']!r}: this is version {VERSION}")
     if "now" in document:
@@ -218,9 +218,13 @@ def _at(path: str) -> Iterator[None]:
     """Say where in the file an error is."""
     try:
         yield
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise WorldError(f"{path}: {reason}") from error
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _items(document: Mapping[str, Any], name: str, path: str) -> Iterator[tuple[str, Any]]:

@@ -15,8 +15,8 @@ import yarl
 from aiohttp.abc import AbstractStreamWriter
 
 from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.transport.answers import Intake
-from outreach_async.transport.evidence import closed, fields, lost, one_line, release, said
+from outreach_async.transport.answers import Intake, fields_of
+from outreach_async.transport.evidence import closed, fields, lost, one_line, origin_form, release, said
 from outreach_async.transport.origin import BAD_HOST, BaseUrl
 from outreach_async.transport.task_scope import TaskScope
 from outreach_async.transport.turns import Turns
@@ -25,6 +25,7 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 _CONTENT_TYPE = ("Content-Type",)
 _AUTOMATIC = ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
+_SWITCHED: Final = 101
 _URLS: Final = 256
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, ceil_threshold=math.inf)
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
@@ -125,18 +126,18 @@ class Wire:
             middlewares=self._middlewares,
         ) as answer:
             progress.sent = True
+            if answer.status == _SWITCHED:
+                answer.close()
+                raise lost(f"no answer from {self._place.shown}: it switched to another protocol, unasked", progress)
             if not self._place.own:  # our own session has no jar
                 self._forget_cookies(answer)
             return await self._read(answer)
 
     def _join(self, target: str) -> yarl.URL:
-        return yarl.URL(f"{self._place.prefix}{target}", encoded=True)
+        return yarl.URL(f"{self._place.prefix}{origin_form(target)}", encoded=True)
 
     async def _read(self, answer: aiohttp.ClientResponse) -> Response:
-        headers: dict[str, str] = {}
-        for field, value in answer.headers.items():
-            name = field.lower()
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        headers = fields_of(answer.raw_headers)
         intake = Intake(headers, self._limit)
         while not answer.content.at_eof():
             intake.feed(await answer.content.readany())

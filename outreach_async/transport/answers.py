@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from outreach_async.errors import TransportError
@@ -15,9 +15,31 @@ MAX_ANSWER: Final = 64 * 1024 * 1024
 ACCEPTED: Final = "gzip, deflate"
 """The `accept-encoding` of every request: what can be undone here."""
 
+_MEMBERS: Final = 1024
+"""Parts at most of an answer in gzip: a part that holds nothing takes 20 bytes, and time."""
+
+_PIECES: Final = 4096
+"""Pieces that are kept one by one: each takes memory of its own, however small it is."""
+
 _STATED: Final = re.compile(r"[0-9]{1,18}")
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
+
+
+def fields_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return an answer's header fields as text, by lower-case name, alike for every backend; those that are repeated joined.
+
+    Values are UTF-8, and Latin-1 if they are not. The backends' own reading differs, and aiohttp's leaves lone surrogates.
+    """
+    fields: dict[str, str] = {}
+    for name, value in raw:
+        key = name.decode("latin-1").lower()
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            text = value.decode("latin-1")
+        fields[key] = f"{fields[key]}, {text}" if key in fields else text
+    return fields
 
 
 class Intake:
@@ -29,13 +51,18 @@ class Intake:
         decoded: The pieces come with the encoding undone.
 
     Raises:
-        TransportError: The body is too large, or in an encoding that was not asked for.
+        TransportError: The body is too large, in an encoding that was not asked for, or its end is ambiguous.
     """
 
     def __init__(self, headers: Mapping[str, str], limit: int, *, decoded: bool = False) -> None:
         self._limit = self._room = limit
+        self._intake = 2 * limit + 65_536  # encoded bytes: encoding adds less than that, and may hold nothing at all
         self._pieces: list[bytes] = []
+        self._before = bytearray()
         self._inflater = None if decoded else _inflater(headers.get("content-encoding", ""))
+        if not decoded and "transfer-encoding" in headers and "content-length" in headers:
+            # RFC 9112, section 6.3: an attempt to be read in two ways; httpx would go by one of them, aiohttp by neither.
+            raise TransportError("the answer states its length in two ways", maybe_sent=True)
         stated = headers.get("content-length", "0")
         if not _STATED.fullmatch(stated) or int(stated) > limit:
             self._refuse(f"states a length of {stated[:20]} bytes")
@@ -47,11 +74,15 @@ class Intake:
             TransportError: The body grows too large, or is not in its stated encoding.
         """
         if self._inflater is not None:
+            self._intake -= len(piece)
             piece = self._inflater.feed(piece, self._room + 1)
         self._room -= len(piece)
-        if self._room < 0:
+        if self._room < 0 or self._intake < 0:
             self._refuse("goes on")
         self._pieces.append(piece)
+        if len(self._pieces) == _PIECES:
+            self._before += b"".join(self._pieces)
+            self._pieces.clear()
 
     def whole(self) -> bytes:
         """Return the body.
@@ -61,7 +92,7 @@ class Intake:
         """
         if self._inflater is not None:
             self._inflater.finish()
-        return b"".join(self._pieces)
+        return b"".join([self._before, *self._pieces] if self._before else self._pieces)
 
     def _refuse(self, how: str) -> None:
         raise TransportError(
@@ -75,12 +106,14 @@ class _Inflater:
     def __init__(self, coding: str) -> None:
         self._coding = coding
         self._stream: zlib._Decompress | None = None
+        self._members = 0
 
     def feed(self, piece: bytes, most: int) -> bytes:
         decoded = b""
         try:
             while piece and len(decoded) < most:
                 if self._stream is None or self._stream.eof:  # gzip may come in several members
+                    self._count()
                     self._stream = zlib.decompressobj(self._window(piece))
                 decoded += self._stream.decompress(piece, most - len(decoded))
                 piece = self._stream.unused_data
@@ -91,6 +124,11 @@ class _Inflater:
     def finish(self) -> None:
         if self._stream is not None and not self._stream.eof:
             raise self._broken("ends within")
+
+    def _count(self) -> None:
+        self._members += 1
+        if self._members > _MEMBERS:
+            raise self._broken(f"has more than {_MEMBERS} parts in")
 
     def _window(self, piece: bytes) -> int:
         # "deflate" means the zlib format, but some servers send it without its header.

@@ -17,6 +17,10 @@ from outreach_async.transport.answers import ACCEPTED
 from outreach_async.transport.wire import Progress, Request
 
 _PROVABLE_HEAD: Final = 8 * 1024
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
+_TARGET: Final = re.compile(r"/(?!/)[A-Za-z0-9\-._~!$&'()*+,;=:@/%\[\]]*(?:\?[A-Za-z0-9\-._~!$&'()*+,;=:@/?%\[\]]+)?")
+_DOTS: Final = re.compile(r"/(?:\.|%2e){1,2}(?:[/?]|\Z)", re.IGNORECASE)
 _VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 _TEXT_LIMIT: Final = 200
 _KEPT: Final = 32
@@ -50,8 +54,10 @@ def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
     """Join a transport's own header fields with the request's, which win, and with those that say how bodies are sent.
 
     Raises:
-        InvalidRequest: A field that the libraries would send in different ways, or refuse in an error that shows its value.
+        InvalidRequest: A method or field that the libraries would send in different ways, or refuse in an error that shows it.
     """
+    if not _METHOD.fullmatch(request.method):
+        raise InvalidRequest("method: expected an HTTP method in capitals, such as 'GET'")
     joined = {**defaults, **_checked(tuple(request.headers.items())), "accept-encoding": ACCEPTED}
     if request.body or request.method in _WITH_BODY:
         joined["content-length"] = str(len(request.body))
@@ -63,12 +69,25 @@ def _checked(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     """Return header fields by lower-case name; a client sends the same ones with every request, and checking them is dear."""
     checked = {}
     for name, value in items:
+        if not _NAME.fullmatch(name):
+            raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove blanks and line breaks")
         if not _VALUE.fullmatch(value):
             raise InvalidRequest(f"headers[{name!r}]: expected ASCII text without outer blanks and control characters; encode it")
         checked[name.lower()] = value
     if not _FRAMING.isdisjoint(checked):
         raise InvalidRequest(f"headers: leave out {', '.join(sorted(_FRAMING))}; how bodies are sent is the transport's to say")
     return checked
+
+
+def origin_form(target: str) -> str:
+    """Return a request target, which is put behind the origin: anything but a path would make it another one.
+
+    Raises:
+        InvalidRequest: It is none, or one that a library would change.
+    """
+    if not _TARGET.fullmatch(target) or _DOTS.search(target.partition("?")[0]):
+        raise InvalidRequest("target: expected a percent-encoded path and query starting with one '/', without '.' and '..'")
+    return target
 
 
 def said(error: BaseException) -> str:

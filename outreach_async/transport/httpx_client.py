@@ -12,7 +12,7 @@ import anyio
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.arguments import library_of
 from outreach_async.transport.bound import Bound
-from outreach_async.transport.evidence import closed, fields, release
+from outreach_async.transport.evidence import closed, fields, origin_form, release
 from outreach_async.transport.httpx_messages import FAMILIES, Family, Handshakes, Route, body_class, read
 from outreach_async.transport.origin import authorizations, credentials
 from outreach_async.transport.turns import Turns
@@ -74,7 +74,7 @@ class ClientRoute(Route):
                 await answer.aclose()
 
     def _message(self, request: Request, progress: Progress, handshakes: Handshakes) -> Any:
-        url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + request.target.encode())
+        url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + origin_form(request.target).encode())
         # The client adds what it was configured with, but takes no body that may be asked for twice, as digest authentication
         # does; hence the second request.
         draft = self._client.build_request(request.method, url, headers=fields(request, {}), timeout=None)

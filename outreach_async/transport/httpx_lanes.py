@@ -9,7 +9,7 @@ from typing import Any, Final
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.arguments import require
 from outreach_async.transport.bound import Bound
-from outreach_async.transport.evidence import fields, release
+from outreach_async.transport.evidence import fields, origin_form, release
 from outreach_async.transport.httpx_messages import Family, Route, body_class, read
 from outreach_async.transport.lanes import Lanes
 from outreach_async.transport.origin import BAD_HOST, BaseUrl, choose_proxy, credentials
@@ -80,9 +80,9 @@ class LaneRoute(Route):
         library, context = self.library, self._tls()
         try:
             self._root = library.URL(str(self._base))
-        except library.InvalidURL:
+            self._own = {"host": self._root.netloc.decode()}
+        except (library.InvalidURL, UnicodeError):  # some hosts that IDNA cannot write are only found out by the second
             raise InvalidRequest(BAD_HOST) from None
-        self._own = {"host": self._root.netloc.decode()}
         if self._base.authorization:
             self._own["authorization"] = self._base.authorization
         self._body = body_class(library)
@@ -100,7 +100,7 @@ class LaneRoute(Route):
         return self._trust.context(self.family)
 
     def _join(self, target: str) -> Any:
-        return self._root.copy_with(raw_path=f"{self._base.path}{target}".encode())
+        return self._root.copy_with(raw_path=f"{self._base.path}{origin_form(target)}".encode())
 
     async def aclose(self) -> None:
         """End what is under way and close every lane."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import anyio
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.answers import Intake
+from outreach_async.transport.answers import Intake, fields_of
 from outreach_async.transport.wire import Progress, Response
 
 Family = Literal["httpx", "httpx2"]
@@ -100,7 +100,7 @@ async def read(answer: Any, limit: int) -> Response:
     Raises:
         TransportError: The body is too large, or not in its stated encoding.
     """
-    headers = dict(answer.headers.items())
+    headers = fields_of(answer.headers.raw)
     decoded = answer.is_stream_consumed  # a mock's answer, or one that a hook has read, is here already
     intake = Intake(headers, limit, decoded=decoded)
     pieces = answer.aiter_bytes() if decoded else answer.aiter_raw()

@@ -16,7 +16,7 @@ from outreach_async.errors import InvalidRequest
 BAD_HOST: Final = "base_url: its host is no name that the DNS can know; correct it"
 """What to say when a library finds out."""
 
-_UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_UNSAFE: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
 _PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # what every backend sends byte for byte
 _PLACE: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
 _EXAMPLE: Final = "such as 'https://api.example'"
@@ -62,10 +62,14 @@ def parse_base_url(text: str) -> BaseUrl:
     parts = _split("base_url", text, ("http", "https"), _EXAMPLE)
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise InvalidRequest("base_url: a query or fragment would stand before every path; leave it out")
-    if not _PATH.fullmatch(parts.path) or {".", ".."} & set(parts.path.split("/")):
+    if not _PATH.fullmatch(parts.path) or _dots(parts.path):
         raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
     port = None if parts.port == _PORTS[parts.scheme] else parts.port
     return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic(parts), credentials(text))
+
+
+def _dots(path: str) -> bool:
+    return not {".", ".."}.isdisjoint(path.replace("%2e", ".").replace("%2E", ".").split("/"))
 
 
 def credentials(*urls: str | None) -> tuple[str, ...]:

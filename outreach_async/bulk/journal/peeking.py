@@ -24,8 +24,8 @@ T = TypeVar("T")
 _PATIENCE: Final = 10.0
 _TRIES: Final = 100
 _LOG_HEADER: Final = 32
-"""Bytes of a log without any frame. A writer that is killed just after them leaves a log that SQLite, when it may only read, waits
-for without end: it holds nothing, so the file is whole without it."""
+"""Bytes of a log without any frame. A writer that is killed just after them leaves a log that SQLite waits for without end if it
+may only read. It holds nothing, so the file is whole without it."""
 
 
 @attrs.frozen
@@ -114,7 +114,8 @@ def _require_ours(path: Path, db: sqlite3.Connection) -> None:
 
 def unreadable(path: Path, error: Exception) -> OutreachError:
     """Return the error of a journal that made no sense."""
-    if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+    # A text that is no UTF-8 is an error of the module's own, which has no code.
+    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
         return InvalidRequest(f"journal: {path} is no journal; name the journal of a run")
     remedy = f"if it is damaged, restore a copy, or save what is left with `sqlite3 {path.name} .recover`"
     return JournalError(f"journal {path} cannot be read: {error}; {remedy}")

@@ -33,6 +33,7 @@ _OUTCOMES: Final = """
     FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page
     LEFT JOIN error ON error.digest = page.error LEFT JOIN spool ON spool.seq = page.seq
 """
+_NONSENSE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
 _EVENTS: Final = """
     SELECT json_group_array(json_array(number, at, kind, json(data)))
     FROM (SELECT * FROM event WHERE number > ? ORDER BY number LIMIT ?)
@@ -132,7 +133,7 @@ class Journal:
             yield
         except InvalidRequest:
             raise
-        except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        except _NONSENSE as error:
             raise unreadable(self.path, error) from error
 
 
