@@ -74,11 +74,11 @@ async def odd_ids_and_query_values_arrive_byte_for_byte(connect: Open) -> None:
 
 async def percent_encodings_keep_their_case_and_their_needless_ones(connect: Open) -> None:
     echo = Echo()
-    targets = ["/a%2fb%7Ec/%41?x=%7e&y=%2F/?:@", "/", "/?", "/a//b?", "/a:b/c;d=1,2", "/x?a=b?c=d&&"]
+    targets = ["/a%2fb%7Ec/%41?x=%7e&y=%2F/?:@", "/", "/a//b", "/a:b/c;d=1,2", "/x?a=b?c=d&&"]
     async with connect(echo) as transport:
         for target in targets:
             await exchange(transport, Request("GET", target))
-    assert [request.target.rstrip("?") for request in echo.asked] == [target.rstrip("?") for target in targets]
+    assert [request.target for request in echo.asked] == targets
 
 
 async def a_request_arrives_as_it_was_sent(connect: Open) -> None:

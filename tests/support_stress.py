@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ SIDE_BY_SIDE: Final = 5
 SLOTS: Final = 2
 ATTEMPTS: Final = 2
 _PATIENCE: Final = 10.0
+_PAUSE: Final = 1.0
+"""Seconds after which a bulk run is left: one that meets too much bad weather pauses for longer than a test lasts."""
 
 
 @attrs.define
@@ -250,12 +252,14 @@ class Points:
     async def _bulk(self, number: int, **options: Any) -> None:
         rows = [NewContact(f"id-{number}-{row}@company.example") for row in range(ROWS)]
         leave_after = self._chance.randrange(1, ROWS * 2)  # or not at all
-        async with self._client.contacts.create_many(rows, concurrency=POOL, **options) as outcomes:
-            async for outcome in outcomes:
-                self._take(number, outcome)
-                leave_after -= 1
-                if not leave_after:
-                    break
+        run = self._client.contacts.create_many(rows, concurrency=POOL, **options)
+        with suppress(OutreachError), anyio.move_on_after(_PAUSE):
+            async with run as outcomes:
+                async for outcome in outcomes:
+                    self._take(number, outcome)
+                    leave_after -= 1
+                    if not leave_after:
+                        break
 
     def _take(self, number: int, outcome: ContactOutcome) -> None:
         denies = outcome.possible <= {Outcome.NOT_APPLIED, Outcome.REJECTED}
