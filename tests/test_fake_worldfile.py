@@ -121,7 +121,7 @@ def test_the_text_of_a_world_is_readable_and_ends_in_a_line() -> None:
 
 BAD: list[tuple[Any, str]] = [
     ("{", r"\$: Expecting property name"),
-    ('{"workspaces": [NaN', r"\$: Expecting"),
+    ('{"workspaces": [NaN', r"\$: NaN is no JSON"),
     ({"version": 2}, r"\$: version 2: this is version 1"),
     ({"workspace": []}, r"\$: a world has no 'workspace': did you mean workspaces\?"),
     ({"workspaces": {}}, r"\$\.workspaces: must be a list, not dict"),
