@@ -225,6 +225,16 @@ async def test_rows_that_waited_for_their_key_when_the_run_stopped_are_not_appli
     assert len(script.requests) == 1
 
 
+async def test_a_row_whose_attempt_runs_out_of_time_after_the_run_stopped_may_have_been_applied() -> None:
+    found: list[ContactOutcome] = []
+    async with client(Script(HANG, 20.0, status(403))).contacts.create_many(rows(2), concurrency=2, order="input") as outcomes:
+        with pytest.raises(BulkStopped):
+            await drain(outcomes, found)
+    sure, unsure = sorted(found, key=lambda outcome: outcome.status)
+    assert (sure.status, sure.certain, unsure.status) == (Outcome.NOT_APPLIED, True, Outcome.UNKNOWN)
+    assert Outcome.ADDED in unsure.possible
+
+
 async def test_a_transport_that_refuses_a_sound_row_stops_the_run() -> None:
     script = Script(InvalidRequest("the transport is closed"))
     async with client(script).contacts.create_many(rows(1000), concurrency=2) as outcomes:

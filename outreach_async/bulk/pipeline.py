@@ -271,7 +271,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._stop(self._flow.halted or cause)
         if self._record.resumable:
             return None
-        return unfinished(row.index, row.given, cause, duplicates, attempts=call.attempts, tainted=call.tainted)
+        return unfinished(row.index, row.given, cause, duplicates, attempts=call.attempts, tainted=call.maybe_applied)
 
     def _leave(self, row: Row, hand: _Hand) -> None:
         """Leave the row in hand without an outcome."""

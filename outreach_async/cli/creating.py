@@ -10,7 +10,7 @@ from typing import cast
 from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, Outcomes
 from outreach_async.cli.checking import Prepared, prepare
 from outreach_async.cli.exits import INTERRUPTED, code_of_rows
-from outreach_async.cli.interrupts import interruptible
+from outreach_async.cli.interrupts import Interrupts, interruptible
 from outreach_async.cli.job import Job
 from outreach_async.cli.progress import follow, progress, text_of
 from outreach_async.cli.screen import Screen
@@ -43,6 +43,10 @@ async def create(client: OutreachClient, job: Job, screen: Screen, few: int | No
                     undone.add(outcome)
                     keep(outcome)
                 show(outcomes.report.rows, text_of(outcomes.progress))
+    return _code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
+
+
+def _code(interrupts: Interrupts, outcomes: Outcomes, screen: Screen) -> int:
     if interrupts.count:
         screen.warn("interrupted")
         return INTERRUPTED
