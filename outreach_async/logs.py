@@ -2,7 +2,8 @@
 
 Attempts are told at debug; waits before a repeat, and the states of bulk runs, at info; a bulk run that pauses or ends early at
 warning. Each record also has fields, as of `extra=`: `operation`, `attempt`, `seconds`, `status_code`, `request_id`, `error`,
-`evidence` and `wait` of an attempt; `run`, `state`, `before`, `rows`, `limit`, `wait` and `error` of a bulk run.
+`evidence` and `wait` of an attempt; `run`, `state`, `before`, `rows`, `limit`, `wait` and `error` of a bulk run. A program that sets
+no logging up, and does not ask by the environment, is told nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ from outreach_async.retry import Evidence
 from outreach_async.transport.wire import Response
 
 LOGGER: Final = logging.getLogger("outreach_async")
+LOGGER.addHandler(logging.NullHandler())  # else Python itself prints warnings that nobody handles
 
 _LONGEST_ID: Final = 256
 _WARNINGS: Final = frozenset({"paused", "suspended", "stopped"})
 
 
 def log_as_asked() -> None:
-    """Switch logging to stderr on if the environment says so: `OUTREACH_LOG=debug`, `info`, ...; an unknown level is ignored."""
+    """Switch logging to stderr on if the environment says so: `OUTREACH_LOG=debug`, `info`, ...; an unknown level is ignored.
+
+    A logger that was given a handler before keeps its ways.
+    """
     level = logging.getLevelNamesMapping().get(os.environ.get("OUTREACH_LOG", "").upper())
-    if level is None or LOGGER.handlers:
+    if level is None or any(not isinstance(handler, logging.NullHandler) for handler in LOGGER.handlers):
         return
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

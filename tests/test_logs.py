@@ -20,6 +20,7 @@ from outreach_async.logs import LOGGER
 
 CLIENT = """
 import logging
+import os
 from outreach_async import OutreachClient
 {before}
 for _ in range(2):
@@ -27,17 +28,42 @@ for _ in range(2):
 logger = logging.getLogger("outreach_async")
 logger.debug("a debug line")
 logger.warning("a warning")
-print(logger.level, len(logger.handlers))
+print(logger.level, *(type(handler).__name__ for handler in logger.handlers))
 """
+
+PAUSING = """
+import logging
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake.faults import status
+from outreach_async.testing import VirtualTime
+{before}
+virtual = VirtualTime()
+fake = FakeService(clock=virtual)
+space = fake.add_workspace()
+fake.faults.script("create_contact", status(429, retry_after=60))
+client = OutreachClient(transport=FakeTransport(fake), owner_key=fake.add_owner_key(space), workspace=space)
+
+async def main():
+    report = await client.contacts.create_many([{{"email": "a@a.example"}}, {{"email": "b@a.example"}}])
+    print(report.outcomes["added"], virtual.elapsed >= 60)
+
+anyio.run(main, backend_options=virtual.options("asyncio"))
+"""
+
+
+def ran(code: str, level: str | None) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "OUTREACH_LOG"}
+    environment |= {} if level is None else {"OUTREACH_LOG": level}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "key_" not in done.stdout + done.stderr
+    return done
 
 
 def logged(level: str | None, before: str = "") -> tuple[str, list[str]]:
     """Return what a program with clients prints, and the lines it logs."""
-    environment = {name: value for name, value in os.environ.items() if name != "OUTREACH_LOG"}
-    environment |= {} if level is None else {"OUTREACH_LOG": level}
-    code = CLIENT.format(before=before)
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert "key_secret" not in done.stdout + done.stderr
+    done = ran(CLIENT.format(before=before), level)
     return done.stdout.strip(), done.stderr.splitlines()
 
 
@@ -47,7 +73,7 @@ def test_there_is_one_logger_and_it_bears_the_librarys_name() -> None:
 
 def test_the_environment_switches_logging_on_once_for_all_clients() -> None:
     printed, lines = logged("debug")
-    assert printed == "10 1"
+    assert printed == "10 NullHandler StreamHandler"
     assert [line.partition(" outreach_async: ")[2] for line in lines] == ["a debug line", "a warning"]
     assert " DEBUG outreach_async: " in lines[0]
 
@@ -55,19 +81,27 @@ def test_the_environment_switches_logging_on_once_for_all_clients() -> None:
 @pytest.mark.parametrize("level", ["info", "INFO"])
 def test_the_level_is_the_one_asked_for(level: str) -> None:
     printed, lines = logged(level)
-    assert printed == "20 1"
+    assert printed == "20 NullHandler StreamHandler"
     assert len(lines) == 1
     assert lines[0].endswith(" WARNING outreach_async: a warning")
 
 
 @pytest.mark.parametrize("level", [None, "", "chatty", "10"])
 def test_without_a_level_that_exists_nothing_is_switched_on(level: str | None) -> None:
-    assert logged(level)[0] == "0 0"
+    assert logged(level) == ("0 NullHandler", [])
 
 
 def test_a_program_that_set_the_logger_up_keeps_its_own_ways() -> None:
-    before = "logging.getLogger('outreach_async').addHandler(logging.NullHandler())"
-    assert logged("debug", before) == ("0 1", [])
+    before = "logging.getLogger('outreach_async').addHandler(logging.FileHandler(os.devnull))"
+    assert logged("debug", before) == ("0 NullHandler FileHandler", [])
+
+
+@pytest.mark.parametrize(("before", "lines"), [("", 0), ("logging.basicConfig()", 1)], ids=["none", "basic"])
+def test_a_run_that_pauses_warns_only_a_program_that_set_logging_up(before: str, lines: int) -> None:
+    told = ran(PAUSING.format(before=before), None)
+    assert told.stdout == "2 True\n"
+    assert len(told.stderr.splitlines()) == lines
+    assert ("WARNING:outreach_async:create_many: run 1 paused" in told.stderr) == (lines > 0)
 
 
 # What is logged
