@@ -274,14 +274,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a script is met from its end",
-        "fake/faults.py",
+        "fake/waiting.py",
         "return script.popleft()",
         "return script.pop()",
         (_FAULTS + "a_script_is_met_in_order_and_then_all_goes_well",),
     ),
     Mutant(
         "what is left of a script is nobody's concern",
-        "fake/faults.py",
+        "fake/waiting.py",
         "return scripted + [",
         "return [",
         (_FAULTS + "what_has_not_struck_as_asked_is_named_and_fails",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import attrs
 
@@ -78,6 +78,10 @@ class Fault:
     def strike(self, serve: Callable[[], Response]) -> Exchange:
         """Say what becomes of the request; `serve` is the service's own act."""
         return Exchange(serve(), None)
+
+
+ok: Final = Fault("ok", commits=True)
+"""No fault: a placeholder in a script. That request goes well, whatever the rules say."""
 
 
 @attrs.frozen

@@ -13,24 +13,21 @@ says which. `commit_then(fault)` lets any of them strike after the service has d
     refuse, reset, close, hang            truncate, reset_mid_body, bad_chunk, no_final_chunk
     garbage, long_header                  wrong_encoding, wrong_length
 
-Everything here is synchronous and pure but for the counting of what has fired; chance is drawn from the seed and the request's
-number, so a rerun of the same requests meets the same faults.
+Chance is drawn from the seed and the request's number, so a rerun of the same requests meets the same faults.
 """
 
 from __future__ import annotations
 
-import hashlib
 import http.client
-import math
-from collections import deque
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
-from outreach_async.fake.exchange import AnswerFault, DriftFault, Exchange, Fault, Kind, WireFault
+from outreach_async.fake.exchange import AnswerFault, DriftFault, Exchange, Fault, Kind, WireFault, ok
+from outreach_async.fake.given import at_least
 from outreach_async.fake.refusals import Refusal, nested
-from outreach_async.transport.wire import Request, Response
+from outreach_async.fake.waiting import OPERATIONS, Faults, require_fault
+from outreach_async.transport.wire import Response
 
 __all__ = [
     "OPERATIONS",
@@ -60,17 +57,8 @@ __all__ = [
     "wrong_length",
 ]
 
-_Number = TypeVar("_Number", int, float)
-
-OPERATIONS = ("list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown")
-"""What a request may ask for, as faults name it; `unknown` is every request that is none of the five."""
-
 _HTML_502 = b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><h1>502 Bad Gateway</h1></body>\r\n</html>\r\n"
 _BODILESS = (204, 304)
-
-
-ok = Fault("ok", commits=True)
-"""No fault: a placeholder in a script. That request goes well, whatever the rules say."""
 
 
 def status(
@@ -125,7 +113,7 @@ def drift(path: str, change: Any) -> Fault:
 
 def latency(seconds: float) -> Fault:
     """Hold the answer back for some seconds. The service acts at once."""
-    return _wire("latency", f"{seconds:g}", commits=True, seconds=_at_least(0, seconds))
+    return _wire("latency", f"{seconds:g}", commits=True, seconds=at_least("seconds", 0, seconds))
 
 
 def hang() -> Fault:
@@ -154,12 +142,12 @@ def close() -> Fault:
 
 def truncate(after_bytes: int) -> Fault:
     """Close the connection (FIN) after some bytes of the answer's body, short of its content-length. The service acts."""
-    return _wire("truncate", str(after_bytes), commits=True, size=_at_least(0, after_bytes))
+    return _wire("truncate", str(after_bytes), commits=True, size=at_least("after_bytes", 0, after_bytes))
 
 
 def reset_mid_body(after: int) -> Fault:
     """Reset the connection (RST) after some bytes of the answer's body. The service acts."""
-    return _wire("reset_mid_body", str(after), commits=True, size=_at_least(0, after))
+    return _wire("reset_mid_body", str(after), commits=True, size=at_least("after", 0, after))
 
 
 def bad_chunk() -> Fault:
@@ -189,7 +177,7 @@ def wrong_encoding() -> Fault:
 
 def wrong_length(short_by: int = 1) -> Fault:
     """Say a content-length too small, so that the body's end is lost. The service acts."""
-    return _wire("wrong_length", str(short_by), commits=True, size=_at_least(1, short_by))
+    return _wire("wrong_length", str(short_by), commits=True, size=at_least("short_by", 1, short_by))
 
 
 def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - named as it reads in a test
@@ -199,7 +187,7 @@ def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - nam
         bytes: Bytes a piece.
         every: Seconds before each piece.
     """
-    size, seconds = _at_least(1, bytes), _at_least(0, every)
+    size, seconds = at_least("bytes", 1, bytes), at_least("every", 0, every)
     return _wire("slow_drip", f"{bytes}, {every:g}", commits=True, size=size, seconds=seconds)
 
 
@@ -209,7 +197,7 @@ def commit_then(fault: Fault) -> Fault:
     Raises:
         ValueError: The fault is `refuse()`: what never arrived cannot have been stored.
     """
-    _check(fault)
+    require_fault(fault)
     if isinstance(fault, WireFault) and fault.kind == "refuse":
         raise ValueError("commit_then(refuse()): a request that never arrived cannot have been stored; take reset()")
     return attrs.evolve(fault, label=f"commit_then({fault.label})", commits=True)
@@ -224,171 +212,8 @@ def error_response(code: int) -> Response:
     return Response(*nested(Refusal(code, code_name, message)))
 
 
-class Faults:
-    """The faults that wait for a service's requests.
-
-    A request takes the next fault of its operation's script; without one, the first rule that strikes it.
-
-    Args:
-        seed: What chance is drawn from, with the request's number.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._requests = 0
-        self._scripts: dict[str, deque[Fault]] = {}
-        self._rules: list[_Rule] = []
-
-    def script(self, operation: str, *faults: Fault) -> None:
-        """Let the operation's next requests meet these faults, one each, in order, after those scripted before.
-
-        Args:
-            operation: One of `OPERATIONS`.
-            faults: Faults, with `ok` for a request that goes well.
-
-        Raises:
-            ValueError: There is no such operation.
-            TypeError: A fault is none, such as the function that makes it.
-        """
-        _check_operation(operation)
-        for fault in faults:
-            _check(fault)
-        self._scripts.setdefault(operation, deque()).extend(faults)
-
-    def add(
-        self,
-        fault: Fault,
-        *,
-        operation: str | None = None,
-        match: Callable[[Request], bool] | None = None,
-        times: int | None = None,
-        p: float | None = None,
-    ) -> None:
-        """Let a fault strike every request that meets all conditions.
-
-        Args:
-            fault: The fault.
-            operation: One of `OPERATIONS`; every request if not given.
-            match: What must be true of the request.
-            times: How often the fault strikes at most; without end if not given.
-            p: How probable it is that it strikes, from 0 to 1; certain if not given.
-
-        Raises:
-            ValueError: There is no such operation, or a figure is out of its range.
-            TypeError: The fault is none, such as the function that makes it.
-        """
-        _check(fault)
-        if operation is not None:
-            _check_operation(operation)
-        if times is not None:
-            _at_least(1, times)
-        if p is not None and not 0 <= p <= 1:
-            raise ValueError(f"p={p}: a probability is from 0 to 1")
-        self._rules.append(_Rule(fault, operation, match, times, p, salt=f"{self._seed}|{len(self._rules)}"))
-
-    def clear(self) -> None:
-        """Forget every fault, and count requests from the start again."""
-        self._requests = 0
-        self._scripts.clear()
-        self._rules.clear()
-
-    @property
-    def unfired(self) -> list[str]:
-        """What has not struck as asked, a text each: the rest of the scripts, rules that struck too seldom.
-
-        `ok` and rules with a probability promise nothing and are never here.
-        """
-        # Copies: another thread's requests may meet some meanwhile.
-        scripts = [(name, tuple(faults)) for name, faults in tuple(self._scripts.items())]
-        scripted = [f"{name}: {fault.label}" for name, faults in scripts for fault in faults if fault is not ok]
-        return scripted + [rule.shortfall for rule in tuple(self._rules) if rule.shortfall]
-
-    def assert_all_fired(self) -> None:
-        """Check that no fault was asked for in vain.
-
-        Raises:
-            AssertionError: Some were; the message names them.
-        """
-        unfired = self.unfired
-        if unfired:
-            raise AssertionError(f"faults that never struck: {'; '.join(unfired)}")
-
-    def around(self, operation: str, request: Request, serve: Callable[[], Response]) -> Exchange:
-        """Carry one request out, with whatever fault waits for it.
-
-        Args:
-            operation: What the request asks for, one of `OPERATIONS`.
-            request: The request.
-            serve: The service's own act; called at most once.
-        """
-        self._requests += 1
-        return self._next(operation, request).strike(serve)
-
-    def _next(self, operation: str, request: Request) -> Fault:
-        script = self._scripts.get(operation)
-        if script:
-            return script.popleft()
-        for rule in self._rules:
-            if rule.strikes(operation, request, self._requests):
-                rule.struck += 1
-                return rule.fault
-        return ok
-
-
-@attrs.define
-class _Rule:
-    """A fault and the conditions under which it strikes."""
-
-    fault: Fault
-    operation: str | None
-    match: Callable[[Request], bool] | None
-    times: int | None
-    p: float | None
-    salt: str
-    struck: int = 0
-
-    def strikes(self, operation: str, request: Request, number: int) -> bool:
-        return (
-            self.operation in {None, operation}
-            and (self.times is None or self.struck < self.times)
-            and (self.match is None or self.match(request))
-            and (self.p is None or _chance(self.salt, number) < self.p)
-        )
-
-    @property
-    def shortfall(self) -> str:
-        wanted = self.times or 1
-        if self.struck >= wanted or self.p is not None or self.fault is ok:
-            return ""
-        return f"{self.operation or 'any request'}: {self.fault.label} ({self.struck} of {wanted})"
-
-
 def _wire(kind: Kind, arguments: str = "", *, commits: bool = False, size: int = 0, seconds: float = 0.0) -> WireFault:
     return WireFault(f"{kind}({arguments})", commits, kind, size, seconds)
-
-
-def _chance(salt: str, number: int) -> float:
-    # By the request's number and not from a running generator: another rule, or a request that this one does not look at, then
-    # moves no draw.
-    digest = hashlib.blake2b(f"{salt}|{number}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
-
-
-def _check(fault: object) -> None:
-    if not isinstance(fault, Fault):
-        name = getattr(fault, "__name__", type(fault).__name__)
-        raise TypeError(f"{name} is not a fault: write a call, such as {name if callable(fault) else 'status'}(...)")
-
-
-def _check_operation(operation: str) -> None:
-    if operation not in OPERATIONS:
-        raise ValueError(f"no operation {operation!r}: there are {', '.join(OPERATIONS)}")
-
-
-def _at_least(low: int, value: _Number) -> _Number:
-    if not low <= value < math.inf:
-        raise ValueError(f"{value}: must be at least {low}, and finite")
-    return value
 
 
 def _plain(seconds: float | str) -> str:

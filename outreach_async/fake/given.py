@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from typing import TypeVar
 
 from outreach_async.fake.ids import suggestion
+
+_Number = TypeVar("_Number", int, float)
 
 
 def check_known(name: str, known: Iterable[str], what: str) -> None:
@@ -44,4 +48,15 @@ def text(name: str, value: object) -> str:
         raise TypeError(f"{name} must be a text, not {type(value).__name__}")
     if not value.strip():
         raise ValueError(f"{name} must not be blank")
+    return value
+
+
+def at_least(name: str, low: int, value: _Number) -> _Number:
+    """Check a number that is finite and not too small.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if not low <= value < math.inf:
+        raise ValueError(f"{name}={value}: must be at least {low}, and finite")
     return value
