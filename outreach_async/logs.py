@@ -2,8 +2,8 @@
 
 Attempts are told at debug; waits before a repeat, and the states of bulk runs, at info; a bulk run that pauses or ends early at
 warning. Each record also has fields, as of `extra=`: `operation`, `attempt`, `seconds`, `status_code`, `request_id`, `error`,
-`evidence` and `wait` of an attempt; `run`, `state`, `before`, `rows`, `limit`, `wait` and `error` of a bulk run. A program that sets
-no logging up, and does not ask by the environment, is told nothing.
+`evidence` and `wait` of an attempt; `run`, `state`, `before`, `rows`, `limit`, `wait` and `error` of a bulk run. A program
+that sets no logging up, and does not ask by the environment, is told nothing.
 """
 
 from __future__ import annotations

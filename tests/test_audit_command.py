@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -19,7 +16,6 @@ from support_cli import KEY, Shell, connected, served, small_service
 from outreach_async.audit.outputs import schema
 from outreach_async.cli.auditing import show_audit
 from outreach_async.cli.screen import Screen
-from outreach_async.cli.writing import write_whole
 from outreach_async.fake import FakeService
 
 FAKE = ("--base-url", "fake:")
@@ -211,55 +207,3 @@ def test_no_file_holds_a_key(shell: Shell, there: tuple[str, ...], tmp_path: Pat
 
 def test_the_embedded_service_is_judged_by_its_own_clock(shell: Shell) -> None:
     assert shell.json("audit", *FAKE)[1]["at"] == 1_772_442_000
-
-
-def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(tmp_path: Path) -> None:
-    path = tmp_path / "audit.txt"
-    path.write_text("old", encoding="utf-8")
-    (tmp_path / f".audit.txt.{os.getpid()}.tmp").mkdir()
-
-    with pytest.raises(OSError, match="tmp"):
-        write_whole(path, "new")
-
-    assert path.read_text(encoding="utf-8") == "old"
-
-
-def test_whoever_reads_a_file_while_it_is_written_again_reads_the_old_one(tmp_path: Path) -> None:
-    path = tmp_path / "audit.txt"
-    path.write_text("old", encoding="utf-8")
-
-    with path.open(encoding="utf-8") as reader:
-        write_whole(path, "new")
-
-        assert reader.read() == "old"
-    assert path.read_text(encoding="utf-8") == "new"
-    assert os.listdir(tmp_path) == ["audit.txt"]  # noqa: PTH208 - hidden files count
-
-
-def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "link.txt").symlink_to(tmp_path / "audit.txt")
-
-    write_whole(tmp_path / "link.txt", "new\r\n")
-
-    assert (tmp_path / "link.txt").is_symlink()
-    assert (tmp_path / "audit.txt").read_bytes() == b"new\r\n"
-
-
-def test_a_half_of_a_character_is_no_obstacle(tmp_path: Path) -> None:
-    write_whole(tmp_path / "audit.txt", "a\ud800")
-
-    assert (tmp_path / "audit.txt").read_bytes() == b"a\\ud800"
-
-
-def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    read: list[bytes] = []
-    reader = Thread(target=lambda: read.append(pipe.read_bytes()))
-    reader.start()
-
-    write_whole(pipe, "text")
-    reader.join(10)
-
-    assert read == [b"text"]
-    assert stat.S_ISFIFO(pipe.stat().st_mode)

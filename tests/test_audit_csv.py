@@ -11,9 +11,9 @@ from support_audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, made
 
 from outreach_async.audit import Finding, Report
 from outreach_async.audit.outputs import write
-from outreach_async.audit.outputs.csv_file import harmless
+from outreach_async.spreadsheets import unshield
 
-FORMULAS = tuple("=+-@\t\r")
+FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 
 def rows(report: Report) -> list[dict[str, str]]:
@@ -44,7 +44,7 @@ def test_texts_are_the_services_own_but_for_an_apostrophe(report: Report) -> Non
         for name in ("workspace", "mailbox", "email", "domain", "message"):
             text = getattr(each, name) or ""
             assert row[name] in {text, f"'{text}"}
-            assert row[name] == text or text[0] in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+            assert unshield(row[name]) == text
 
 
 def test_every_known_attack_is_shown_and_not_run() -> None:
@@ -52,10 +52,6 @@ def test_every_known_attack_is_shown_and_not_run() -> None:
 
     assert '\'=HYPERLINK("http://evil.example")' in shown
     assert {"'+1", "'-1", "'@SUM(A1)", "'\tx", "'\rx"} <= set(shown)
-
-
-def test_a_full_width_sign_begins_a_formula_too() -> None:
-    assert harmless("\uff1d1") == "'\uff1d1"
 
 
 def test_figures_stay_figures() -> None:

@@ -24,8 +24,9 @@ from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.running import run_async
 from outreach_async.cli.screen import Screen
 from outreach_async.cli.world import demo_world
-from outreach_async.cli.writing import require_folder, write_whole
+from outreach_async.cli.writing import require_folder
 from outreach_async.errors import InvalidRequest
+from outreach_async.wholefiles import write_whole
 
 _DIGITS: Final = 19
 

@@ -17,7 +17,6 @@ from outreach_async.cli.options import Options
 from outreach_async.cli.progress import progress
 from outreach_async.cli.screen import Screen
 from outreach_async.cli.tally import Undone, listed, show_columns, show_estimate, show_findings
-from outreach_async.cli.writing import write_whole
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Columns, RejectsFile, Row, columns_for, reject
@@ -26,6 +25,7 @@ from outreach_async.importer.checks.survey import Tell
 from outreach_async.importer.estimate import estimate
 from outreach_async.importer.mapping import mapping_text
 from outreach_async.vocabulary import Outcome
+from outreach_async.wholefiles import write_whole
 
 
 @attrs.frozen

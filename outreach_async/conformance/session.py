@@ -16,6 +16,7 @@ from outreach_async.conformance.site import Site
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake.behaviourfile import load_readings
 from outreach_async.transport.origin import parse_base_url
+from outreach_async.wholefiles import write_whole
 
 _USE: Final = "outreach_async.fake.behaviourfile.load_behaviour reads it, for a fake that behaves alike."
 
@@ -93,7 +94,7 @@ class Result:
         return Calibration.of(together(self.before, self.measured.findings))
 
     def save(self, record: Path, url: str) -> None:
-        """Write the file.
+        """Write the file, as a whole or not at all.
 
         Raises:
             OSError: It cannot be written.
@@ -101,7 +102,7 @@ class Result:
         about = (
             f"How {parse_base_url(url)} behaves where the interface is silent, measured by outreach_async.conformance.\n{_USE}"
         )
-        record.write_text(self.calibration.to_toml(about), encoding="utf-8")
+        write_whole(record, self.calibration.to_toml(about))
 
 
 def carry_out(order: Order, site: Site) -> Result:

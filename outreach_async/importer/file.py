@@ -13,9 +13,10 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.record import Record, row_of
-from outreach_async.importer.rejects import REASONS, is_rejects, unshield
+from outreach_async.importer.rejects import REASONS, is_rejects
 from outreach_async.importer.rows import Row
 from outreach_async.importer.source import Source
+from outreach_async.spreadsheets import unshield
 
 
 class File(Protocol):
@@ -79,7 +80,7 @@ class Heading:
         if not named:
             raise InvalidRequest(f"{name}: no header; the first line has to name the columns")
         rejects = is_rejects(named)
-        headers, notes = _told_apart(named[: -len(REASONS)] if rejects else named)
+        headers, notes = _told_apart(tuple(map(unshield, named[: -len(REASONS)])) if rejects else named)
         return cls(headers, rejects, notes)
 
     @property

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
@@ -16,7 +16,9 @@ import attrs
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcome import ContactOutcome, was_stood_for
 from outreach_async.errors import InvalidRequest, StatusError
+from outreach_async.spreadsheets import shield
 from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
+from outreach_async.wholefiles import draft_of
 
 if TYPE_CHECKING:
     from outreach_async.importer.file import File  # which reads what is written here
@@ -26,13 +28,11 @@ REASONS: Final = ("_row", "_code", "_field", "_message")
 why. An import leaves them out."""
 
 _UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
-_FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
 _FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
 _NAMED: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
 _ANSWERED: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
 _BEGINS: Final = re.compile(r"['\"]?(?P<field>[a-z][a-z0-9_]*)\b")
 _CUSTOM: Final = re.compile(r"\bcustom_[0-9]+\b")
-_SHIELDED: Final = re.compile(r"''*[=+\-@\t\r]")
 
 
 @attrs.frozen
@@ -75,9 +75,8 @@ class RejectsFile:
 
     def __init__(self, path: str | Path, headers: Sequence[str]) -> None:
         self.rows = 0
-        self._path = Path(path)
+        self._path = path
         self._headers = headers
-        self._draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
 
     def __enter__(self) -> Self:
         """Begin the file.
@@ -85,9 +84,13 @@ class RejectsFile:
         Raises:
             OSError: It cannot be written.
         """
-        self._file = self._draft.open("w", encoding="utf-8", newline="")
-        self._writer = csv.writer(self._file)
-        self._writer.writerow([*self._headers, *REASONS])
+        with ExitStack() as stack:
+            draft = stack.enter_context(draft_of(self._path))
+            # The service may send halves of characters, which no file can hold.
+            file = stack.enter_context(draft.open("w", encoding="utf-8", errors="backslashreplace", newline=""))
+            self._writer = csv.writer(file)
+            self._writer.writerow([*map(shield, self._headers), *REASONS])
+            self._closing = stack.pop_all()
         return self
 
     def add(self, reject: Reject) -> None:
@@ -96,11 +99,7 @@ class RejectsFile:
         self.rows += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            self._file.close()
-            self._draft.replace(self._path)
-        finally:
-            self._draft.unlink(missing_ok=True)
+        self._closing.close()
 
 
 def is_reject(outcome: ContactOutcome) -> bool:
@@ -181,16 +180,6 @@ def _is_field(name: str) -> bool:
     return name == "email" or name in STANDARD_FIELDS or _CUSTOM.fullmatch(name) is not None
 
 
-def shield(cell: str) -> str:
-    """Keep a spreadsheet from running a cell as a formula."""
-    return f"'{cell}" if _FORMULA.match(cell) else cell
-
-
-def unshield(cell: str) -> str:
-    """Undo `shield`."""
-    return cell[1:] if _SHIELDED.match(cell) else cell
-
-
 def is_rejects(headers: Sequence[str]) -> bool:
-    """Whether a file with these columns was written by `write_rejects`."""
+    """Whether a file with these columns was written as a `RejectsFile`."""
     return tuple(header.strip() for header in headers[-len(REASONS) :]) == REASONS

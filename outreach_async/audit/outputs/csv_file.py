@@ -11,11 +11,9 @@ import attrs
 
 from outreach_async.audit.findings import Finding
 from outreach_async.audit.report import Report
+from outreach_async.spreadsheets import shield
 
 _COLUMNS: Final = tuple(field.name for field in attrs.fields(Finding))
-
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What makes a spreadsheet run a cell; the last four are the full-width forms, which East Asian versions take too."""
 
 
 def report_csv(report: Report) -> str:
@@ -30,11 +28,6 @@ def report_csv(report: Report) -> str:
     return page.getvalue()
 
 
-def harmless(text: str) -> str:
-    """Return a text that a spreadsheet shows, and does not run."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
 def _line(values: dict[str, Any]) -> list[Any]:
     return [_cell(values[column]) for column in _COLUMNS]
 
@@ -42,7 +35,7 @@ def _line(values: dict[str, Any]) -> list[Any]:
 def _cell(value: Any) -> Any:
     match value:
         case str():
-            return harmless(value)
+            return shield(value)
         case dict() | list():
             return json.dumps(value) if value else ""
         case _:

@@ -18,6 +18,7 @@ from outreach_async.bulk.journal.records import as_text, unpacked
 from outreach_async.bulk.journal.values import Identity, JournalReport
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.errors import InvalidRequest
+from outreach_async.wholefiles import write_whole
 
 if TYPE_CHECKING:
     from outreach_async.bulk.journal.writer import Writer  # which reads, too
@@ -112,14 +113,7 @@ class Journal:
             JournalError: It cannot be read.
             OSError: The file cannot be written.
         """
-        target = Path(path)
-        draft = target.with_name(f"{target.name}.{os.getpid()}.new")
-        content = msgspec.json.format(as_text(self.report().to_dict()), indent=2) + "\n"
-        try:
-            draft.write_text(content, encoding="utf-8")
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_whole(path, msgspec.json.format(as_text(self.report().to_dict()), indent=2) + "\n")
 
     def _page(self, query: str, start: int, parse: Callable[[list[Any]], T]) -> list[T]:
         with self._sense():
