@@ -169,6 +169,11 @@ class Call(Generic[T]):
         self._left -= self.now() - self.started
 
     @property
+    def begun(self) -> int:
+        """Attempts that were begun, the one under way included."""
+        return self.attempts + (self.progress is not None)
+
+    @property
     def maybe_applied(self) -> bool:
         """Whether an attempt, the one under way included, may have been carried out or still be."""
         return self.tainted or (self.progress is not None and self.progress.sent is not False)

@@ -18,7 +18,7 @@ error is made. Every error survives `pickle` and `copy`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 BODY_LIMIT = 4096
 """Bytes of an answer's body that an error keeps."""
@@ -118,6 +118,26 @@ class BulkStopped(OutreachError):
 
     report: Mapping[str, Any] | None = None
     resumable: bool = False
+
+    @classmethod
+    def over(cls, cause: OutreachError, text: str) -> Self:
+        """Return the error of a run that stops over another error, with what that one carries.
+
+        Args:
+            cause: The other error.
+            text: What becomes of the run.
+        """
+        error = cls(
+            f"{text}: {cause}",
+            operation=cause.operation,
+            status_code=cause.status_code,
+            headers=cause.headers,
+            body=cause.body,
+            attempts=cause.attempts,
+            maybe_sent=cause.maybe_sent,
+        )
+        error.__cause__ = cause
+        return error
 
 
 class BulkSuspended(BulkStopped):

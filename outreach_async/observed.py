@@ -125,12 +125,11 @@ class ObservedEngine(Engine):
 
     def _end(self, call: Call[Any], how: dict[str, Any]) -> None:
         sight = self._seen.pop(call)
-        attempts = call.attempts + (call.progress is not None)
         self._tell(
             CallEnded(
                 call=sight.number,
                 operation=call.operation.name,
-                attempts=attempts,
+                attempts=call.begun,
                 seconds=call.now() - sight.began,
                 **how,
             )

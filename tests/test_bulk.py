@@ -233,6 +233,7 @@ async def test_a_row_whose_attempt_runs_out_of_time_after_the_run_stopped_may_ha
     sure, unsure = sorted(found, key=lambda outcome: outcome.status)
     assert (sure.status, sure.certain, unsure.status) == (Outcome.NOT_APPLIED, True, Outcome.UNKNOWN)
     assert Outcome.ADDED in unsure.possible
+    assert (sure.attempts, unsure.attempts) == (1, 1)
 
 
 async def test_a_transport_that_refuses_a_sound_row_stops_the_run() -> None:

@@ -163,3 +163,11 @@ def test_an_invalid_request_is_caught_as_a_value_error_and_a_deadline_as_a_timeo
         raise InvalidRequest("wrong")
     with pytest.raises(TimeoutError, match="late"):
         raise DeadlineExceeded("late")
+
+
+@given(drawn_errors(), st.sampled_from([BulkStopped, BulkSuspended]))
+def test_a_run_that_stops_over_an_error_carries_what_that_one_knew(cause: OutreachError, kind: type[BulkStopped]) -> None:
+    error = kind.over(cause, "the run stopped")
+    assert (type(error), str(error), error.__cause__) == (kind, f"the run stopped: {cause}", cause)
+    for name in ("operation", "status_code", "headers", "body", "request_id", "attempts", "maybe_sent"):
+        assert getattr(error, name) == getattr(cause, name)

@@ -263,7 +263,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 return answered(row.index, row.given, answer, trail)
             except OutreachError as error:
                 if concerns_every_row(error):
-                    self._flow.halt(_stopped(error))
+                    self._flow.halt(BulkStopped.over(error, "the run stopped, for this concerns every row"))
                 elif self._flow.halted is None or _is_final_answer(error):
                     return failed(row.index, row.given, error, duplicates)
                 cause = error
@@ -271,7 +271,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._stop(self._flow.halted or cause)
         if self._record.resumable:
             return None
-        return unfinished(row.index, row.given, cause, duplicates, attempts=call.attempts, tainted=call.maybe_applied)
+        return unfinished(row.index, row.given, cause, duplicates, attempts=call.begun, tainted=call.maybe_applied)
 
     def _leave(self, row: Row, hand: _Hand) -> None:
         """Leave the row in hand without an outcome."""
@@ -354,17 +354,3 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 def _is_final_answer(error: OutreachError) -> bool:
     """Whether the service has had its last word on a row: not a failure that another attempt may end, nor the end of the run."""
     return isinstance(error, StatusError | UnexpectedResponse) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL
-
-
-def _stopped(cause: OutreachError) -> BulkStopped:
-    error = BulkStopped(
-        f"the run stopped, for this concerns every row: {cause}",
-        operation=cause.operation,
-        status_code=cause.status_code,
-        headers=cause.headers,
-        body=cause.body,
-        attempts=cause.attempts,
-        maybe_sent=cause.maybe_sent,
-    )
-    error.__cause__ = cause
-    return error

@@ -18,6 +18,20 @@ WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
 _REACH: Final = 10_000
 
 
+def same_as(place: str) -> str:
+    """Say that a row has the e-mail of another.
+
+    Args:
+        place: The other one, such as `line 3`.
+    """
+    return f"email: the same as in {place}"
+
+
+def refused_as(place: str) -> str:
+    """Say that a row is refused for that, and what to do."""
+    return f"{same_as(place)}; leave one out, or choose what repeats should do"
+
+
 class Recent:
     """Remembers the e-mails of the last rows.
 
@@ -38,5 +52,4 @@ class Recent:
     @staticmethod
     def refused(index: int, given: object, earlier: int) -> ContactOutcome:
         """Return the outcome of a row that repeats an earlier one."""
-        text = f"email: the same as in row {earlier}; leave one out, or choose what repeats should do"
-        return refused_repeat(index, given, earlier, InvalidRequest(text))
+        return refused_repeat(index, given, earlier, InvalidRequest(refused_as(f"row {earlier}")))

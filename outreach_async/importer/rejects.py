@@ -15,6 +15,7 @@ import attrs
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcome import ContactOutcome, was_stood_for
+from outreach_async.bulk.repeats import refused_as
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.spreadsheets import shield
 from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
@@ -157,9 +158,7 @@ def _spooled(outcome: ContactOutcome) -> dict[str, str]:
 def message_of(outcome: ContactOutcome, line_of: LineOf) -> str:
     """Return why a row made no contact; another row is named by its line, where that is known."""
     line = line_of(outcome.repeats) if outcome.repeats is not None else None
-    if line is not None:
-        return f"email: the same as in line {line}; leave one out, or choose what repeats should do"
-    return str(outcome.error or "")
+    return str(outcome.error or "") if line is None else refused_as(f"line {line}")
 
 
 def field_of(outcome: ContactOutcome) -> str:

@@ -240,16 +240,7 @@ class RunFlow:
         return True
 
     def _suspend(self, text: str, cause: OutreachError, retry_after: float | None = None) -> None:
-        error = BulkSuspended(
-            f"the run is suspended, for {text}: {cause}",
-            operation=cause.operation,
-            status_code=cause.status_code,
-            headers=cause.headers,
-            body=cause.body,
-            attempts=cause.attempts,
-            maybe_sent=cause.maybe_sent,
-        )
-        error.__cause__ = cause
+        error = BulkSuspended.over(cause, f"the run is suspended, for {text}")
         error.retry_after = retry_after
         self.halt(error)
 

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 from anyio.lowlevel import checkpoint
 
-from outreach_async.bulk.repeats import WHOLE_INPUT, Recent, Repeats
+from outreach_async.bulk.repeats import WHOLE_INPUT, Recent, Repeats, refused_as, same_as
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.checks.checker import Checks, Finding
 from outreach_async.importer.checks.policy import Level, Policy
@@ -143,7 +143,7 @@ class _Surveyor:
         """Return what was found."""
         again = self._seen.count()
         if again and self._told and self._repeats != "error":
-            first = [(line, f"email: the same as in line {earlier}") for line, earlier in self._seen.first(FEW)]
+            first = [(line, same_as(f"line {earlier}")) for line, earlier in self._seen.first(FEW)]
             self._kinds["repeat"] = Kind("repeat", "warn", again, first)
         return Survey(
             rows=self.rows,
@@ -168,9 +168,7 @@ class _Surveyor:
             return None
         if (earlier := self._recent.earlier(index, email)) is None:
             return None
-        return InvalidRequest(
-            f"email: the same as in line {self._lines[earlier]}; leave one out, or choose what repeats should do"
-        )
+        return InvalidRequest(refused_as(f"line {self._lines[earlier]}"))
 
     def _count(self, line: int, found: Finding) -> None:
         if found.check not in self._kinds:
