@@ -7,21 +7,18 @@ import os
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import Final
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.answers import MAX_ANSWER
 from outreach_async.transport.arguments import at_least_one, library_of, refuse_beside, require
 from outreach_async.transport.bound import Bound
+from outreach_async.transport.clients import AiohttpMiddleware, AiohttpSession
 from outreach_async.transport.evidence import closed, hold
 from outreach_async.transport.origin import BaseUrl, authorizations, choose_proxy, credentials, parse_base_url
 from outreach_async.transport.tls import Trust
-from outreach_async.transport.wire import Progress, Request, Response
-
-if TYPE_CHECKING:
-    import aiohttp
-
-    from outreach_async.transport.aiohttp_session import Wire
+from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 _CONNECTIONS: Final = 64
 _PROXY_SCHEMES: Final = ("http", "https")
@@ -66,7 +63,7 @@ class AiohttpTransport:
 
     def __init__(
         self,
-        service: str | aiohttp.ClientSession,
+        service: str | AiohttpSession,
         /,
         *,
         max_in_flight: int | None = None,
@@ -74,14 +71,14 @@ class AiohttpTransport:
         proxy: str | None = None,
         trust_env: bool = True,
         max_answer: int = MAX_ANSWER,
-        middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
+        middlewares: Sequence[AiohttpMiddleware] = (),
     ) -> None:
         require("aiohttp", "outreach_async[aiohttp]")
         self.max_in_flight = None if max_in_flight is None else at_least_one("max_in_flight", max_in_flight)
         self._limit = at_least_one("max_answer", max_answer)
         self._middlewares = middlewares
         self._base: BaseUrl | None = None
-        self._session: aiohttp.ClientSession | None = None
+        self._session: AiohttpSession | None = None
         self._proxy: str | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         self._trust = Trust.of(ssl_context, os.environ, trust_env=trust_env)
@@ -105,19 +102,19 @@ class AiohttpTransport:
         """Show where requests go, without user and password."""
         return f"<AiohttpTransport to {self._base or 'a session'}{', closed' if self._closed else ''}>"
 
-    def _start(self) -> Wire:
+    def _start(self) -> Transport:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise InvalidRequest("transport: aiohttp runs on asyncio only; on trio take HttpxTransport") from None
-        from outreach_async.transport import aiohttp_session
-
         if self._session is not None and self._home not in {None, loop}:
             raise InvalidRequest("transport: the session belongs to another event loop; make a new one in this")
         self._home = loop if self._session is not None else None
-        place = aiohttp_session.place(self._base)
-        session = self._session or aiohttp_session.open_session(self._context(), self._proxy)
-        return aiohttp_session.Wire(session, place, self.max_in_flight, self._limit, self._middlewares)
+        sending = import_module("outreach_async.transport.aiohttp_session")  # by name, or type checkers would read all of aiohttp
+        place = sending.place(self._base)
+        session = self._session or sending.open_session(self._context(), self._proxy)
+        wire: Transport = sending.Wire(session, place, self.max_in_flight, self._limit, self._middlewares)
+        return wire
 
     def _context(self) -> ssl.SSLContext | None:
         """Return the context if any connection needs one."""

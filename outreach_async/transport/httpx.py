@@ -14,6 +14,7 @@ import anyio
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport.answers import MAX_ANSWER
 from outreach_async.transport.arguments import at_least_one, refuse_beside, require
+from outreach_async.transport.clients import HttpxClient
 from outreach_async.transport.evidence import closed, hold, lost, said
 from outreach_async.transport.httpx_lanes import LaneRoute
 from outreach_async.transport.httpx_messages import FAMILIES, Family
@@ -22,9 +23,6 @@ from outreach_async.transport.tls import Trust
 from outreach_async.transport.wire import Progress, Request, Response
 
 if TYPE_CHECKING:
-    import httpx
-    import httpx2
-
     from outreach_async.transport.httpx_client import ClientRoute
 
 _LANES: Final = 64
@@ -83,7 +81,7 @@ class HttpxTransport:
 
     def __init__(
         self,
-        service: str | httpx.AsyncClient | httpx2.AsyncClient,
+        service: str | HttpxClient,
         /,
         *,
         family: Family | None = None,

@@ -3,7 +3,12 @@
 from collections.abc import AsyncIterator, Iterator
 from typing import assert_type
 
+import aiohttp
+import httpx
+import httpx2
+
 from outreach_async import (
+    AiohttpTransport,
     BulkReport,
     Campaign,
     CampaignSteps,
@@ -95,3 +100,19 @@ async def wiring() -> None:
                 finding.rule.upper()
         report.to_dict()
     OutreachClient(transport=HttpxTransport("https://api.example"), hooks=[print])
+
+
+async def note(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    return await handler(request)
+
+
+def own_clients() -> None:
+    HttpxTransport(httpx.AsyncClient(base_url="https://api.example"))
+    HttpxTransport(httpx2.AsyncClient(base_url="https://api.example"))
+    AiohttpTransport(aiohttp.ClientSession("https://api.example"), middlewares=[note])
+
+
+def clients_of_another_kind() -> None:
+    HttpxTransport(httpx.Client())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    HttpxTransport(aiohttp.ClientSession())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    AiohttpTransport(httpx.AsyncClient())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
