@@ -1,11 +1,17 @@
-"""What every test shares: both event loops."""
+"""What every test shares: both event loops, and the command with a service to try it on."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from support_cli import Shell
+
+    from outreach_async.fake import FakeService
 
 pytest_plugins = ["outreach_async.pytest_plugin"]
 
@@ -22,3 +28,30 @@ settings.register_profile(
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     """Run each async test on asyncio and on trio."""
     return request.param
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Return the command, in an environment that tells it nothing."""
+    from support_cli import ENVIRONMENT, Shell  # here, for most tests need no command
+
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    return Shell(capsys)
+
+
+@pytest.fixture
+def service() -> FakeService:
+    """Return a small service."""
+    from support_cli import small_service
+
+    return small_service()
+
+
+@pytest.fixture
+def there(service: FakeService) -> Iterator[tuple[str, ...]]:
+    """Serve the small service, and yield the options that lead the command into it."""
+    from support_cli import connected, served
+
+    with served(service) as url:
+        yield connected(url)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 from support_audit_reports import fleet
-from support_cli import KEY, Shell, connected, served, small_service
+from support_cli import KEY, Shell
 
 from outreach_async.audit.outputs import schema
 from outreach_async.cli.auditing import show_audit
@@ -19,22 +18,6 @@ from outreach_async.cli.screen import Screen
 from outreach_async.fake import FakeService
 
 FAKE = ("--base-url", "fake:")
-
-
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
-@pytest.fixture
-def service() -> FakeService:
-    return small_service()
-
-
-@pytest.fixture
-def there(service: FakeService) -> Iterator[tuple[str, ...]]:
-    with served(service) as url:
-        yield connected(url)
 
 
 @pytest.mark.parametrize(

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 import pytest
-from support_cli import ENVIRONMENT, KEY, Shell, connected, saved, served, small_service
+from support_cli import KEY, Shell, saved
 
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth
 from outreach_async.fake.faults import commit_then, drift, reset
 
 FAKE = ("--base-url", "fake:")
-
-
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    for name in ENVIRONMENT:
-        monkeypatch.delenv(name, raising=False)
-    return Shell(capsys)
-
-
-@pytest.fixture
-def service() -> FakeService:
-    return small_service()
-
-
-@pytest.fixture
-def there(service: FakeService) -> Iterator[tuple[str, ...]]:
-    with served(service) as url:
-        yield connected(url)
 
 
 # Lists.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -14,7 +13,7 @@ import anyio
 import click
 import pytest
 from rich.console import Console
-from support_cli import ENVIRONMENT, KEY, Shell, connected, saved, served, small_service
+from support_cli import KEY, Shell, saved
 
 from outreach_async.cli.exits import code_of, line_of
 from outreach_async.cli.options import Options
@@ -33,24 +32,6 @@ from outreach_async.errors import (
 from outreach_async.fake import FakeService
 
 FAKE = ("--base-url", "fake:")
-
-
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    for name in ENVIRONMENT:
-        monkeypatch.delenv(name, raising=False)
-    return Shell(capsys)
-
-
-@pytest.fixture
-def service() -> FakeService:
-    return small_service()
-
-
-@pytest.fixture
-def there(service: FakeService) -> Iterator[tuple[str, ...]]:
-    with served(service) as url:
-        yield connected(url)
 
 
 # Options.

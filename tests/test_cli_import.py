@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,22 +21,6 @@ bo@@gamil.com,Germny,12,
 info@c.example,DE,,
 ann@a.example,US,,Silver
 """
-
-
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
-@pytest.fixture
-def service() -> FakeService:
-    return small_service()
-
-
-@pytest.fixture
-def there(service: FakeService) -> Iterator[tuple[str, ...]]:
-    with served(service) as url:
-        yield connected(url)
 
 
 def posts(service: FakeService) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
@@ -20,22 +19,6 @@ from outreach_async.importer import CsvFile
 
 PEOPLE = "E-mail,First Name,Note\na@a.example,Ann,x\nnone,=1+1,\nb@b.example,Bo,'-y\n,Cy\nc@c.example,Cy,z\n"
 MAPPED = ("--map", "Note=personal_note")
-
-
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
-@pytest.fixture
-def service() -> FakeService:
-    return small_service()
-
-
-@pytest.fixture
-def there(service: FakeService) -> Iterator[tuple[str, ...]]:
-    with served(service) as url:
-        yield connected(url)
 
 
 def test_a_suspended_import_exits_75_and_goes_on_with_resume(
