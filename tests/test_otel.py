@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from opentelemetry import baggage, context, trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
@@ -21,7 +22,17 @@ from opentelemetry.trace import SpanKind, StatusCode
 from support_time import virtual_time
 from support_transport import HANG, Script, added, lost, page, skipped, status
 
-from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
+from outreach_async import (
+    HttpxTransport,
+    InvalidRequest,
+    NewContact,
+    OutreachClient,
+    OutreachError,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+)
 from outreach_async.otel import OtelHook, TracingTransport
 
 pytestmark = virtual_time
@@ -218,6 +229,18 @@ async def test_the_place_is_the_transports_own_or_else_the_hooks(own: str | None
     await telemetry.client(script).contacts.create(CONTACT)
     told = attributes(telemetry.spans()[0])
     assert (told["server.address"], told["server.port"]) == place
+
+
+@pytest.mark.parametrize("wrap", [lambda transport: transport, TracingTransport], ids=["bare", "traced"])
+async def test_a_transport_over_ones_own_client_tells_the_place(wrap: Callable[[Any], Any]) -> None:
+    telemetry = Telemetry(base_url=None)
+    mock = httpx.MockTransport(lambda _: httpx.Response(200, json={"status": "ok", "data": []}))
+    own = HttpxTransport(httpx.AsyncClient(base_url=BASE, transport=mock))
+    async with telemetry.client(wrap(own)) as client:
+        await client.workspaces.fields()
+    told = attributes(telemetry.spans()[0])
+    assert told["url.full"] == "https://api.example/v1/workspaces/space_1/all-fields"
+    assert (told["server.address"], told["url.scheme"]) == ("api.example", "https")
 
 
 async def test_a_place_that_nobody_tells_is_left_out() -> None:

@@ -57,8 +57,22 @@ def test_the_library_is_told_by_the_clients_class(library: Any) -> None:
         pass
 
     transport = HttpxTransport(Mine(base_url="https://user:secret@api.example/v1"))
-    assert repr(transport) == f"<HttpxTransport to https://api.example by {library.__name__}>"
+    assert repr(transport) == f"<HttpxTransport to https://api.example/v1 by {library.__name__}>"
     assert transport.max_in_flight is None
+
+
+@both_libraries
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https://user:secret@api.example:8443/v1/", "https://api.example:8443/v1"),
+        ("http://API.example", "http://api.example"),
+        ("http://[::1]:80/a%2Fb", "http://[::1]/a%2Fb"),
+    ],
+)
+def test_it_tells_where_it_sends_without_user_and_password(library: Any, url: str, told: str) -> None:
+    assert HttpxTransport(url, family=library.__name__).base_url == told
+    assert HttpxTransport(library.AsyncClient(base_url=url)).base_url == told
 
 
 @pytest.mark.parametrize(

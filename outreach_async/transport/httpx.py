@@ -116,6 +116,11 @@ class HttpxTransport:
         """Show where requests go, without user and password."""
         return f"<HttpxTransport to {self._route.where} by {self._route.family}{', closed' if self._closed else ''}>"
 
+    @property
+    def base_url(self) -> str:
+        """What stands before every target, without user and password: hooks are told."""
+        return self._route.where
+
     async def send(self, request: Request, progress: Progress, /) -> Response:
         """Send the request and read the whole answer, whatever its status.
 

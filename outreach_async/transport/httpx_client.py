@@ -37,7 +37,7 @@ class ClientRoute(Route):
         root = client.base_url
         if not root.host or root.query or root.fragment:
             raise InvalidRequest(f"base_url: the client has none, or one with a query; give one to {self.family}.AsyncClient")
-        self.where = f"{root.scheme}://{root.netloc.decode()}"
+        self.where = f"{root.scheme}://{root.netloc.decode()}{root.raw_path.decode().rstrip('/')}"
         self.secrets = (*credentials(str(root)), *authorizations(client.headers))
         self._root = root
         self._client = client

@@ -29,6 +29,10 @@ class Route:
         family: The library.
         most: Exchanges at once; `None` for no bound of ours.
         limit: Bytes of an answer's decoded body at most.
+
+    Attributes:
+        where: The base URL without user and password.
+        secrets: What of it, and of what it goes through, must show nowhere.
     """
 
     def __init__(self, family: Family, most: int | None, limit: int) -> None:

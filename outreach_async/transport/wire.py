@@ -72,9 +72,10 @@ class Transport(Protocol):
     """Carries one request at a time to the service; called by many tasks at once.
 
     A transport repeats nothing, follows no redirect, keeps no cookie, has no timeout of its own (the client's clock reaches it
-    as a cancellation) and refuses an answer that grows too large while it reads. It may have two attributes: `max_in_flight: int`
-    bounds the client's limiter, and `secrets: tuple[str, ...]` are texts of its own, such as a proxy's password, that the client
-    masks in errors. A transport that wraps another should pass them on.
+    as a cancellation) and refuses an answer that grows too large while it reads. It may have three attributes: `max_in_flight:
+    int` bounds the client's limiter; `secrets: tuple[str, ...]` are texts of its own, such as a proxy's password, that the client
+    masks in errors; and `base_url: str` is what stands before every target, for hooks. A transport that wraps another should pass
+    them on.
     """
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
