@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.answers import MAX_ANSWER
@@ -80,7 +78,7 @@ class AiohttpTransport:
         self._base: BaseUrl | None = None
         self._session: AiohttpSession | None = None
         self._proxy: str | None = None
-        self._home: asyncio.AbstractEventLoop | None = None
+        self._home: object = None
         self._trust = Trust.of(ssl_context, os.environ, trust_env=trust_env)
         if isinstance(service, str):
             self._base = parse_base_url(service)
@@ -94,7 +92,7 @@ class AiohttpTransport:
             self._session = service
             self.secrets = authorizations(service.headers)
             with suppress(RuntimeError):  # made outside of any event loop
-                self._home = asyncio.get_running_loop()
+                self._home = _running_loop()
         self._wire = Bound(self._start)
         self._closed = False
 
@@ -104,17 +102,22 @@ class AiohttpTransport:
 
     def _start(self) -> Transport:
         try:
-            loop = asyncio.get_running_loop()
+            loop = _running_loop()
         except RuntimeError:
             raise InvalidRequest("transport: aiohttp runs on asyncio only; on trio take HttpxTransport") from None
         if self._session is not None and self._home not in {None, loop}:
             raise InvalidRequest("transport: the session belongs to another event loop; make a new one in this")
         self._home = loop if self._session is not None else None
-        sending = import_module("outreach_async.transport.aiohttp_session")  # by name, or type checkers would read all of aiohttp
-        place = sending.place(self._base)
-        session = self._session or sending.open_session(self._context(), self._proxy)
-        wire: Transport = sending.Wire(session, place, self.max_in_flight, self._limit, self._middlewares)
-        return wire
+        return self._wired()
+
+    def _wired(self) -> Transport:
+        # In a method that sets nothing: for one that does, mypy reads what it imports, here all of aiohttp.
+        from outreach_async.transport import aiohttp_session
+
+        place = aiohttp_session.place(self._base)
+        given: Any = self._session
+        session = given or aiohttp_session.open_session(self._context(), self._proxy)
+        return aiohttp_session.Wire(session, place, self.max_in_flight, self._limit, self._middlewares)
 
     def _context(self) -> ssl.SSLContext | None:
         """Return the context if any connection needs one."""
@@ -140,3 +143,9 @@ class AiohttpTransport:
             await wire.aclose()
         elif self._session is not None and not self._wire.inherited:
             await self._session.close()
+
+
+def _running_loop() -> object:
+    import asyncio
+
+    return asyncio.get_running_loop()
