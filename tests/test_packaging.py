@@ -127,6 +127,12 @@ anyio.run(main)
     assert extra in done.stdout
 
 
+def test_opentelemetry_without_its_extra_says_which_one_to_install(bare: Path) -> None:
+    done = python(bare, "import outreach_async.otel")
+    assert done.returncode == 1
+    assert done.stderr.endswith("ImportError: opentelemetry is not installed; run: pip install 'outreach_async[otel]'\n")
+
+
 def test_the_command_without_its_extra_says_which_one_to_install(bare: Path) -> None:
     done = run(bare / "outreach-async", "demo", cwd=bare)
     assert done.returncode == 2
