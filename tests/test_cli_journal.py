@@ -56,6 +56,19 @@ def test_an_existing_journal_and_a_changed_file_are_refused(shell: Shell, there:
     assert (changed.code, "fingerprint" in changed.err) == (2, True)
 
 
+def test_resuming_a_finished_run_looks_at_nothing_again_and_sends_nothing(
+    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+) -> None:
+    path, journal = saved(tmp_path, "email,Plan\na@a.example,gold\nnone,\n"), str(tmp_path / "run.db")
+    first = shell("import", path, *there, "--journal", journal)
+    asked = len(service.requests)
+    again = shell("import", path, *there, "--journal", journal, "--resume")
+    assert (first.code, again.code, len(service.requests)) == (3, 3, asked)
+    assert "Plan" in first.out + first.err
+    assert "Plan" not in again.out + again.err
+    assert shell.json("import", path, *there, "--journal", journal, "--resume")[1]["rows"] == 2
+
+
 def test_rows_whose_answer_was_lost_are_listed_by_the_report(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
 from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, Outcomes
-from outreach_async.cli.checking import Prepared, prepare
+from outreach_async.cli.checking import prepare
 from outreach_async.cli.exits import INTERRUPTED, code_of_rows
 from outreach_async.cli.interrupts import Interrupts, interruptible
 from outreach_async.cli.job import Job
@@ -17,7 +17,7 @@ from outreach_async.cli.screen import Screen
 from outreach_async.cli.tally import Undone, show_report
 from outreach_async.client import OutreachClient
 from outreach_async.importer import File, RejectsFile, Row, is_reject, reject, rejects_of, spooled_rejects
-from outreach_async.importer.checks import Checks
+from outreach_async.importer.checks import Checks, Survey
 
 
 async def create(client: OutreachClient, job: Job, screen: Screen, few: int | None, closing: Callable[[BulkReport], None]) -> int:
@@ -30,20 +30,30 @@ async def create(client: OutreachClient, job: Job, screen: Screen, few: int | No
         few: Rows to list of those that made no contact; `None` for all.
         closing: Takes the figures at last, however the run ends.
     """
-    prepared = await prepare(client, job, screen)
-    total = None if job.spooled else prepared.survey.rows
-    undone = Undone(screen, few, prepared.survey.line_of)
+    found, rows = await _work(client, job, screen)
+    total = None if job.spooled else found.rows
+    undone = Undone(screen, few, found.line_of)
     with _told(job, screen, total, closing) as tell:
-        async with interruptible(screen) as interrupts, _run(client, job, prepared, total) as outcomes:
+        async with interruptible(screen) as interrupts, _run(client, job, rows, total) as outcomes:
             tell(outcomes)
             interrupts.drain = outcomes.drain
-            with undone, progress("Importing", total) as show, _rejects(job, prepared) as keep:
+            with undone, progress("Importing", total) as show, _rejects(job, found) as keep:
                 interrupts.group.start_soon(follow, outcomes, show)
                 async for outcome in outcomes:
                     undone.add(outcome)
                     keep(outcome)
                 show(outcomes.report.rows, text_of(outcomes.progress))
     return _code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
+
+
+async def _work(client: OutreachClient, job: Job, screen: Screen) -> tuple[Survey, Iterable[Row]]:
+    """Look at the whole file, and return what was found and the rows; of a run that has finished nothing is looked at again."""
+    earlier = job.earlier()
+    if earlier is not None and earlier.state == "finished" and job.save_mapping is None:
+        return Survey.unseen(earlier.rows), ()
+    prepared = await prepare(client, job, screen)
+    rows = job.file.rows(prepared.columns)
+    return prepared.survey, rows if job.checks is None else Checks(prepared.columns, job.checks).guarded(rows)
 
 
 def _code(interrupts: Interrupts, outcomes: Outcomes, screen: Screen) -> int:
@@ -76,19 +86,19 @@ def _kept(journal: Journal, seconds: float) -> BulkReport:
 
 
 @contextmanager
-def _rejects(job: Job, prepared: Prepared) -> Iterator[Callable[[ContactOutcome], None]]:
+def _rejects(job: Job, found: Survey) -> Iterator[Callable[[ContactOutcome], None]]:
     """Write the rejects file as outcomes come, if there is to be one and no journal to write it from at the end."""
     if job.rejects is None or job.journal is not None:
         yield lambda _outcome: None
         return
     with RejectsFile(job.rejects, job.file.headers) as file:
-        yield lambda outcome: _keep(file, outcome, prepared)
+        yield lambda outcome: _keep(file, outcome, found)
 
 
-def _keep(file: RejectsFile, outcome: ContactOutcome, prepared: Prepared) -> None:
+def _keep(file: RejectsFile, outcome: ContactOutcome, found: Survey) -> None:
     row = cast("Row", outcome.contact)
     if is_reject(outcome):
-        file.add(reject(row.line, row.cells, outcome, prepared.survey.line_of))
+        file.add(reject(row.line, row.cells, outcome, found.line_of))
 
 
 def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
@@ -106,10 +116,9 @@ def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
     return rejects.rows
 
 
-def _run(client: OutreachClient, job: Job, prepared: Prepared, total: int | None) -> BulkRun:
-    rows = job.file.rows(prepared.columns)
+def _run(client: OutreachClient, job: Job, rows: Iterable[Row], total: int | None) -> BulkRun:
     return client.contacts.create_many(
-        rows if job.checks is None else Checks(prepared.columns, job.checks).guarded(rows),
+        rows,
         duplicates=job.duplicates,
         strict_validation=job.strict,
         campaign=job.campaign,

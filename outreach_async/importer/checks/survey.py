@@ -69,6 +69,11 @@ class Survey:
     kinds: dict[str, Kind]
     lines: array[int]
 
+    @classmethod
+    def unseen(cls, rows: int) -> Survey:
+        """Return what stands for a look at a file that nobody needs: so many rows, and nothing found."""
+        return cls(rows=rows, refused=0, stood_for=0, kinds={}, lines=array("Q"))
+
     @property
     def sent(self) -> int:
         """How many rows will be sent."""
