@@ -73,16 +73,16 @@ def _told(
         yield begun.append
     finally:
         for outcomes in begun:
-            report = outcomes.report if job.journal is None else _kept(Journal(job.journal), outcomes.report.seconds)
+            report = outcomes.report if job.journal is None else _kept(Journal(job.journal))
             if job.journal is not None and job.rejects is not None:
                 export_rejects(job.rejects, None if job.spooled else job.file, Journal(job.journal))
             show_report(screen, report, total, job.journal)
             closing(report)
 
 
-def _kept(journal: Journal, seconds: float) -> BulkReport:
+def _kept(journal: Journal) -> BulkReport:
     kept = journal.report()
-    return BulkReport(kept.rows, kept.outcomes, kept.uncertain, seconds, kept.repeats)
+    return BulkReport(kept.rows, kept.outcomes, kept.uncertain, kept.seconds, kept.repeats)
 
 
 @contextmanager
