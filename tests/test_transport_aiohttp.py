@@ -79,7 +79,31 @@ async def test_its_connections_bound_what_is_in_flight() -> None:
     async with aiohttp.ClientSession("https://api.example") as session:
         assert AiohttpTransport(session).max_in_flight is None
         assert AiohttpTransport(session, max_in_flight=8).max_in_flight == 8
-        assert repr(AiohttpTransport(session)) == "<AiohttpTransport to a session>"
+        assert repr(AiohttpTransport(session)) == "<AiohttpTransport to https://api.example>"
+
+
+@on_asyncio
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https://user:secret@api.example:8443/v1/", "https://api.example:8443/v1"),
+        ("http://API.example", "http://api.example"),
+        ("http://[::1]:80/a%2Fb/", "http://[::1]/a%2Fb"),
+    ],
+)
+async def test_it_tells_where_it_sends_without_user_and_password(url: str, told: str) -> None:
+    assert AiohttpTransport(url).base_url == told
+    async with aiohttp.ClientSession(url) as session:
+        assert AiohttpTransport(session).base_url == told
+
+
+@on_asyncio
+@pytest.mark.parametrize("url", [None, "ws://api.example"])
+async def test_over_a_session_without_a_base_url_of_http_it_tells_no_place(url: str | None) -> None:
+    async with aiohttp.ClientSession(url) as session:
+        transport = AiohttpTransport(session)
+    assert transport.base_url is None
+    assert repr(transport) == "<AiohttpTransport to a session>"
 
 
 @on_asyncio

@@ -70,8 +70,8 @@ async def test_what_a_client_or_session_authorizes_itself_with_is_a_secret(anyio
         assert HttpxTransport(client).secrets == (WORD, PAIR, "Bearer abcdef", "abcdef")
         await client.aclose()
     if anyio_backend[0] == "asyncio":
-        async with aiohttp.ClientSession("http://localhost", headers=fields) as session:
-            assert AiohttpTransport(session).secrets == ("Bearer abcdef", "abcdef")
+        async with aiohttp.ClientSession(f"http://{USER}@localhost", headers=fields) as session:
+            assert AiohttpTransport(session).secrets == (WORD, PAIR, "Bearer abcdef", "abcdef")
 
 
 def test_what_is_too_short_to_mask_is_left_and_a_user_without_password_is_a_key() -> None:

@@ -52,8 +52,8 @@ class AiohttpTransport:
 
     Attributes:
         max_in_flight: The same; `None` over a session for which none was given.
-        secrets: Passwords and authorizations of the URL, the proxy and the session's header fields; the client of the service
-            masks them in errors.
+        secrets: Passwords and authorizations of the URL, the session's own too, of the proxy and of the session's header fields;
+            the client of the service masks them in errors.
 
     Raises:
         InvalidRequest: An argument can never be right, or aiohttp is not installed.
@@ -81,7 +81,7 @@ class AiohttpTransport:
         self._home: object = None
         self._trust = Trust.of(ssl_context, os.environ, trust_env=trust_env)
         if isinstance(service, str):
-            self._base = parse_base_url(service)
+            self._base = self._place = parse_base_url(service)
             self._proxy = choose_proxy(self._base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
             self.max_in_flight = self.max_in_flight or _CONNECTIONS
             self.secrets = (*self._base.secrets, *credentials(self._proxy))
@@ -90,7 +90,8 @@ class AiohttpTransport:
             if library_of(service, "ClientSession") != "aiohttp":
                 raise InvalidRequest(f"transport: expected a base URL or an aiohttp.ClientSession, got {type(service).__name__}")
             self._session = service
-            self.secrets = authorizations(service.headers)
+            self._place = _place_of(service)
+            self.secrets = (*(self._place.secrets if self._place else ()), *authorizations(service.headers))
             with suppress(RuntimeError):  # made outside of any event loop
                 self._home = _running_loop()
         self._wire = Bound(self._start)
@@ -98,7 +99,12 @@ class AiohttpTransport:
 
     def __repr__(self) -> str:
         """Show where requests go, without user and password."""
-        return f"<AiohttpTransport to {self._base or 'a session'}{', closed' if self._closed else ''}>"
+        return f"<AiohttpTransport to {self._place or 'a session'}{', closed' if self._closed else ''}>"
+
+    @property
+    def base_url(self) -> str | None:
+        """What stands before every target, without user and password, for hooks; `None` over a session that does not tell."""
+        return None if self._place is None else str(self._place)
 
     def _start(self) -> Transport:
         try:
@@ -143,6 +149,13 @@ class AiohttpTransport:
             await wire.aclose()
         elif self._session is not None and not self._wire.inherited:
             await self._session.close()
+
+
+def _place_of(session: AiohttpSession) -> BaseUrl | None:
+    """Return a session's own base URL, for which aiohttp has no public name."""
+    with suppress(InvalidRequest):
+        return parse_base_url(str(getattr(session, "_base_url", None)))
+    return None
 
 
 def _running_loop() -> object:
