@@ -95,10 +95,11 @@ def test_a_rejects_file_is_read_back_as_the_input_was(rows: list[list[str]]) -> 
 
 def test_a_rejects_file_holds_no_formula_in_its_header_either(tmp_path: Path) -> None:
     path = tmp_path / "rejects.csv"
-    with RejectsFile(path, ["email", "=1+1"]):
-        pass
-    assert path.read_bytes().startswith(b"email,'=1+1,_row,")
+    with RejectsFile(path, ["email", "=1+1"]) as file:
+        file.add(reject(2, ["bad", "=2+2"], rejected(InvalidRequest("email: bad"))))
+    assert [line.split(b",")[1] for line in path.read_bytes().splitlines()] == [b"'=1+1", b"'=2+2"]
     assert open_file(path).headers == ("email", "=1+1")
+    assert [list(cells) for _, cells, _ in open_file(path).records()] == [["bad", "=2+2"]]
 
 
 def test_a_half_of_a_character_in_what_the_service_said_is_no_obstacle(tmp_path: Path) -> None:
