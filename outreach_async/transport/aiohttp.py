@@ -76,6 +76,7 @@ class AiohttpTransport:
         self._limit = at_least_one("max_answer", max_answer)
         self._middlewares = middlewares
         self._base: BaseUrl | None = None
+        self._place: BaseUrl | None
         self._session: AiohttpSession | None = None
         self._proxy: str | None = None
         self._home: object = None
