@@ -5,23 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from outreach_async.cli.auditing import audit
-from outreach_async.cli.demo import demo
+from outreach_async.cli.commands import Commands
+from outreach_async.cli.completion import PROGRAM, VARIABLE, answer
 from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED, code_of, line_of
-from outreach_async.cli.importing import import_
-from outreach_async.cli.lists import campaigns, fields, mailboxes, steps
 from outreach_async.cli.options import declared
-from outreach_async.cli.reporting import report
-from outreach_async.cli.serving import serve
-
-_COMMANDS: Final = (demo, import_, report, audit, campaigns, mailboxes, steps, fields, serve)
 
 
-@click.group(commands={command.name or "": command for command in _COMMANDS})
+@click.group(cls=Commands)
 @click.version_option(package_name="outreach_async", message="%(package)s %(version)s")
 @declared
 def outreach(**_shared: Any) -> None:
@@ -36,8 +30,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code. What is expected to go wrong is one line on stderr, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name that the terminal cannot show is no failure
+    asked = os.environ.get(VARIABLE)
     try:
-        code = _invoke(list(arguments) or ["--help"])
+        code = answer(outreach, asked) if asked else _invoke(list(arguments) or ["--help"])
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's own flush at exit fails again
@@ -51,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: list[str]) -> int:
     """Run the command without click's own endings, which know neither our exit codes nor our one line."""
     try:
-        with outreach.make_context("outreach-async", arguments) as context:
+        with outreach.make_context(PROGRAM, arguments) as context:
             code: int = outreach.invoke(context)
     except click.exceptions.Exit as end:  # --help and --version
         return end.exit_code

@@ -18,12 +18,12 @@ from outreach_async import audit as auditing
 from outreach_async.audit.outputs import SUFFIXES, WRITERS, format_of, schema, write
 from outreach_async.audit.outputs.overview import headline, verdict
 from outreach_async.audit.outputs.terminal import report_renderable
+from outreach_async.cli.completion import of_words
 from outreach_async.cli.connection import open_client, workspaces_of
 from outreach_async.cli.exits import OK
 from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.running import run_async
 from outreach_async.cli.screen import Screen
-from outreach_async.cli.world import demo_world
 from outreach_async.cli.writing import require_folder
 from outreach_async.errors import InvalidRequest
 from outreach_async.wholefiles import write_whole
@@ -76,7 +76,12 @@ class Job:
     help=f"Write the report to a file; its suffix tells the format ({', '.join(SUFFIXES)}). May be given several times.",
 )
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the one --output, or of what is printed.")
-@click.option("--explain", metavar="RULE", help="Print what a rule such as OA120 judges by and why; nothing is read.")
+@click.option(
+    "--explain",
+    metavar="RULE",
+    shell_complete=of_words(lambda: {name: rule.title for name, rule in auditing.CATALOGUE.items()}),
+    help="Print what a rule such as OA120 judges by and why; nothing is read.",
+)
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the report's JSON; nothing is read.")
 @shared_options
 def audit(
@@ -133,7 +138,11 @@ async def _audit(options: Options, screen: Screen, job: Job) -> int:
 
 def clock_of(options: Options) -> Callable[[], float]:
     """Return the clock that ages are worked out from: the embedded service's stands at its own morning."""
-    return (lambda: demo_world().now) if options.base_url == FAKE else time.time
+    if options.base_url != FAKE:
+        return time.time
+    from outreach_async.cli.world import demo_world
+
+    return lambda: demo_world().now
 
 
 def show_audit(screen: Screen, report: auditing.Report) -> None:

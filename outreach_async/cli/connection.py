@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from outreach_async.cli.options import FAKE, Options
-from outreach_async.cli.world import OWNER_KEY, WORKSPACES, demo_world
 from outreach_async.client import OutreachClient
-from outreach_async.fake import FakeTransport
 from outreach_async.transport.wire import Transport
 
 _MAX_IN_FLIGHT = 64
@@ -25,10 +23,10 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
         click.UsageError: No base URL.
         InvalidRequest: A value that can never be right, or a backend that is not installed.
     """
-    fake = options.base_url == FAKE
+    transport, owner_key = _embedded() if options.base_url == FAKE else (_transport(options, max_in_flight), None)
     return OutreachClient(
-        transport=FakeTransport(demo_world()) if fake else _transport(options, max_in_flight),
-        owner_key=options.owner_key or (OWNER_KEY if fake else None),
+        transport=transport,
+        owner_key=options.owner_key or owner_key,
         workspace=workspace or workspace_of(options),
         headers=options.headers,
         timeout=options.timeout,
@@ -38,7 +36,7 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
 
 def workspace_of(options: Options) -> str | None:
     """Return the one workspace to work in; the embedded service's first if none is given."""
-    return options.workspace or (WORKSPACES[0] if options.base_url == FAKE else None)
+    return options.workspace or next(iter(_offered(options)), None)
 
 
 def workspaces_of(options: Options) -> list[str]:
@@ -47,10 +45,25 @@ def workspaces_of(options: Options) -> list[str]:
     Raises:
         click.UsageError: There is none.
     """
-    found = options.workspaces or (WORKSPACES if options.base_url == FAKE else ())
+    found = options.workspaces or _offered(options)
     if not found:
         raise click.UsageError("No workspace: give --workspace ID, or set OUTREACH_WORKSPACE.")
     return list(found)
+
+
+def _offered(options: Options) -> tuple[str, ...]:
+    if options.base_url != FAKE:
+        return ()
+    from outreach_async.cli.world import WORKSPACES  # the embedded service is imported for those who want it
+
+    return WORKSPACES
+
+
+def _embedded() -> tuple[Transport, str]:
+    from outreach_async.cli.world import OWNER_KEY, demo_world
+    from outreach_async.fake.transport import FakeTransport
+
+    return FakeTransport(demo_world()), OWNER_KEY
 
 
 def _transport(options: Options, max_in_flight: int) -> Transport:

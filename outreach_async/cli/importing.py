@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import attrs
 import click
@@ -12,6 +12,7 @@ import click
 from outreach_async.bulk import Repeats
 from outreach_async.checks import require_options
 from outreach_async.cli.checking import check
+from outreach_async.cli.completion import of_words
 from outreach_async.cli.connection import open_client
 from outreach_async.cli.creating import create, export_rejects
 from outreach_async.cli.files import STDIN, Reading, file_options
@@ -22,12 +23,14 @@ from outreach_async.cli.screen import Screen
 from outreach_async.cli.tally import listed
 from outreach_async.cli.writing import require_folder
 from outreach_async.importer import parse_overrides
-from outreach_async.importer.checks import CHECKS, Policy
+from outreach_async.importer.checks import CHECKS, Level, Policy
 from outreach_async.importer.estimate import require_rate
 from outreach_async.importer.mapping import apply_mapping, read_mapping
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 __all__ = ["Job", "create", "export_rejects", "import_"]
+
+LEVELS: Final = get_args(Level)
 
 _PATH = click.Path(path_type=Path)
 
@@ -70,6 +73,7 @@ _PATH = click.Path(path_type=Path)
     "checks",
     metavar="[CHECK=]error|warn|off",
     multiple=True,
+    shell_complete=of_words(lambda: [*LEVELS, *(f"{check}={level}" for check in CHECKS for level in LEVELS)]),
     help=f"What the checks count for before anything is sent, or one of them: {', '.join(CHECKS)}.  [default: warn]",
 )
 @click.option("--rate", type=float, metavar="N", help="Requests a second that you are allowed, to say how long it will take.")

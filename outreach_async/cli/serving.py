@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from outreach_async.cli.completion import of_words
 from outreach_async.cli.exits import OK
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.running import run_async
@@ -35,6 +36,7 @@ PRESETS: Final = ("documented", "strict", "lenient")
     default=PRESETS[0],
     show_default=True,
     metavar="PRESET|FILE",
+    shell_complete=of_words(lambda: PRESETS, or_file=True),
     help=f"How it reads what the interface leaves open: {', '.join(PRESETS)}, or a TOML file of knobs.",
 )
 @click.option(
