@@ -52,6 +52,12 @@ class OutreachClient:
 
     Raises:
         InvalidRequest: An argument can never be right.
+
+    Example:
+        ```python
+        async with OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+            print(client)  # -> <OutreachClient <FakeTransport to FakeService> workspace='space_1'>
+        ```
     """
 
     def __init__(
@@ -106,6 +112,12 @@ class OutreachClient:
 
         The copy needs no closing: closing the client that it came from closes the connections, closing the copy does nothing.
         `headers` are added to the client's.
+
+        Example:
+            ```python
+            quick = client.with_options(timeout=5.0, deadline=10.0)
+            print(len(await quick.workspaces.fields()))  # -> 37
+            ```
         """
         terms = self._settings.terms(timeout, deadline)
         fields = {**self._settings.headers, **require_headers(headers or {})}
@@ -141,12 +153,25 @@ class OutreachClient:
             InvalidRequest: An argument can never be right.
             TransportError: No answer arrived.
             DeadlineExceeded: The time ran out.
+
+        Example:
+            ```python
+            answer = await client.request("GET", "/workspaces/space_1/all-fields")
+            print(answer.status, answer.headers["content-type"])  # -> 200 application/json
+            ```
         """
         operation = operations.raw(method, target, body, require_headers(headers or {}), self._settings.dialect)
         return await self._engine.run(operation, self._settings.terms(timeout, deadline))
 
     async def aclose(self) -> None:
-        """Close the connections. Closing twice is allowed; a copy made by `with_options` closes nothing."""
+        """Close the connections. Closing twice is allowed; a copy made by `with_options` closes nothing.
+
+        Example:
+            ```python
+            client = OutreachClient("https://api.example")
+            await client.aclose()
+            ```
+        """
         if self._owns:
             await self._engine.transport.aclose()
 

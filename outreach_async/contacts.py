@@ -44,6 +44,13 @@ class CreatedContact(Answered):
         request_id: The answer's `x-request-id`, if it had one.
         attempts: How often the request was tried.
         extra: Fields of the answer that this class does not know.
+
+    Example:
+        ```python
+        made = await client.contacts.create(NewContact("bo@acme.example"))
+        print(made.status, made.id, made.certain)  # -> skipped None True
+        print(made.details)  # -> a contact with this email exists in the workspace
+        ```
     """
 
     status: Outcome
@@ -100,6 +107,12 @@ class NewContact:
         graduation_date: Likewise.
         custom: Custom variables by code, `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
         extra: Any further code that `client.workspaces.fields()` reveals.
+
+    Example:
+        ```python
+        ann = NewContact("ann@company.example", first_name="Ann", custom={"custom_1": "gold"})
+        print((await client.contacts.create(ann)).status)  # -> added
+        ```
     """
 
     email: str
@@ -152,11 +165,24 @@ class NewContact:
         return self._extra
 
     def standard(self) -> dict[str, str | None]:
-        """Return the standard fields that were set, by wire name."""
+        """Return the standard fields that were set, by wire name.
+
+        Example:
+            ```python
+            print(NewContact("ann@company.example", city="Lyon", custom={"custom_1": "gold"}).standard())  # -> {'city': 'Lyon'}
+            ```
+        """
         return {name: value for name, value in zip(STANDARD_FIELDS, standard_values(self), strict=True) if value is not UNSET}
 
     def members(self) -> dict[str, str | None]:
-        """Return the members of the create-contact body that describe the contact: its e-mail and what was set."""
+        """Return the members of the create-contact body that describe the contact: its e-mail and what was set.
+
+        Example:
+            ```python
+            print(NewContact("ann@company.example", city="Lyon", custom={"custom_1": "gold"}).members())
+            # -> {'email': 'ann@company.example', 'city': 'Lyon', 'custom_1': 'gold'}
+            ```
+        """
         return {"email": self.email, **self.standard(), **self.custom, **self.extra}
 
     def __repr__(self) -> str:

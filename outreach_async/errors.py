@@ -36,6 +36,14 @@ class OutreachError(Exception):
         attempts: How often the request was tried.
         maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
         maybe_applied: `False` only if it is certain that the service carried out no attempt: none was sent, or each was refused.
+
+    Example:
+        ```python
+        try:
+            await client.campaigns.steps("camp_gone")
+        except OutreachError as error:
+            print(error.operation, error.status_code, error.attempts, error.maybe_applied)  # -> list_steps 404 1 False
+        ```
     """
 
     def __init__(
@@ -71,15 +79,45 @@ def _rebuild(kind: type[OutreachError], message: str, attributes: dict[str, Any]
 
 
 class InvalidRequest(OutreachError, ValueError):
-    """The call can never be right. Nothing was sent; the message names the field, the value's kind and the remedy."""
+    """The call can never be right. Nothing was sent; the message names the field, the value's kind and the remedy.
+
+    Example:
+        ```python
+        try:
+            await client.contacts.create(NewContact(""))
+        except InvalidRequest as error:
+            print(error, error.maybe_sent)
+            # -> email: expected an address, got a blank text; give the contact an e-mail address False
+        ```
+    """
 
 
 class TransportError(OutreachError):
-    """No whole answer arrived: no connection, a lost one, a timeout of one attempt, or an answer that is not HTTP."""
+    """No whole answer arrived: no connection, a lost one, a timeout of one attempt, or an answer that is not HTTP.
+
+    Example:
+        ```python
+        fake.faults.add(faults.reset())  # whatever is asked, the connection is reset
+        try:
+            await client.workspaces.fields()
+        except TransportError as error:
+            print(error.attempts, error.maybe_sent)  # -> 4 True
+        ```
+    """
 
 
 class DeadlineExceeded(OutreachError, TimeoutError):
-    """The call's `deadline` ran out over its attempts and waits; `__cause__` is the last attempt's error, if there was one."""
+    """The call's `deadline` ran out over its attempts and waits; `__cause__` is the last attempt's error, if there was one.
+
+    Example:
+        ```python
+        fake.faults.add(faults.hang())
+        try:
+            await client.workspaces.fields(deadline=0.01)
+        except DeadlineExceeded as error:
+            print(isinstance(error, TimeoutError))  # -> True
+        ```
+    """
 
 
 class UnexpectedResponse(OutreachError):
@@ -87,13 +125,31 @@ class UnexpectedResponse(OutreachError):
 
     Attributes:
         well_formed: The body was a JSON object, so this is the service's own word rather than a damaged answer.
+
+    Example:
+        ```python
+        fake.faults.script("list_steps", faults.drift("days_left", "soon"))
+        try:
+            await client.campaigns.steps("camp_1")
+        except UnexpectedResponse as error:
+            print(error)  # -> list_steps: the service answered 200 with $.days_left: expected number, got str
+        ```
     """
 
     well_formed: bool = False
 
 
 class StatusError(OutreachError):
-    """The service refused: an answer with a status of 300 or more. Redirects are refusals, as none is ever followed."""
+    """The service refused: an answer with a status of 300 or more. Redirects are refusals, as none is ever followed.
+
+    Example:
+        ```python
+        try:
+            await client.campaigns.steps("camp_gone")
+        except StatusError as error:
+            print(error.status_code, error.request_id is not None)  # -> 404 True
+        ```
+    """
 
 
 class RateLimited(StatusError):
@@ -101,6 +157,15 @@ class RateLimited(StatusError):
 
     Attributes:
         retry_after: Seconds that the service asked to wait; `None` when it did not say.
+
+    Example:
+        ```python
+        fake.faults.script("list_fields", faults.status(429, retry_after=600))
+        try:
+            await client.workspaces.fields()  # 600 s are beyond the deadline of 120 s, so it is raised at once
+        except RateLimited as error:
+            print(error.retry_after)  # -> 600.0
+        ```
     """
 
     retry_after: float | None = None
@@ -114,6 +179,14 @@ class BulkStopped(OutreachError):
     Attributes:
         report: The figures of the run so far, as JSON values.
         resumable: Whether a journal was kept, so that the same call with `resume=True` goes on with the rows that are left.
+
+    Example:
+        ```python
+        try:
+            await client.contacts.create_many([NewContact("ann@company.example")], campaign="camp_gone", stop_after_rejects=1)
+        except BulkStopped as error:
+            print(error.report["rows"], error.resumable)  # -> 1 False
+        ```
     """
 
     report: Mapping[str, Any] | None = None
@@ -147,6 +220,15 @@ class BulkSuspended(BulkStopped):
 
     Attributes:
         retry_after: Seconds after which it makes sense to go on; `None` when nobody said.
+
+    Example:
+        ```python
+        fake.faults.add(faults.status(503, retry_after=3600))
+        try:
+            await client.contacts.create_many([NewContact("ann@company.example")], journal="run.db")
+        except BulkSuspended as error:
+            print(error.retry_after, error.resumable)  # -> 3600.0 True
+        ```
     """
 
     retry_after: float | None = None
@@ -156,4 +238,14 @@ class JournalError(OutreachError):
     """The journal of a bulk run cannot be written or read: a full disk, a damaged file. No further request was started.
 
     What the journal held before is still true, and a run can be resumed from it once the cause is mended.
+
+    Example:
+        ```python
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+        Path("run.db").write_bytes(Path("run.db").read_bytes()[:1000])
+        try:
+            Journal("run.db").report()
+        except JournalError as error:
+            print(error)  # -> journal ...run.db cannot be read: ...
+        ```
     """

@@ -68,6 +68,12 @@ class Campaign(Answered):
         days_left_display: Human-readable form of the days left.
         created: Creation time, Unix timestamp.
         extra: Fields of the answer that this class does not know.
+
+    Example:
+        ```python
+        async for campaign in client.campaigns.list():
+            print(campaign.name, campaign.status, campaign.steps, f"{campaign.opens} % opened")  # -> Spring live 2 0 % opened
+        ```
     """
 
     id: str
@@ -122,6 +128,14 @@ class Mailbox(Answered):
         server_ip: Address of the sending server.
         created_at: Creation time, Unix timestamp.
         extra: Fields of the answer that this class does not know.
+
+    Example:
+        ```python
+        async for mailbox in client.mailboxes.list():
+            print(mailbox.email, mailbox.spf, mailbox.type)
+        # -> ada@north.example True Google
+        # -> bob@north.example False SMTP & IMAP
+        ```
     """
 
     id: str
@@ -173,6 +187,15 @@ class Template(Answered):
         unsubscribed: Unsubscribes, in percent.
         unsubscribed_num: Count of unsubscribes.
         extra: Fields of the answer that this class does not know.
+
+    Example:
+        ```python
+        steps = await client.campaigns.steps("camp_1")
+        for template in steps.data[0].templates:
+            print(template.test_letter, template.sent, f"{template.opened} % opened")
+        # -> A 0 0 % opened
+        # -> B 0 0 % opened
+        ```
     """
 
     id: str
@@ -209,6 +232,14 @@ class Step(Answered):
         out_of: Contacts that go through the step in total.
         templates: Its variants.
         extra: Fields of the answer that this class does not know.
+
+    Example:
+        ```python
+        for step in (await client.campaigns.steps("camp_1")).data:
+            print(step.order, step.wait_time / 86_400_000, "days;", step.left_to_send, "of", step.out_of, "left")
+        # -> 1 0.0 days; 40 of 40 left
+        # -> 2 3.0 days; 40 of 40 left
+        ```
     """
 
     id: str
@@ -232,6 +263,12 @@ class WorkspaceField(Answered):
         code: Name to use when creating a contact; `custom_<n>` for a custom field.
         searchable: Lower-case names for filtering.
         extra: Fields of the answer that this class does not know.
+
+    Example:
+        ```python
+        fields = await client.workspaces.fields()
+        print([field.code for field in fields if field.label == "Plan"])  # -> ['custom_1']
+        ```
     """
 
     label: str
@@ -249,6 +286,14 @@ class Undecodable:
         id: Its id, where that could be read.
         error: Every fault, each with its path and the value's kind.
         fields: Its readable members as they came.
+
+    Example:
+        ```python
+        fake.set_mailbox("mailbox_2", daily_limit="many")
+        page = await client.mailboxes.list(undecodable="keep")
+        print([(item.id, item.error) for item in page.undecodable])
+        # -> [('mailbox_2', '$.data[1].daily_limit: expected number, got str')]
+        ```
     """
 
     index: int
@@ -270,6 +315,12 @@ class Page(Answered, Generic[T]):
         total_pages: Pages available.
         undecodable: Items that could not be read; filled only where the caller asked to keep them.
         extra: Fields of the answer that this class does not know.
+
+    Example:
+        ```python
+        page = await client.mailboxes.list(display=1)
+        print(len(page.data), page.total_found, page.current_page, page.total_pages)  # -> 1 2 1 2
+        ```
     """
 
     status: str
@@ -293,6 +344,12 @@ class CampaignSteps(Answered):
         days_left_display: Summary of the days left.
         data: The steps, in the service's order.
         extra: Fields of the answer that this class does not know.
+
+    Example:
+        ```python
+        steps = await client.campaigns.steps("camp_1")
+        print(len(steps.data), steps.days_left, steps.days_left_display)  # -> 2 5 5 days
+        ```
     """
 
     status: str

@@ -36,6 +36,8 @@ try:
 except ImportError as missing:
     raise ImportError("opentelemetry is not installed; run: pip install 'outreach_async[otel]'") from missing
 
+__all__ = ["OtelHook", "TracingTransport"]
+
 _SCOPE: Final = "outreach_async"
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.38.0"
 _ERROR: Final = 400
@@ -90,6 +92,13 @@ class OtelHook:
 
     Raises:
         InvalidRequest: `base_url` is none.
+
+    Example:
+        ```python
+        hook = OtelHook(base_url="https://api.example")
+        client = OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[hook])
+        print(len(await client.workspaces.fields()))  # -> 37
+        ```
     """
 
     def __init__(
@@ -192,6 +201,12 @@ class TracingTransport:
         max_in_flight: The transport's own, if it has one.
         secrets: The same.
         base_url: The same.
+
+    Example:
+        ```python
+        client = OutreachClient(transport=TracingTransport(FakeTransport(fake)), workspace="space_1")
+        print(len(await client.workspaces.fields()))  # -> 37
+        ```
     """
 
     def __init__(self, transport: Transport, /, *, propagator: TextMapPropagator | None = None) -> None:

@@ -61,6 +61,12 @@ class Collected(list[T]):
         missing: Items that the service counted at some time and the walk did not meet, 0 when `max_items` ended it or it began
             later.
         undecodable: Items that could not be read, where the caller asked to keep them.
+
+    Example:
+        ```python
+        boxes = await client.mailboxes.list(display=1).collect()
+        print(len(boxes), boxes.total_found, boxes.repeats, boxes.missing)  # -> 2 2 0 0
+        ```
     """
 
     def __init__(self, items: Iterable[T], walk: Walk[T]) -> None:
@@ -214,6 +220,13 @@ class Pager(Generic[T]):
         fetch: Fetches the page of a number.
         first: The number of the first page to fetch.
         max_items: Items at most; `None` for all.
+
+    Example:
+        ```python
+        page = await client.campaigns.list()
+        async for campaign in client.campaigns.list():
+            print(campaign.id == page.data[0].id)  # -> True
+        ```
     """
 
     fetch: Callable[[int], Awaitable[Page[T]]] = attrs.field(repr=False)
@@ -232,11 +245,26 @@ class Pager(Generic[T]):
         """Iterate over the pages as the service gave them, without one that only ends the list.
 
         With `max_items` the last page is cut, so that the pages hold that many items at most.
+
+        Example:
+            ```python
+            async for page in client.mailboxes.list(display=1).pages():
+                print(page.current_page, [mailbox.email for mailbox in page.data])
+            # -> 1 ['ada@north.example']
+            # -> 2 ['bob@north.example']
+            ```
         """
         return _Pages(self)
 
     async def collect(self, *, prefetch: int = 4) -> Collected[T]:
-        """Return every item once, fetching up to `prefetch` pages side by side; the order is the list's."""
+        """Return every item once, fetching up to `prefetch` pages side by side; the order is the list's.
+
+        Example:
+            ```python
+            boxes = await client.mailboxes.list(display=1).collect(prefetch=2)
+            print([mailbox.email for mailbox in boxes])  # -> ['ada@north.example', 'bob@north.example']
+            ```
+        """
         prefetch = require_number("prefetch", prefetch, least=1)
         walk: Walk[T] = Walk(self.first, self.max_items)
         items: list[T] = []

@@ -89,6 +89,12 @@ class Campaigns(_Resource):
 
         Raises:
             InvalidRequest: At once; the other errors of the tree come when it is awaited or iterated.
+
+        Example:
+            ```python
+            async for campaign in client.campaigns.list(display=50):
+                print(campaign.id, campaign.status)  # -> camp_1 live
+            ```
         """
         make = _lister(operations.list_campaigns, self._settings, workspace, display, undecodable)
         return _pager(self._engine, self._settings.terms(timeout, deadline), make, page, max_items)
@@ -103,6 +109,12 @@ class Campaigns(_Resource):
 
         Raises:
             OutreachError: Any of the tree.
+
+        Example:
+            ```python
+            steps = await client.campaigns.steps("camp_1")
+            print([step.order for step in steps.data], steps.days_left_display)  # -> [1, 2] 5 days
+            ```
         """
         operation = operations.list_steps(campaign, self._settings.dialect)
         return await self._engine.run(operation, self._settings.terms(timeout, deadline))
@@ -135,6 +147,12 @@ class Mailboxes(_Resource):
 
         Raises:
             InvalidRequest: At once; the other errors of the tree come when it is awaited or iterated.
+
+        Example:
+            ```python
+            boxes = await client.mailboxes.list(display=2000).collect()
+            print([mailbox.id for mailbox in boxes])  # -> ['mailbox_1', 'mailbox_2']
+            ```
         """
         make = _lister(operations.list_mailboxes, self._settings, workspace, display, undecodable)
         return _pager(self._engine, self._settings.terms(timeout, deadline), make, page, max_items)
@@ -155,6 +173,11 @@ class Workspaces(_Resource):
 
         Raises:
             OutreachError: Any of the tree.
+
+        Example:
+            ```python
+            print([field.code for field in await client.workspaces.fields()][:3])  # -> ['email', 'first_name', 'middle_name']
+            ```
         """
         operation = operations.list_fields(either(workspace, self._settings.workspace), self._settings.dialect)
         return (await self._engine.run(operation, self._settings.terms(timeout, deadline))).data
@@ -200,6 +223,12 @@ class Contacts(_Resource):
 
         Raises:
             OutreachError: Any of the tree; `maybe_sent` tells whether the contact may have been created all the same.
+
+        Example:
+            ```python
+            made = await client.contacts.create(NewContact("ann@company.example"), duplicates="overwrite", campaign="camp_1")
+            print(made.status, made.attempts)  # -> added 1
+            ```
         """
         creation = self._creation(
             owner_key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
@@ -261,6 +290,17 @@ class Contacts(_Resource):
             JournalError: When entered or iterating: the journal cannot be read or written.
             BulkSuspended: When iterating, if the service was down or refusing for too long, or asks for a long wait.
             BulkStopped: When iterating, after the last outcome, if the service refused in a way that concerns every row.
+
+        Example:
+            ```python
+            rows = [{"email": f"user{number}@company.example"} for number in range(3)]
+            async with client.contacts.create_many(rows, order="input") as outcomes:
+                async for outcome in outcomes:
+                    print(outcome.index, outcome.status, outcome.certain)
+            # -> 0 added True
+            # -> 1 added True
+            # -> 2 added True
+            ```
         """
         from outreach_async.bulk.options import BulkOptions, bulk_run
 

@@ -32,6 +32,16 @@ class RetryPolicy:
             gives back what its repeats cost, or 1. When it is used up, errors are raised without a repeat, but for rows of a bulk
             run: those are repeated all the same, each after its wait.
         jitter: Draws from [0, 1); each wait is a random part of its length, so that clients do not come back in step.
+
+    Example:
+        ```python
+        fake.faults.script("list_fields", faults.status(503))
+        once = OutreachClient(transport=FakeTransport(fake), workspace="space_1", retry=RetryPolicy(attempts=1))
+        try:
+            await once.workspaces.fields()
+        except StatusError as error:
+            print(error.status_code, error.attempts)  # -> 503 1
+        ```
     """
 
     attempts: int = 4

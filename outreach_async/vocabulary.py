@@ -20,7 +20,14 @@ Unset = msgspec.UnsetType
 """The type of `UNSET`."""
 
 UNSET: Final = msgspec.UNSET
-"""What a field is that was not given. It is not `None`: `None` is sent as null, `UNSET` is not sent."""
+"""What a field is that was not given. It is not `None`: `None` is sent as null, `UNSET` is not sent.
+
+Example:
+    ```python
+    contact = NewContact("ann@company.example", title=None)
+    print(contact.title, contact.city is UNSET)  # -> None True
+    ```
+"""
 
 
 class OpenEnum(StrEnum):
@@ -78,7 +85,14 @@ class TemplateStatus(OpenEnum):
 
 
 class Outcome(OpenEnum):
-    """What became of a contact: the four answers of the service, then the three findings of a bulk run."""
+    """What became of a contact: the four answers of the service, then the three findings of a bulk run.
+
+    Example:
+        ```python
+        made = await client.contacts.create(NewContact("bo@acme.example"))
+        print(made.status == Outcome.SKIPPED, made.status == "skipped")  # -> True True
+        ```
+    """
 
     ADDED = "added"
     SKIPPED = "skipped"

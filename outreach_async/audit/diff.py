@@ -30,6 +30,15 @@ class Delta:
         figure: Its name, such as `score` or `blacklists`; `severity` counts from 1 for info to 4 for critical.
         before: What it was; `None` where there was none.
         after: What it is; `None` where there is none.
+
+    Example:
+        ```python
+        before = await audit(client, ["space_1"])
+        fake.set_mailbox("mailbox_2", spf=True)
+        after = (await audit(client, ["space_1"])).since(before)
+        print([(delta.kind, delta.figure, delta.before, delta.after) for delta in after.diff.scores][:1])
+        # -> [('audit', 'score', 89.8, 100.0)]
+        ```
     """
 
     kind: Subject
@@ -53,6 +62,14 @@ class Diff:
         not_judged: Its findings that may stand: what they are about was not read, or not judged by that rule, this time.
         deltas: Figures of unchanged findings that moved.
         scores: Scores and totals that moved.
+
+    Example:
+        ```python
+        before = await audit(client, ["space_1"])
+        fake.set_mailbox("mailbox_2", spf=True)
+        after = (await audit(client, ["space_1"])).since(before)
+        print(len(after.diff.new), [finding.rule for finding in after.diff.resolved])  # -> 0 ['OA101']
+        ```
     """
 
     at: float

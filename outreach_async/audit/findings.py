@@ -18,7 +18,13 @@ State = Literal["new", "unchanged", "resolved"]
 
 
 class Severity(StrEnum):
-    """How bad a finding is, the worst first."""
+    """How bad a finding is, the worst first.
+
+    Example:
+        ```python
+        print([severity.value for severity in Severity], Severity.ERROR.rank)  # -> ['critical', 'error', 'warning', 'info'] 1
+        ```
+    """
 
     CRITICAL = "critical"
     ERROR = "error"
@@ -31,7 +37,13 @@ class Severity(StrEnum):
         return _RANKS[self]
 
     def reaches(self, bar: Severity) -> bool:
-        """Tell whether this is as bad as the bar, or worse."""
+        """Tell whether this is as bad as the bar, or worse.
+
+        Example:
+            ```python
+            print(Severity.CRITICAL.reaches(Severity.ERROR), Severity.INFO.reaches(Severity.ERROR))  # -> True False
+            ```
+        """
         return self.rank <= bar.rank
 
     @classmethod
@@ -40,6 +52,11 @@ class Severity(StrEnum):
 
         Raises:
             InvalidRequest: There is none.
+
+        Example:
+            ```python
+            print(Severity.named("warning") is Severity.WARNING)  # -> True
+            ```
         """
         if name not in list(cls):
             raise InvalidRequest(f"severity: expected one of {', '.join(cls)}, got {name!r}; pass one of them")
@@ -68,6 +85,12 @@ class Finding:
         server_ip: Address of the sending server, where the finding is about the mailboxes that share it.
         figures: What the finding rests on, by the wire's names where it has one for it.
         state: What became of it since the earlier audit; `None` where there was nothing to compare with.
+
+    Example:
+        ```python
+        (finding,) = check((await client.mailboxes.list()).data[1])
+        print(finding.rule, finding.severity, finding.message)  # -> OA101 error no SPF record
+        ```
     """
 
     rule: str
@@ -85,6 +108,13 @@ class Finding:
     state: State | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the finding as JSON values."""
+        """Return the finding as JSON values.
+
+        Example:
+            ```python
+            (finding,) = check((await client.mailboxes.list()).data[1])
+            print(finding.to_dict()["email"])  # -> bob@north.example
+            ```
+        """
         values: dict[str, Any] = plain(self)
         return values

@@ -33,6 +33,13 @@ class Group:
         counts: How many findings there are of each severity, about them one by one or together.
         sent_30days: What they sent.
         daily_limit: What they may send a day.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"])
+        print([(group.key, group.mailboxes, group.score) for group in report.groups if group.kind == "domain"])
+        # -> [('north.example', 2, 89.8)]
+        ```
     """
 
     kind: Kind
@@ -67,6 +74,12 @@ class Row:
         blacklists: Blacklists that name it.
         opened_14days: Opens of 14 days, in percent.
         avg_open_rate: Average open rate, in percent.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"])
+        print([(row.email, row.score, row.rules) for row in report.rows])  # -> [('bob@north.example', 80, ['OA101'])]
+        ```
     """
 
     id: str

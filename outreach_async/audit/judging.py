@@ -32,6 +32,14 @@ def check(
 
     Returns:
         A finding for each rule that applies, in the rules' order.
+
+    Example:
+        ```python
+        async for mailbox in client.mailboxes.list():
+            print(mailbox.email, [finding.rule for finding in check(mailbox)])
+        # -> ada@north.example []
+        # -> bob@north.example ['OA101']
+        ```
     """
     return judge(Case.of(mailbox, now, domain), policy or Policy.default(), workspace)
 

@@ -48,6 +48,12 @@ class PolicyUsed:
         fingerprint: The same for policies that differ from the default in the same way; empty for the default.
         off: Ids of rules that were turned off.
         thresholds: Thresholds that were moved, by rule and name.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"], policy=Policy.of({"name": "ours", "off": ["OA160"]}))
+        print(report.policy.name, report.policy.off)  # -> ours ['OA160']
+        ```
     """
 
     name: str = _DEFAULT
@@ -66,6 +72,12 @@ class Policy:
         domain_rules: The rules about the mailboxes of a domain.
         server_rules: The rules about the mailboxes of a sending server.
         conditions: What `mailbox_rules` put a mailbox to, ready at hand: a million of them are.
+
+    Example:
+        ```python
+        lenient = Policy.of({"name": "ours", "off": ["OA101"]})
+        print((await audit(client, ["space_1"], policy=lenient)).findings)  # -> []
+        ```
     """
 
     used: PolicyUsed
@@ -80,16 +92,29 @@ class Policy:
 
     @classmethod
     def default(cls) -> Policy:
-        """Return every rule with the thresholds of its source."""
+        """Return every rule with the thresholds of its source.
+
+        Example:
+            ```python
+            print(Policy.default().used.name, len(Policy.default().mailbox_rules))  # -> default 17
+            ```
+        """
         return _THE_DEFAULT
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Read a policy from a TOML file.
+        r"""Read a policy from a TOML file.
 
         Raises:
             InvalidRequest: It is no TOML, or a key or a value of it can never be right.
             OSError: It cannot be read.
+
+        Example:
+            ```python
+            Path("policy.toml").write_text('off = ["OA101"]\n')
+            print(Policy.load("policy.toml").used)
+            # -> PolicyUsed(name='policy', fingerprint='f16305c0911c', off=['OA101'], thresholds={})
+            ```
         """
         path = Path(path)
         try:
@@ -107,6 +132,11 @@ class Policy:
 
         Raises:
             InvalidRequest: A key is not known, or a value can never be right.
+
+        Example:
+            ```python
+            print(Policy.of({"OA120": {"warning": 0.03}}).used.thresholds)  # -> {'OA120': {'warning': 0.03}}
+            ```
         """
         off = _off(values.get("off", []))
         moved = {key: _moved(key, value) for key, value in values.items() if key not in _KEYS}
@@ -130,6 +160,11 @@ class Policy:
 
         Raises:
             InvalidRequest: There is no such rule.
+
+        Example:
+            ```python
+            print(Policy.of({"OA170": {"mailboxes": 3}}).rule("OA170").condition)  # -> more than 3 mailboxes share a domain
+            ```
         """
         if name not in CATALOGUE:
             raise InvalidRequest(f"{_repr(name)} is no rule{_near(name, CATALOGUE)}; there are {', '.join(CATALOGUE)}")
@@ -137,7 +172,7 @@ class Policy:
 
 
 def explain(name: str, policy: Policy | None = None) -> str:
-    """Say what a rule finds, from which figures on, where these come from, and what to do.
+    r"""Say what a rule finds, from which figures on, where these come from, and what to do.
 
     Args:
         name: Id of the rule, such as `OA120`.
@@ -145,6 +180,11 @@ def explain(name: str, policy: Policy | None = None) -> str:
 
     Raises:
         InvalidRequest: There is no such rule.
+
+    Example:
+        ```python
+        print(explain("OA170").partition("\n")[0])  # -> OA170  Too many mailboxes on a domain
+        ```
     """
     policy = policy or Policy.default()
     rule = policy.rule(name.strip().upper())

@@ -43,6 +43,12 @@ class Report:
         rows: The mailboxes that something was found about, the worst first; 1,000 at most.
         not_judged: What the service's fields cannot tell.
         diff: What changed since an earlier audit, if it was compared with one.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"])
+        print(report.mailboxes, report.scores.overall, [finding.rule for finding in report.findings])  # -> 2 89.8 ['OA101']
+        ```
     """
 
     mailboxes: int
@@ -72,6 +78,12 @@ class Report:
 
         Raises:
             InvalidRequest: It is no severity.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print(report.exit_code(), report.exit_code("critical"))  # -> 1 0
+            ```
         """
         bar = Severity.named(fail_on)
         if self.denied:
@@ -81,12 +93,26 @@ class Report:
         return FOUND if any(finding.severity.reaches(bar) for finding in self.findings) else CLEAN
 
     def since(self, earlier: Report) -> Report:
-        """Return this report with what changed since an earlier one; its findings are `new` or `unchanged`."""
+        """Return this report with what changed since an earlier one; its findings are `new` or `unchanged`.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print((await audit(client, ["space_1"])).since(report).findings[0].state)  # -> unchanged
+            ```
+        """
         findings, diff = compare(earlier, self)
         return attrs.evolve(self, findings=findings, diff=diff)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values, which `from_dict` reads back."""
+        """Return the report as JSON values, which `from_dict` reads back.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            Path("audit.json").write_text(json.dumps(report.to_dict()))
+            ```
+        """
         return {"version": VERSION, **plain(self)}
 
     @classmethod
@@ -95,6 +121,12 @@ class Report:
 
         Raises:
             InvalidRequest: They are no report, or one of a shape that is not known yet.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print(Report.from_dict(report.to_dict()) == report)  # -> True
+            ```
         """
         version = values.get("version") if isinstance(values, dict) else None
         if version != VERSION:

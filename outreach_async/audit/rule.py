@@ -30,6 +30,11 @@ class Rule:
         remedy: What to do; `<domain>` stands for the mailbox's domain.
         thresholds: Its figures by name: under a severity's name, the figure from which on the finding is that bad.
         scope: What its findings are about.
+
+    Example:
+        ```python
+        print(CATALOGUE["OA903"].condition)  # -> total_found counts more mailboxes than the pages showed
+        ```
     """
 
     scope: ClassVar[Scope] = "workspace"
@@ -55,6 +60,12 @@ class MailboxRule(Rule):
     Attributes:
         applies: The condition as a pure function.
         lack: What the mailbox lacks to prove the sender, if the rule is about that: how bad it is hangs on the whole domain.
+
+    Example:
+        ```python
+        rule = Policy.default().mailbox_rules[0]
+        print(rule.id, rule.scope, rule.title)  # -> OA101 mailbox No SPF
+        ```
     """
 
     scope: ClassVar[Scope] = "mailbox"
@@ -69,6 +80,12 @@ class DomainRule(Rule):
 
     Attributes:
         applies: The condition as a pure function.
+
+    Example:
+        ```python
+        rule = Policy.default().domain_rules[0]
+        print(rule.id, rule.scope, rule.condition)  # -> OA170 domain more than 5 mailboxes share a domain
+        ```
     """
 
     scope: ClassVar[Scope] = "domain"
@@ -82,6 +99,12 @@ class ServerRule(Rule):
 
     Attributes:
         applies: The condition as a pure function.
+
+    Example:
+        ```python
+        rule = Policy.default().server_rules[0]
+        print(rule.id, rule.scope, rule.title)  # -> OA172 server_ip A server shared with a blacklisted mailbox
+        ```
     """
 
     scope: ClassVar[Scope] = "server_ip"

@@ -66,7 +66,13 @@ SERVER_RULES: Final[tuple[ServerRule, ...]] = (
 )
 
 RULES: Final[tuple[MailboxRule | DomainRule | ServerRule, ...]] = (*MAILBOX_RULES, *DOMAIN_RULES, *SERVER_RULES)
-"""Every rule that a policy can turn off or move the thresholds of."""
+"""Every rule that a policy can turn off or move the thresholds of.
+
+Example:
+    ```python
+    print([rule.id for rule in RULES if rule.scope == "domain"])  # -> ['OA170', 'OA171']
+    ```
+"""
 
 UNREADABLE: Final = Rule(
     id="OA901",
@@ -100,7 +106,13 @@ READING_RULES: Final[tuple[Rule, ...]] = (UNREADABLE, UNDECODABLE, MISSING)
 INCOMPLETE: Final = frozenset(rule.id for rule in READING_RULES)
 
 CATALOGUE: Final[dict[str, Rule]] = {rule.id: rule for rule in (*RULES, *READING_RULES)}
-"""Every rule by id."""
+"""Every rule by id.
+
+Example:
+    ```python
+    print(CATALOGUE["OA901"].title)  # -> Workspace not read
+    ```
+"""
 
 UNKNOWABLE: Final[tuple[str, ...]] = (
     "complaint rates (Gmail's bar is 0.3 %): see Google Postmaster Tools",

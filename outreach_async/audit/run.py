@@ -47,6 +47,12 @@ async def audit(
 
     Raises:
         InvalidRequest: There is no workspace, one is no text or an API key, or `display` can never be right.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1", "space_gone"])
+        print(report.mailboxes, report.unreadable, report.exit_code())  # -> 2 ['space_gone'] 3
+        ```
     """
     return await stream(client, workspaces, policy=policy, display=display, clock=clock)
 
@@ -77,6 +83,13 @@ def stream(
 
     Raises:
         InvalidRequest: There is no workspace, one is no text or an API key, or `display` can never be right.
+
+    Example:
+        ```python
+        async with stream(client, ["space_1"]) as findings:
+            async for finding in findings:
+                print(finding.rule, finding.severity, finding.email)  # -> OA101 error bob@north.example
+        ```
     """
     ledger = Ledger(_ids(workspaces), policy or Policy.default(), clock())
     return AuditRun(client, ledger, require_display("display", display, mailboxes=True))
@@ -94,7 +107,14 @@ def _ids(workspaces: Iterable[str]) -> list[str]:
 
 
 class AuditRun:
-    """An audit that has not begun: enter it for the findings, or await it for the report."""
+    """An audit that has not begun: enter it for the findings, or await it for the report.
+
+    Example:
+        ```python
+        report = await stream(client, ["space_1"])
+        print(report.mailboxes)  # -> 2
+        ```
+    """
 
     def __init__(self, client: OutreachClient, ledger: Ledger, display: int) -> None:
         self._client = client
@@ -147,7 +167,15 @@ class AuditRun:
 
 
 class Findings(AsyncIterator[Finding]):
-    """The findings of an audit under way. Iterating ends when everything is read and judged."""
+    """The findings of an audit under way. Iterating ends when everything is read and judged.
+
+    Example:
+        ```python
+        async with stream(client, ["space_1"]) as findings:
+            print([finding.rule async for finding in findings])  # -> ['OA101']
+        print(findings.report.exit_code())  # -> 1
+        ```
+    """
 
     def __init__(self) -> None:
         self._ready: deque[Finding] = deque()

@@ -32,6 +32,12 @@ class Score:
             found about the group as a whole is deducted from it.
         mailboxes: How many were judged.
         sent_30days: What they sent.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"])
+        print(report.scores.workspaces["space_1"].score)  # -> 89.8
+        ```
     """
 
     score: float
@@ -47,6 +53,12 @@ class Scores:
         overall: Of all mailboxes; `None` if there are none.
         workspaces: By id, in the order of the audit.
         domains: By name, the worst first and 10,000 at most; capped at 40 where a finding is critical.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"])
+        print(report.scores.overall, list(report.scores.domains))  # -> 89.8 ['north.example']
+        ```
     """
 
     overall: float | None
@@ -54,7 +66,14 @@ class Scores:
     domains: dict[str, Score]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the scores as JSON values."""
+        """Return the scores as JSON values.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print(sorted(report.scores.to_dict()))  # -> ['domains', 'overall', 'workspaces']
+            ```
+        """
         values: dict[str, Any] = plain(self)
         return values
 
@@ -68,7 +87,13 @@ def lost(findings: Iterable[Finding]) -> int:
 
 
 def mailbox_score(findings: Iterable[Finding]) -> int:
-    """Return what the findings of one mailbox leave of its 100 points."""
+    """Return what the findings of one mailbox leave of its 100 points.
+
+    Example:
+        ```python
+        print(mailbox_score(check((await client.mailboxes.list()).data[1])))  # -> 80
+        ```
+    """
     return FULL - lost(findings)
 
 

@@ -42,6 +42,13 @@ class DomainFacts:
         mailboxes: How many there are.
         sent_30days: What they sent in 30 days.
         lacking: What some of its mailboxes lack to prove the sender, such as `SPF record`.
+
+    Example:
+        ```python
+        mailbox = (await client.mailboxes.list()).data[1]
+        facts = DomainFacts(daily_limit=9000, mailboxes=90, sent_30days=200_000)
+        print([finding.severity.value for finding in check(mailbox, domain=facts)])  # -> ['critical']
+        ```
     """
 
     daily_limit: Number
@@ -57,6 +64,13 @@ class ServerFacts:
     Attributes:
         mailboxes: How many mailboxes of type `SMTP & IMAP` send from it; those of Google share theirs with the world.
         listed: How many of them are on a blacklist.
+
+    Example:
+        ```python
+        (rule,) = Policy.default().server_rules
+        print(rule.applies(ServerFacts(mailboxes=3, listed=1), rule.thresholds).message)
+        # -> 3 mailboxes share this server, and blacklists name 1 of them
+        ```
     """
 
     mailboxes: int

@@ -9,6 +9,14 @@ from typing import Literal, Protocol
 from outreach_async.bulk.outcome import ContactOutcome
 
 Order = Literal["completion", "input"]
+"""Outcomes as they come, or in the order of the rows, which holds the early ones back.
+
+Example:
+    ```python
+    async with client.contacts.create_many([{"email": ""}, {"email": "ann@company.example"}], order="input") as outcomes:
+        print([outcome.index async for outcome in outcomes])  # -> [0, 1]
+    ```
+"""
 
 
 class Ready(Protocol):

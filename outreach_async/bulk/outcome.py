@@ -29,6 +29,13 @@ class ContactOutcome:
         attempts: How often the row was sent or tried to be sent.
         error: Why it failed; `None` for an answer of the service.
         repeats: Index of the row with the same e-mail that stands for this one, or because of which this one was refused.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": "bo@acme.example"}]) as outcomes:
+            async for outcome in outcomes:
+                print(outcome.index, outcome.status, outcome.id, outcome.attempts)  # -> 0 skipped None 1
+        ```
     """
 
     index: int

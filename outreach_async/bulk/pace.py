@@ -26,6 +26,13 @@ class BulkProgress:
             asked for a wait or is down.
         resumes: Seconds until a pause ends; 0.0 outside of one.
         eta: Seconds until the last outcome at this rate; `None` if nobody knows.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+            async for _ in outcomes:
+                print(outcomes.progress.rows, outcomes.progress.total, outcomes.progress.state)  # -> 1 1 running
+        ```
     """
 
     rows: int

@@ -87,6 +87,14 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     """The outcomes of a run under way.
 
     Iterating ends when every row has its outcome. It then raises what the rows' own code raised, if it did, or BulkStopped.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+            async for outcome in outcomes:
+                print(outcome.status)  # -> added
+            print(outcomes.report.rows, outcomes.progress.rate >= 0)  # -> 1 True
+        ```
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -156,7 +164,17 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         )
 
     def drain(self) -> None:
-        """Pull no further row: iterating ends when those under way have their outcome. A journal can be resumed later."""
+        """Pull no further row: iterating ends when those under way have their outcome. A journal can be resumed later.
+
+        Example:
+            ```python
+            rows = ({"email": f"user{number}@company.example"} for number in range(10_000))
+            async with client.contacts.create_many(rows) as outcomes:
+                async for outcome in outcomes:
+                    outcomes.drain()
+            print(outcomes.report.rows < 10_000)  # -> True
+            ```
+        """
         self._ended = True
         self._record.intake.stop()
 

@@ -10,7 +10,14 @@ from outreach_async.errors import InvalidRequest
 
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """`serial` sends every row, one after the other for each e-mail. `error` refuses a row that repeats one of the last 10,000.
-`first`, `last` and `coalesce` send one row for each e-mail, once the whole input is in the journal's spool."""
+`first`, `last` and `coalesce` send one row for each e-mail, once the whole input is in the journal's spool.
+
+Example:
+    ```python
+    report = await client.contacts.create_many([{"email": "ann@company.example"}] * 2, repeats="error")
+    print(report.outcomes[Outcome.ADDED], report.outcomes[Outcome.REJECTED])  # -> 1 1
+    ```
+"""
 
 WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
 """Policies that need all rows before the first is sent."""

@@ -21,6 +21,12 @@ class BulkReport:
         uncertain: Rows with more than one possible outcome.
         repeats: Rows in whose stead another row with the same e-mail was sent; they count as `not_applied`.
         seconds: Duration of the run so far.
+
+    Example:
+        ```python
+        report = await client.contacts.create_many([{"email": "ann@company.example"}, {"email": "bo@acme.example"}])
+        print(report.rows, report.outcomes[Outcome.ADDED], report.outcomes[Outcome.SKIPPED], report.uncertain)  # -> 2 1 1 0
+        ```
     """
 
     rows: int
@@ -30,7 +36,14 @@ class BulkReport:
     repeats: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON values, named as on the wire."""
+        """Return the figures as JSON values, named as on the wire.
+
+        Example:
+            ```python
+            report = await client.contacts.create_many([{"email": "ann@company.example"}])
+            print(report.to_dict()["outcomes"]["added"])  # -> 1
+            ```
+        """
         return {
             "rows": self.rows,
             "outcomes": {outcome.value: count for outcome, count in self.outcomes.items()},

@@ -19,7 +19,14 @@ _FLUSH: Final = 5.0
 
 
 class BulkRun:
-    """A run that has not begun: enter it for the outcomes, or await it for the figures."""
+    """A run that has not begun: enter it for the outcomes, or await it for the figures.
+
+    Example:
+        ```python
+        report = await client.contacts.create_many([{"email": "ann@company.example"}])
+        print(report.rows)  # -> 1
+        ```
+    """
 
     def __init__(self, plan: Plan, keeping: Keeping | None) -> None:
         self._plan = plan

@@ -52,6 +52,13 @@ class Calibration:
         observed: Readings that were seen, by knob.
         undecided: Readings that could not be told apart, by knob.
         reasons: How each knob was seen, or why it was not.
+
+    Example:
+        ```python
+        measured = await calibrate(FakeTransport(fake), workspace="space_1")
+        print(measured.observed["past_end"], "-", measured.reasons["overwrite_blank"])
+        # -> empty - no operation reads a contact back
+        ```
     """
 
     behaviour: Behaviour
@@ -77,6 +84,12 @@ class Calibration:
 
         Args:
             about: What the file is, for its first lines.
+
+        Example:
+            ```python
+            measured = await calibrate(FakeTransport(fake), workspace="space_1")
+            Path("behaviour.toml").write_text(measured.to_toml("measured in May"))
+            ```
         """
         return dump_behaviour(self.behaviour, about=about, notes=self.reasons, undecided=self.undecided, unseen=self.unseen)
 
@@ -125,6 +138,12 @@ async def calibrate(
 
     Raises:
         InvalidRequest: The arguments cannot go together.
+
+    Example:
+        ```python
+        measured = await calibrate(FakeTransport(fake), workspace="space_1", owner_key="key_1", writes=True)
+        print(measured.observed["created_status"], measured.undecided["email_key"])  # -> 201 ('lower', 'gmail')
+        ```
     """
     named = {name.lower(): value for name, value in (headers or {}).items()}
     site = Site(workspace, owner_key, writes=writes, campaign=campaign, gmail=gmail, headers=named)

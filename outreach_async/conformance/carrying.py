@@ -24,6 +24,11 @@ class Patience:
     Attributes:
         answer: Seconds for one answer.
         throttled: Seconds in all that are waited because the service says `Retry-After`.
+
+    Example:
+        ```python
+        print(await check(FakeTransport(fake), Site("space_1"), Patience(answer=5.0, throttled=0.0)))  # -> []
+        ```
     """
 
     answer: float = 30.0

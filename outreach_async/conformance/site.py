@@ -54,6 +54,12 @@ class Site:
 
     Raises:
         InvalidRequest: The values cannot go together.
+
+    Example:
+        ```python
+        site = Site("space_1", owner_key="key_1", writes=True)
+        print(len(await check(FakeTransport(fake), site)))  # -> 0
+        ```
     """
 
     workspace: str = attrs.field(converter=str)

@@ -67,6 +67,13 @@ class Breach:
         what: What is wrong, and where.
         request: Method and target.
         answered: What the service answered: bounded, and without secrets.
+
+    Example:
+        ```python
+        fake.set_mailbox("mailbox_2", daily_limit="many")
+        (breach,) = await check(FakeTransport(fake), Site("space_1"))
+        print(breach.rule, breach.what)  # -> W4 data[1] daily_limit is a text, not a number
+        ```
     """
 
     rule: str
@@ -109,6 +116,11 @@ async def check(transport: Transport, site: Site, patience: Patience | None = No
 
     Returns:
         What it does not keep, at most three breaches a rule.
+
+    Example:
+        ```python
+        print(await check(FakeTransport(fake), Site("space_1")))  # -> []
+        ```
     """
     measured = await run(transport, site, patience or Patience())
     return [breach for rule in RULES for breach in breaches(rule, measured) or ()]

@@ -67,6 +67,13 @@ class HeaderAuth:
         header: The header's name, lower case.
         scheme: The word before the credential; empty for none.
         tokens: Credentials that are accepted; if empty, every owner key of the service.
+
+    Example:
+        ```python
+        fake.behaviour = Behaviour(auth=HeaderAuth())
+        allowed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", headers={"authorization": "Bearer key_1"})
+        print(len(await allowed.workspaces.fields()))  # -> 37
+        ```
     """
 
     header: str = "authorization"
@@ -84,6 +91,13 @@ class RateLimit:
         scope: Whose requests are counted together: those of one owner key (those without any share one window), those for one
             workspace, or all.
         retry_after: How `Retry-After` is written: whole seconds or an HTTP date.
+
+    Example:
+        ```python
+        fake.behaviour = Behaviour(rate_limit=RateLimit(limit=1, per=60))
+        target = "/workspaces/space_1/all-fields"
+        print([fake.handle(Request("GET", target)).status for _ in range(2)])  # -> [200, 429]
+        ```
     """
 
     limit: int = attrs.field(validator=attrs.validators.ge(0))
@@ -152,6 +166,12 @@ class Behaviour:
 
     Raises:
         ValueError: A reading is none.
+
+    Example:
+        ```python
+        fake = FakeService(behaviour=Behaviour(past_end="error", campaign_max_display=50))
+        print(fake.behaviour.past_end)  # -> error
+        ```
     """
 
     email_key: EmailKey | Callable[[str], str] = _knob("email_key")
@@ -181,12 +201,24 @@ class Behaviour:
 
     @classmethod
     def documented(cls) -> Behaviour:
-        """Take the default of every knob."""
+        """Take the default of every knob.
+
+        Example:
+            ```python
+            print(Behaviour.documented() == Behaviour())  # -> True
+            ```
+        """
         return cls()
 
     @classmethod
     def strict(cls) -> Behaviour:
-        """Refuse whatever may be refused."""
+        """Refuse whatever may be refused.
+
+        Example:
+            ```python
+            print(Behaviour.strict().unknown_body)  # -> reject
+            ```
+        """
         return cls(
             past_end="error",
             campaign_max_display=100,
@@ -196,7 +228,13 @@ class Behaviour:
 
     @classmethod
     def lenient(cls) -> Behaviour:
-        """Accept whatever may be accepted, silently."""
+        """Accept whatever may be accepted, silently.
+
+        Example:
+            ```python
+            print(Behaviour.lenient().owner_key)  # -> off
+            ```
+        """
         return cls(
             created_status=200,
             past_end="clamp",

@@ -47,6 +47,13 @@ class Exchange:
         ended: Whoever carries the answer calls it once that has arrived or is lost, to free the exchange's place among those
             under way (rule E4). A second call does nothing.
         struck: The fault that struck, as it is written; `ok` for none.
+
+    Example:
+        ```python
+        exchange = fake.exchange(Request("GET", "/workspaces/space_1/all-fields"))
+        print(exchange.response.status, exchange.fault, exchange.struck)  # -> 200 None ok
+        exchange.ended()
+        ```
     """
 
     response: Response | None
@@ -70,6 +77,11 @@ class Fault:
     Attributes:
         label: How the fault is written, such as `status(503)`.
         commits: Whether the service carries the request out before the fault strikes.
+
+    Example:
+        ```python
+        print(reset().label, reset().commits, commit_then(reset()).commits)  # -> reset() False True
+        ```
     """
 
     label: str
@@ -81,7 +93,13 @@ class Fault:
 
 
 ok: Final = Fault("ok", commits=True)
-"""No fault: a placeholder in a script. That request goes well, whatever the rules say."""
+"""No fault: a placeholder in a script. That request goes well, whatever the rules say.
+
+Example:
+    ```python
+    fake.faults.script("create_contact", ok, status(503))  # the second creation fails
+    ```
+"""
 
 
 @attrs.frozen

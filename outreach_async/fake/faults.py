@@ -78,6 +78,11 @@ def status(
 
     Raises:
         ValueError: The code is none, or its answers have no body and one is given.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", status(429, retry_after=2), status(403, body="no"))
+        ```
     """
     if not 200 <= code <= 599:  # noqa: PLR2004 - the range of final statuses
         raise ValueError(f"status({code}): a final status is from 200 to 599")
@@ -90,13 +95,25 @@ def status(
 
 
 def html_502() -> Fault:
-    """Answer 502 with an HTML page, as a proxy in front of the service does."""
+    """Answer 502 with an HTML page, as a proxy in front of the service does.
+
+    Example:
+        ```python
+        fake.faults.script("list_mailboxes", html_502(), html_502())
+        ```
+    """
     page = Response(502, {"content-type": "text/html"}, _HTML_502)
     return AnswerFault("html_502()", commits=False, response=page)
 
 
 def empty() -> Fault:
-    """Answer 200 with an empty body."""
+    """Answer 200 with an empty body.
+
+    Example:
+        ```python
+        fake.faults.script("list_steps", empty())
+        ```
+    """
     return AnswerFault("empty()", commits=False, response=Response(200, {"content-type": "application/json"}))
 
 
@@ -107,17 +124,35 @@ def drift(path: str, change: Any) -> Fault:
         path: Member names from the answer's root, joined by dots; lists are walked through, so `data.status` is the status of
             every item.
         change: The new value, or a function from the old value (`None` if there is none) to the new one.
+
+    Example:
+        ```python
+        fake.faults.script("list_campaigns", drift("data.status", "archived"))
+        print((await client.campaigns.list()).data[0].status)  # -> archived
+        ```
     """
     return DriftFault(f"drift({path!r})", commits=True, path=tuple(path.split(".")), change=change)
 
 
 def latency(seconds: float) -> Fault:
-    """Hold the answer back for some seconds. The service acts at once."""
+    """Hold the answer back for some seconds. The service acts at once.
+
+    Example:
+        ```python
+        fake.faults.add(latency(0.2), operation="create_contact", p=0.05)
+        ```
+    """
     return _wire("latency", f"{seconds:g}", commits=True, seconds=at_least("seconds", 0, seconds))
 
 
 def hang() -> Fault:
-    """Never answer, and never let the connection end. The service does not see the request."""
+    """Never answer, and never let the connection end. The service does not see the request.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", hang())  # the client's timeout ends it
+        ```
+    """
     return _wire("hang")
 
 
@@ -126,57 +161,124 @@ def refuse() -> Fault:
 
     A server cannot refuse once it has read what is asked, so over a socket the connection is reset instead, unanswered and with
     the service none the wiser: that client must count the request as maybe sent.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", refuse())
+        made = await client.contacts.create(NewContact("ann@company.example"))
+        print(made.attempts, made.certain)  # -> 2 True
+        ```
     """
     return _wire("refuse")
 
 
 def reset() -> Fault:
-    """Reset the connection (RST) in the place of an answer. The service does not see the request."""
+    """Reset the connection (RST) in the place of an answer. The service does not see the request.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", reset(), commit_then(reset()))
+        ```
+    """
     return _wire("reset")
 
 
 def close() -> Fault:
-    """Close the connection (FIN) in the place of an answer. The service does not see the request."""
+    """Close the connection (FIN) in the place of an answer. The service does not see the request.
+
+    Example:
+        ```python
+        fake.faults.script("list_fields", close(), commit_then(close()))
+        ```
+    """
     return _wire("close")
 
 
 def truncate(after_bytes: int) -> Fault:
-    """Close the connection (FIN) after some bytes of the answer's body, short of its content-length. The service acts."""
+    """Close the connection (FIN) after some bytes of the answer's body, short of its content-length. The service acts.
+
+    Example:
+        ```python
+        fake.faults.script("list_mailboxes", truncate(100))
+        ```
+    """
     return _wire("truncate", str(after_bytes), commits=True, size=at_least("after_bytes", 0, after_bytes))
 
 
 def reset_mid_body(after: int) -> Fault:
-    """Reset the connection (RST) after some bytes of the answer's body. The service acts."""
+    """Reset the connection (RST) after some bytes of the answer's body. The service acts.
+
+    Example:
+        ```python
+        fake.faults.script("list_mailboxes", reset_mid_body(100))
+        ```
+    """
     return _wire("reset_mid_body", str(after), commits=True, size=at_least("after", 0, after))
 
 
 def bad_chunk() -> Fault:
-    """Send the answer in chunks, the second of which has no size. The service acts."""
+    """Send the answer in chunks, the second of which has no size. The service acts.
+
+    Example:
+        ```python
+        fake.faults.script("list_campaigns", bad_chunk())
+        ```
+    """
     return _wire("bad_chunk", commits=True)
 
 
 def no_final_chunk() -> Fault:
-    """Send the answer in chunks and close before the last, empty one. The service acts."""
+    """Send the answer in chunks and close before the last, empty one. The service acts.
+
+    Example:
+        ```python
+        fake.faults.script("list_mailboxes", no_final_chunk())
+        ```
+    """
     return _wire("no_final_chunk", commits=True)
 
 
 def garbage() -> Fault:
-    """Send random bytes for a status line. The service does not see the request."""
+    """Send random bytes for a status line. The service does not see the request.
+
+    Example:
+        ```python
+        fake.faults.script("list_fields", garbage())
+        ```
+    """
     return _wire("garbage")
 
 
 def long_header() -> Fault:
-    """Send a header field longer than any client takes (256 KiB). The service does not see the request."""
+    """Send a header field longer than any client takes (256 KiB). The service does not see the request.
+
+    Example:
+        ```python
+        fake.faults.script("list_fields", long_header())
+        ```
+    """
     return _wire("long_header")
 
 
 def wrong_encoding() -> Fault:
-    """Say `content-encoding: gzip` of a plain body. The service acts."""
+    """Say `content-encoding: gzip` of a plain body. The service acts.
+
+    Example:
+        ```python
+        fake.faults.script("list_campaigns", wrong_encoding())
+        ```
+    """
     return _wire("wrong_encoding", commits=True)
 
 
 def wrong_length(short_by: int = 1) -> Fault:
-    """Say a content-length too small, so that the body's end is lost. The service acts."""
+    """Say a content-length too small, so that the body's end is lost. The service acts.
+
+    Example:
+        ```python
+        fake.faults.script("list_campaigns", wrong_length(short_by=3))
+        ```
+    """
     return _wire("wrong_length", str(short_by), commits=True, size=at_least("short_by", 1, short_by))
 
 
@@ -186,6 +288,11 @@ def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - nam
     Args:
         bytes: Bytes a piece.
         every: Seconds before each piece.
+
+    Example:
+        ```python
+        fake.faults.script("list_steps", slow_drip(bytes=64, every=0.01))
+        ```
     """
     size, seconds = at_least("bytes", 1, bytes), at_least("every", 0, every)
     return _wire("slow_drip", f"{bytes}, {every:g}", commits=True, size=size, seconds=seconds)
@@ -196,6 +303,14 @@ def commit_then(fault: Fault) -> Fault:
 
     Raises:
         ValueError: The fault is `refuse()`: what never arrived cannot have been stored.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", commit_then(reset()))
+        made = await client.contacts.create(NewContact("ann@company.example"))
+        print(made.status, made.certain, sorted(made.possible))
+        # -> skipped False [<Outcome.ADDED: 'added'>, <Outcome.SKIPPED: 'skipped'>]
+        ```
     """
     require_fault(fault)
     if isinstance(fault, WireFault) and fault.kind == "refuse":
@@ -204,7 +319,14 @@ def commit_then(fault: Fault) -> Fault:
 
 
 def error_response(code: int) -> Response:
-    """Make an error answer of the service's usual shape, as whatever stands before the service gives it."""
+    """Make an error answer of the service's usual shape, as whatever stands before the service gives it.
+
+    Example:
+        ```python
+        print(error_response(503).status, error_response(503).body)
+        # -> 503 b'{"status":"error","error":{"code":"service_unavailable","message":"Service Unavailable","field":null}}'
+        ```
+    """
     if code in _BODILESS:
         return Response(code)
     message = http.client.responses.get(code, "Error")

@@ -42,6 +42,11 @@ class Fillable(ABC):
 
         Raises:
             ValueError: The id is taken or malformed, or a code is malformed.
+
+        Example:
+            ```python
+            print(fake.add_workspace("space_2", custom_fields=["Plan", "Size"]))  # -> space_2
+            ```
         """
         with self._seeding() as seeder:
             return seeder.workspace(id, custom_fields, extra_fields or {}, campaign_headers, mailbox_headers)
@@ -58,6 +63,12 @@ class Fillable(ABC):
 
         Raises:
             ValueError: There is no such workspace, or the key is malformed.
+
+        Example:
+            ```python
+            fake.add_workspace("space_2")
+            print(fake.add_owner_key("space_1", "space_2", key="key_2"))  # -> key_2
+            ```
         """
         with self._seeding() as seeder:
             return seeder.owner_key(workspaces, key)
@@ -67,6 +78,12 @@ class Fillable(ABC):
 
         Returns:
             Its id.
+
+        Example:
+            ```python
+            fake.add_mailbox("space_1", email="cy@north.example", dkim=False, bounced_30days=40)
+            print([mailbox.email async for mailbox in client.mailboxes.list() if not mailbox.dkim])  # -> ['cy@north.example']
+            ```
         """
         with self._seeding() as seeder:
             return seeder.mailboxes(workspace, [fields], trouble)[0]
@@ -89,6 +106,12 @@ class Fillable(ABC):
         Raises:
             TypeError: A mailbox has no such field, or a value is not for JSON.
             ValueError: There is no such workspace.
+
+        Example:
+            ```python
+            ids = fake.add_mailboxes("space_1", 50, trouble=0.2, domain="south.example")
+            print(len(ids))  # -> 50
+            ```
         """
         with self._seeding() as seeder:
             return seeder.mailboxes(workspace, [fields] * count, trouble)
@@ -135,6 +158,12 @@ class Fillable(ABC):
         Raises:
             TypeError: A step or template has no such field, or a value is of the wrong kind.
             ValueError: There is no such workspace or mailbox, the id is taken or malformed, or the counts do not agree.
+
+        Example:
+            ```python
+            camp = fake.add_campaign("space_1", name="Autumn", status="live", mailboxes=["mailbox_1"], steps=["A|B", "A"])
+            print(len((await client.campaigns.steps(camp)).data))  # -> 2
+            ```
         """
         seed = CampaignSeed(
             workspace=workspace,
@@ -175,6 +204,12 @@ class Fillable(ABC):
         Raises:
             TypeError: A contact has no such field, or a value is no text.
             ValueError: There is no such workspace or campaign, or an e-mail is blank or exists.
+
+        Example:
+            ```python
+            fake.add_contacts("space_1", [{"email": "ann@company.example", "city": "Lyon"}], campaign="camp_1")
+            print(len(fake.add_contacts("space_1", 100)))  # -> 100
+            ```
         """
         with self._seeding() as seeder:
             return seeder.contacts(workspace, rows, campaign, owner_key)
@@ -200,6 +235,12 @@ class Fillable(ABC):
         Raises:
             TypeError: There is no such rate, or a value is of the wrong kind.
             ValueError: There is no such campaign or mailbox, or a rate is not from 0 to 1.
+
+        Example:
+            ```python
+            fake.set_campaign("camp_1", status="paused", rates={"bounce": 0})
+            print((await client.campaigns.list()).data[0].status)  # -> paused
+            ```
         """
         with self._seeding() as seeder:
             seeder.set_campaign(campaign, status, mailboxes, rates or {})
@@ -214,6 +255,12 @@ class Fillable(ABC):
         Raises:
             TypeError: A mailbox has no such field, it cannot be changed, or the value is not for JSON.
             ValueError: There is no such mailbox.
+
+        Example:
+            ```python
+            fake.set_mailbox("mailbox_1", daily_limit=20, blacklists=2)
+            print((await client.mailboxes.list()).data[0].blacklists)  # -> 2
+            ```
         """
         with self._seeding() as seeder:
             seeder.set_mailbox(mailbox, fields)

@@ -15,7 +15,18 @@ CAPACITY: Final = 10_000
 
 
 class JournalOverflow(LookupError):
-    """Requests were asked for that the journal has let go: an answer from the rest would be a lie."""
+    """Requests were asked for that the journal has let go: an answer from the rest would be a lie.
+
+    Example:
+        ```python
+        for _ in range(10_001):
+            fake.handle(Request("GET", "/"))
+        try:
+            fake.requests[0]
+        except JournalOverflow as error:
+            print(error)  # -> request #0 was let go: the journal keeps the last 10000 of 10001
+        ```
+    """
 
 
 @attrs.frozen(repr=False)
@@ -34,6 +45,13 @@ class Recorded:
         request_id: `x-request-id` of the service's answer; `None` if it did not act.
         at: Unix seconds of the fake's clock.
         fault: The fault that struck, as it is written, such as `status(503)`; `None` if none did.
+
+    Example:
+        ```python
+        await client.contacts.create(NewContact("ann@company.example", title="CTO"))
+        (recorded,) = fake.requests.of("create_contact")
+        print(recorded.status, recorded.json["title"], recorded.hints)  # -> 201 CTO ()
+        ```
     """
 
     number: int
@@ -62,6 +80,12 @@ class Journal(Sequence[Recorded]):
     Attributes:
         counts: Requests by operation; exact, whatever was let go.
         statuses: Requests by answered status; exact too.
+
+    Example:
+        ```python
+        await client.workspaces.fields()
+        print(len(fake.requests), fake.requests[0].operation, fake.requests.counts["list_fields"])  # -> 1 list_fields 1
+        ```
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -105,6 +129,12 @@ class Journal(Sequence[Recorded]):
 
         Raises:
             JournalOverflow: Some were let go.
+
+        Example:
+            ```python
+            await client.workspaces.fields()
+            print(len(fake.requests.of("list_fields")), fake.requests.of("create_contact"))  # -> 1 []
+            ```
         """
         kept = [recorded for recorded in tuple(self._kept) if recorded.operation == operation]
         if len(kept) < self.counts[operation]:
@@ -112,7 +142,14 @@ class Journal(Sequence[Recorded]):
         return kept
 
     def recent(self, count: int = 20) -> list[Recorded]:
-        """Get the last requests, at most so many as are kept; for reports."""
+        """Get the last requests, at most so many as are kept; for reports.
+
+        Example:
+            ```python
+            await client.workspaces.fields()
+            print(fake.requests.recent(5))  # -> [<Recorded #0 list_fields: GET /workspaces/space_1/all-fields -> 200>]
+            ```
+        """
         return list(self._kept)[-count:] if count > 0 else []
 
     def add(self, recorded: Recorded) -> None:
@@ -123,7 +160,15 @@ class Journal(Sequence[Recorded]):
         self.statuses[recorded.status] += 1
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything.
+
+        Example:
+            ```python
+            await client.workspaces.fields()
+            fake.requests.clear()
+            print(len(fake.requests))  # -> 0
+            ```
+        """
         self._kept.clear()
         self._total = 0
         self.counts.clear()

@@ -28,6 +28,12 @@ class Refusal:
         field: The body field or query parameter at fault, with dots for members; `None` if there is none.
         hints: For people: what may have been meant. They travel in the header `x-fake-hint` and in the journal, not in the body.
         headers: Header fields that belong to the refusal, such as `allow`.
+
+    Example:
+        ```python
+        fake.behaviour = Behaviour(error_renderer=lambda refusal: (refusal.status, {}, refusal.code.encode()))
+        print(fake.handle(Request("GET", "/campaigns/camp_gone/steps")).body)  # -> b'campaign_not_found'
+        ```
     """
 
     status: int

@@ -36,7 +36,16 @@ if TYPE_CHECKING:
 
 @attrs.frozen(repr=False)
 class Snapshot:
-    """A fake's state at one moment; made by `FakeService.snapshot`, used by `restore`, any number of times."""
+    """A fake's state at one moment; made by `FakeService.snapshot`, used by `restore`, any number of times.
+
+    Example:
+        ```python
+        before = fake.snapshot()
+        fake.add_contacts("space_1", 5)
+        fake.restore(before)
+        print(len(fake.contacts("space_1")))  # -> 1
+        ```
+    """
 
     _world: World
     _offset: int
@@ -64,6 +73,14 @@ class FakeService(Fillable):
 
     Raises:
         ValueError: The clock's text is no time.
+
+    Example:
+        ```python
+        fake = FakeService(seed=3)
+        space = fake.add_workspace(custom_fields=["Plan"])
+        client = OutreachClient(transport=FakeTransport(fake), workspace=space, owner_key=fake.add_owner_key(space))
+        print((await client.contacts.create(NewContact("ann@company.example"))).status)  # -> added
+        ```
     """
 
     def __init__(
@@ -98,6 +115,11 @@ class FakeService(Fillable):
 
         Raises:
             RuntimeError: A fault on the wire kept the answer back: a plain call has no wire.
+
+        Example:
+            ```python
+            print(fake.handle(Request("GET", "/workspaces/space_1/all-fields")).status)  # -> 200
+            ```
         """
         exchange = self.exchange(request)
         exchange.ended()
@@ -140,6 +162,12 @@ class FakeService(Fillable):
 
         Raises:
             ValueError: There is no such workspace.
+
+        Example:
+            ```python
+            print([(contact["email"], contact["fields"]) for contact in fake.contacts("space_1")])
+            # -> [('bo@acme.example', {'city': 'Lyon'})]
+            ```
         """
         with self._lock:
             self._seeder(self._world).check_workspace(workspace)
@@ -150,6 +178,11 @@ class FakeService(Fillable):
 
         Raises:
             ValueError: There is no such workspace.
+
+        Example:
+            ```python
+            print(fake.contact("space_1", "BO@acme.example")["id"])  # -> contact_1
+            ```
         """
         with self._lock:
             seeder = self._seeder(self._world)
@@ -175,6 +208,13 @@ class FakeService(Fillable):
 
         Raises:
             ValueError: The step is negative.
+
+        Example:
+            ```python
+            fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign="camp_1")
+            fake.advance(days=3)
+            print((await client.campaigns.steps("camp_1")).data[0].already_sent)  # -> 41
+            ```
         """
         with self._lock:
             self._clock.advance(timedelta(**step))
@@ -196,18 +236,40 @@ class FakeService(Fillable):
     # State.
 
     def snapshot(self) -> Snapshot:
-        """Keep the state: all that is stored, what is under way, and the time. Faults and the journal are no part of it."""
+        """Keep the state: all that is stored, what is under way, and the time. Faults and the journal are no part of it.
+
+        Example:
+            ```python
+            before = fake.snapshot()
+            ```
+        """
         with self._lock:
             return Snapshot(self._world.copy(), self._clock.offset)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a kept state, of this fake or of one with the same clock."""
+        """Go back to a kept state, of this fake or of one with the same clock.
+
+        Example:
+            ```python
+            before = fake.snapshot()
+            fake.advance(days=30)
+            fake.restore(before)
+            print(fake.now)  # -> 1767225600.0
+            ```
+        """
         with self._lock:
             self._world = snapshot._world.copy()  # noqa: SLF001 - a snapshot is closed to all but its maker
             self._clock.offset = snapshot._offset  # noqa: SLF001 - the same
 
     def reset(self) -> None:
-        """Become as new: nothing stored, no fault waiting, an empty journal, and time where it began."""
+        """Become as new: nothing stored, no fault waiting, an empty journal, and time where it began.
+
+        Example:
+            ```python
+            fake.reset()
+            print(fake)  # -> <FakeService seed=0: 0 workspaces, 0 mailboxes, 0 campaigns, 0 contacts>
+            ```
+        """
         with self._lock:
             self._world = World()
             self._clock.offset = 0
@@ -225,6 +287,12 @@ class FakeService(Fillable):
         Raises:
             WorldError: The file makes no world; the message says where and why.
             OSError: It cannot be read.
+
+        Example:
+            ```python
+            fake.load({"version": 1, "workspaces": [{"id": "space_2", "contacts": [{"email": "ann@company.example"}]}]})
+            print(fake)  # -> <FakeService seed=0: 1 workspaces, 0 mailboxes, 0 campaigns, 1 contacts>
+            ```
         """
         document = read_document(source)
         with self._lock:
@@ -243,7 +311,15 @@ class FakeService(Fillable):
         self._world = world
 
     def dump(self) -> str:
-        """Write all that is stored, what is under way, and the time, as a world file; the same text for the same state."""
+        """Write all that is stored, what is under way, and the time, as a world file; the same text for the same state.
+
+        Example:
+            ```python
+            other = FakeService()
+            other.load(fake.dump())
+            print(other.dump() == fake.dump())  # -> True
+            ```
+        """
         with self._caught_up():
             return dump(self._world, self._clock.text)
 
@@ -252,6 +328,11 @@ class FakeService(Fillable):
 
         Args:
             control: Whether it has the control plane too, under `/_fake/`; see `outreach_async.fake.control`.
+
+        Example:
+            ```python
+            app = fake.asgi(control=True)  # uvicorn, hypercorn or a Mount of Starlette take it
+            ```
         """
         from outreach_async.fake.asgi import asgi_app
         from outreach_async.fake.control import Controlled

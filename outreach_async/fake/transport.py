@@ -22,6 +22,12 @@ class FakeTransport:
 
     Attributes:
         service: The same.
+
+    Example:
+        ```python
+        async with OutreachClient(transport=FakeTransport(fake), workspace="space_1") as client:
+            print(len(await client.workspaces.fields()), fake.requests.counts)  # -> 37 Counter({'list_fields': 1})
+        ```
     """
 
     def __init__(self, service: Service) -> None:

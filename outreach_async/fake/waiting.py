@@ -14,7 +14,13 @@ from outreach_async.fake.given import at_least
 from outreach_async.transport.wire import Request, Response
 
 OPERATIONS: Final = ("list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown")
-"""What a request may ask for, as faults name it; `unknown` is every request that is none of the five."""
+"""What a request may ask for, as faults name it; `unknown` is every request that is none of the five.
+
+Example:
+    ```python
+    print(OPERATIONS[:3])  # -> ('list_campaigns', 'list_mailboxes', 'create_contact')
+    ```
+"""
 
 
 class Faults:
@@ -24,6 +30,13 @@ class Faults:
 
     Args:
         seed: What chance is drawn from, with the request's number.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", status(503), ok, commit_then(reset()))
+        fake.faults.add(latency(0.2), operation="list_mailboxes", p=0.1)
+        print(fake.faults.unfired)  # -> ['create_contact: status(503)', 'create_contact: commit_then(reset())']
+        ```
     """
 
     def __init__(self, seed: int) -> None:
@@ -42,6 +55,11 @@ class Faults:
         Raises:
             ValueError: There is no such operation.
             TypeError: A fault is none, such as the function that makes it.
+
+        Example:
+            ```python
+            fake.faults.script("create_contact", status(429, retry_after=2), ok)
+            ```
         """
         _check_operation(operation)
         for fault in faults:
@@ -69,6 +87,11 @@ class Faults:
         Raises:
             ValueError: There is no such operation, or a figure is out of its range.
             TypeError: The fault is none, such as the function that makes it.
+
+        Example:
+            ```python
+            fake.faults.add(reset(), operation="create_contact", match=lambda request: b"bo@acme" in request.body, times=2)
+            ```
         """
         require_fault(fault)
         if operation is not None:
@@ -80,7 +103,15 @@ class Faults:
         self._rules.append(_Rule(fault, operation, match, times, p, salt=f"{self._seed}|{len(self._rules)}"))
 
     def clear(self) -> None:
-        """Forget every fault, and count requests from the start again."""
+        """Forget every fault, and count requests from the start again.
+
+        Example:
+            ```python
+            fake.faults.add(hang())
+            fake.faults.clear()
+            print(fake.faults.unfired)  # -> []
+            ```
+        """
         self._requests = 0
         self._scripts.clear()
         self._rules.clear()
@@ -101,6 +132,12 @@ class Faults:
 
         Raises:
             AssertionError: Some were; the message names them.
+
+        Example:
+            ```python
+            fake.faults.script("list_fields", ok)
+            fake.faults.assert_all_fired()
+            ```
         """
         unfired = self.unfired
         if unfired:

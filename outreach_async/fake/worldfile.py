@@ -53,7 +53,16 @@ _CONTACT: Final = ("id", "email", "owner", "created", "fields", "campaigns")
 
 
 class WorldError(ValueError):
-    """A world file that makes no world; the message says where and why."""
+    """A world file that makes no world; the message says where and why.
+
+    Example:
+        ```python
+        try:
+            fake.load({"version": 1, "workspaces": [{"id": "camp_1"}]})
+        except WorldError as error:
+            print(error)  # -> $.workspaces[0]: 'camp_1' is no id: it must start with space_
+        ```
+    """
 
 
 # Out.

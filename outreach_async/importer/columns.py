@@ -16,7 +16,13 @@ from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
 IGNORE: Final = "ignore"
-"""The code that leaves a column out; a blank code does too."""
+"""The code that leaves a column out; a blank code does too.
+
+Example:
+    ```python
+    print(map_columns(["E-mail", "Notes"], {"Notes": IGNORE}).codes)  # -> ('email', None)
+    ```
+"""
 
 _CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
@@ -36,6 +42,12 @@ class Columns:
         codes: The code each column is sent under; `None` leaves it out.
         reasons: For each column why it goes there, for a person to read.
         export: The tool that wrote the file, if its header was recognised.
+
+    Example:
+        ```python
+        columns = map_columns(["E-mail", "First Name"])
+        print(columns.codes)  # -> ('email', 'first_name')
+        ```
     """
 
     headers: tuple[str, ...]
@@ -62,11 +74,24 @@ class Columns:
         return found
 
     def cell(self, code: str) -> int | None:
-        """Return the place of the column that is sent under a code."""
+        """Return the place of the column that is sent under a code.
+
+        Example:
+            ```python
+            print(map_columns(["City", "E-mail"]).cell("email"))  # -> 1
+            ```
+        """
         return self.codes.index(code) if code in self.codes else None
 
     def decisions(self) -> list[tuple[str, str, str]]:
-        """Return for each column its name, its code (or `ignore`), and why."""
+        """Return for each column its name, its code (or `ignore`), and why.
+
+        Example:
+            ```python
+            print(map_columns(["E-mail", "Notes"], {"Notes": "ignore"}).decisions())
+            # -> [('E-mail', 'email', 'its name'), ('Notes', 'ignore', 'as asked')]
+            ```
+        """
         return [
             (header.strip(), IGNORE if code is None else code, reason)
             for header, code, reason in zip(self.headers, self.codes, self.reasons or [""] * len(self.headers), strict=True)
@@ -94,6 +119,12 @@ def map_columns(
 
     Raises:
         InvalidRequest: A column that no field is known for, two columns for one field, or no column for the e-mail.
+
+    Example:
+        ```python
+        columns = map_columns(["E-mail", "Company"], {"Company": "company_name"})
+        print(columns.codes)  # -> ('email', 'company_name')
+        ```
     """
     fields = tuple(fields)
     decider = Decider.of(headers, _chosen(headers, overrides or {}, fields), fields)
@@ -188,6 +219,11 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
 
     Raises:
         InvalidRequest: A text without `=`, or a column named twice.
+
+    Example:
+        ```python
+        print(parse_overrides(["Company=company_name", "Notes=ignore"]))  # -> {'Company': 'company_name', 'Notes': 'ignore'}
+        ```
     """
     overrides: dict[str, str] = {}
     for text in texts:

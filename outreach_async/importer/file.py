@@ -20,7 +20,15 @@ from outreach_async.spreadsheets import unshield
 
 
 class File(Protocol):
-    """A file of rows, whatever its format: all of it can be read again and again, and none of it is held."""
+    r"""A file of rows, whatever its format: all of it can be read again and again, and none of it is held.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+        file = open_file("people.csv")
+        print(file.name, file.headers, file.rejects, file.notes)  # -> people.csv ('E-mail', 'City') False ()
+        ```
+    """
 
     @property
     def path(self) -> Path | None:
@@ -43,16 +51,46 @@ class File(Protocol):
         """What was found out about the file and a person should know."""
 
     def fingerprint(self) -> str:
-        """Return a digest of the whole file."""
+        r"""Return a digest of the whole file.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            journal = Journal("run.db", fingerprint=open_file("people.csv").fingerprint())
+            ```
+        """
 
     def count(self) -> int:
-        """Read the file once, and return how many rows it has."""
+        r"""Read the file once, and return how many rows it has.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            print(open_file("people.csv").count())  # -> 1
+            ```
+        """
 
     def rows(self, columns: Columns) -> Iterator[Row]:
-        """Yield the rows in order, reading on demand."""
+        r"""Yield the rows in order, reading on demand.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            file = open_file("people.csv")
+            print([dict(row) for row in file.rows(map_columns(file.headers))])
+            # -> [{'email': 'ann@company.example', 'city': 'Lyon'}]
+            ```
+        """
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-        """Yield the line on which each row begins, its cells as the input has them, and what is wrong with it."""
+        r"""Yield the line on which each row begins, its cells as the input has them, and what is wrong with it.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            print(list(open_file("people.csv").records()))  # -> [(2, ('ann@company.example', 'Lyon'), None)]
+            ```
+        """
 
 
 @attrs.frozen

@@ -26,6 +26,12 @@ async def columns_for(
     Raises:
         InvalidRequest: A column that no field is known for, two columns for one field, or no column for the e-mail.
         OutreachError: The fields could not be read.
+
+    Example:
+        ```python
+        columns = await columns_for(client, ["E-mail", "Plan"])
+        print(columns.codes)  # -> ('email', 'custom_1')
+        ```
     """
     overrides = overrides or {}
     fields = () if client is None or knows_all(headers, overrides) else await client.workspaces.fields()

@@ -18,9 +18,23 @@ from outreach_async.importer.source import Given, Source
 from outreach_async.transport.arguments import require
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
-"""A format: `xlsx` stands for all workbooks."""
+r"""A format: `xlsx` stands for all workbooks.
+
+Example:
+    ```python
+    Path("people.txt").write_text("E-mail\nann@company.example\n")
+    print(open_file("people.txt", format="csv").headers)  # -> ('E-mail',)
+    ```
+"""
 
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
+"""What `open_file` takes as `format`.
+
+Example:
+    ```python
+    print(FORMATS)  # -> ('csv', 'jsonl', 'parquet', 'xlsx')
+    ```
+"""
 
 _SUFFIXES: Final[dict[str, Format]] = {
     ".csv": "csv",
@@ -55,7 +69,7 @@ def open_file(
     sheet: str | None = None,
     format: str | None = None,  # noqa: A002 - what everybody calls it
 ) -> File:
-    """Open a file of rows, and read its header.
+    r"""Open a file of rows, and read its header.
 
     The suffix says which format it is in; where it says nothing, the first bytes do.
 
@@ -67,6 +81,13 @@ def open_file(
 
     Raises:
         InvalidRequest: Not readable, of no format that is known, an option that the format does not have, or an extra is missing.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail;City\nann@company.example;Lyon\n")
+        file = open_file("people.csv")
+        print(file.headers, file.count())  # -> ('E-mail', 'City') 1
+        ```
     """
     source = Source.of(path)
     chosen, notes = (_asked(format), ()) if format is not None else _found(source)

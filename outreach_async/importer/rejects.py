@@ -72,6 +72,15 @@ class RejectsFile:
 
     Attributes:
         rows: How many it has.
+
+    Example:
+        ```python
+        with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
+            async with client.contacts.create_many([{"email": ""}]) as outcomes:
+                async for outcome in outcomes:
+                    rejects.add(reject(2, [""], outcome))
+        print(rejects.rows)  # -> 1
+        ```
     """
 
     def __init__(self, path: str | Path, headers: Sequence[str]) -> None:
@@ -95,7 +104,17 @@ class RejectsFile:
         return self
 
     def add(self, reject: Reject) -> None:
-        """Write a row."""
+        """Write a row.
+
+        Example:
+            ```python
+            async with client.contacts.create_many([{"email": ""}]) as outcomes:
+                with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
+                    async for outcome in outcomes:
+                        rejects.add(reject(2, [""], outcome))
+            print(Path("rejects.csv").read_text().splitlines()[0])  # -> E-mail,_row,_code,_field,_message
+            ```
+        """
         self._writer.writerow(map(shield, reject.under(self._headers)))
         self.rows += 1
 
@@ -104,7 +123,14 @@ class RejectsFile:
 
 
 def is_reject(outcome: ContactOutcome) -> bool:
-    """Whether the row made no contact, or may have made none, and no other row stood for it."""
+    """Whether the row made no contact, or may have made none, and no other row stood for it.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": ""}, {"email": "bo@acme.example"}]) as outcomes:
+            print(sorted([(outcome.index, is_reject(outcome)) async for outcome in outcomes]))  # -> [(0, True), (1, False)]
+        ```
+    """
     return outcome.status in _UNDONE and not was_stood_for(outcome)
 
 
@@ -120,12 +146,29 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: Li
         cells: As they stand there.
         outcome: What became of it.
         line_of: Knows the line of a row that it repeats.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": ""}]) as outcomes:
+            async for outcome in outcomes:
+                row = reject(2, [""], outcome)
+                print(row.line, row.code, row.field)  # -> 2 rejected email
+        ```
     """
     return Reject(line, cells, outcome.status.value, field_of(outcome), message_of(outcome, line_of))
 
 
 def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Reject]:
-    """Yield the rejects of a file by its outcomes, which come by index."""
+    r"""Yield the rejects of a file by its outcomes, which come by index.
+
+    Example:
+        ```python
+        Path("people.csv").write_text('E-mail,City\n" ",Lyon\n')
+        file = open_file("people.csv")
+        await client.contacts.create_many(file.rows(map_columns(file.headers)), journal="run.db")
+        print([(row.line, row.field) for row in rejects_of(file, Journal("run.db").outcomes())])  # -> [(2, 'email')]
+        ```
+    """
     lines, records = array("Q"), file.records()
     for outcome in filter(is_reject, outcomes):
         while len(lines) <= outcome.index:
@@ -138,6 +181,14 @@ def spooled_rejects(journal: Journal) -> tuple[tuple[str, ...], Iterator[Reject]
     """Return the rejects of an input that is gone, from what the journal keeps of it: the fields' codes as columns, and the rows.
 
     Of a row that could never be sent the journal keeps no more than the reason.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", faults.status(422))
+        await client.contacts.create_many([{"email": "ann@company.example", "city": "Lyon"}], journal="run.db", spool=True)
+        headers, rejects = spooled_rejects(Journal("run.db"))
+        print(headers, [row.cells for row in rejects])  # -> ('email', 'city') [['ann@company.example', 'Lyon']]
+        ```
     """
     codes: dict[str, None] = {"email": None}
     for outcome in filter(is_reject, journal.outcomes()):

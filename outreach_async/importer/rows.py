@@ -13,13 +13,20 @@ from outreach_async.errors import InvalidRequest
 
 @attrs.frozen
 class Remark:
-    """What a person should know of one cell, though it can be sent as it stands.
+    r"""What a person should know of one cell, though it can be sent as it stands.
 
     Attributes:
         kind: What was found, in one word, such as `"mojibake"`.
         column: Name of the column.
         code: What the column is sent under.
         message: What is the matter, and what to do.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,OrlÃ©ans\n", encoding="utf-8")
+        file = open_file("people.csv")
+        print([remark.kind for row in file.rows(map_columns(file.headers)) for remark in row.warnings])  # -> ['mojibake']
+        ```
     """
 
     kind: str
@@ -30,7 +37,7 @@ class Remark:
 
 @attrs.frozen
 class Row(Mapping[str, Any]):
-    """A row as `create_many` takes it: its members are those of a new contact.
+    r"""A row as `create_many` takes it: its members are those of a new contact.
 
     Reading the members of a row with a fault raises `InvalidRequest`, so a bulk run reports it as `rejected` for that reason, at
     its place, instead of the source failing under it.
@@ -41,6 +48,14 @@ class Row(Mapping[str, Any]):
         members: What the cells mean, by code; an empty cell means nothing.
         fault: Why the row cannot be read; `None` if it can.
         warnings: What reading it brought to light and a person should know; the row can be sent.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+        file = open_file("people.csv")
+        (row,) = file.rows(map_columns(file.headers))
+        print(row.line, dict(row))  # -> 2 {'email': 'ann@company.example', 'city': 'Lyon'}
+        ```
     """
 
     line: int
@@ -50,7 +65,16 @@ class Row(Mapping[str, Any]):
     warnings: tuple[Remark, ...] = ()
 
     def refusal(self) -> InvalidRequest | None:
-        """Return why a run would refuse the row before sending it; `None` if it would send it."""
+        r"""Return why a run would refuse the row before sending it; `None` if it would send it.
+
+        Example:
+            ```python
+            Path("people.csv").write_text('E-mail,City\n" ",Lyon\n')
+            file = open_file("people.csv")
+            print([str(row.refusal()) for row in file.rows(map_columns(file.headers))])
+            # -> ['email: expected an address, got a blank text; give the contact an e-mail address']
+            ```
+        """
         try:
             check_contact(contact_of(self))
         except InvalidRequest as error:

@@ -67,6 +67,11 @@ def pairwise() -> tuple[Behaviour, ...]:
     """Get behaviours such that any two readings of two knobs meet in one of them; the first is the documented one.
 
     `auth`, `rate_limit` and the other knobs without a list of readings keep their defaults.
+
+    Example:
+        ```python
+        print(len(pairwise()), pairwise()[0] == Behaviour.documented())  # -> 28 True
+        ```
     """
     readings = list(READINGS.values())
     return tuple(
@@ -76,7 +81,13 @@ def pairwise() -> tuple[Behaviour, ...]:
 
 
 def differing(behaviour: Behaviour) -> dict[str, Any]:
-    """Get the knobs of a behaviour that are not at their default, with their readings."""
+    """Get the knobs of a behaviour that are not at their default, with their readings.
+
+    Example:
+        ```python
+        print(differing(Behaviour(past_end="clamp")))  # -> {'past_end': 'clamp'}
+        ```
+    """
     default = Behaviour()
     names = [field.name for field in attrs.fields(Behaviour)]
     return {name: getattr(behaviour, name) for name in names if getattr(behaviour, name) != getattr(default, name)}

@@ -36,7 +36,16 @@ class _Jump(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop of asyncio whose clock begins at zero, and jumps to the next timer."""
+    """An event loop of asyncio whose clock begins at zero, and jumps to the next timer.
+
+    Example:
+        ```python
+        loop = VirtualTimeLoop()
+        loop.run_until_complete(asyncio.sleep(3600))
+        print(loop.time())  # -> 3600.0
+        loop.close()
+        ```
+    """
 
     def __init__(self) -> None:
         self._jump = _Jump()
@@ -58,6 +67,13 @@ class VirtualTime:
 
     Raises:
         ValueError: The text is no time.
+
+    Example:
+        ```python
+        time = VirtualTime("2026-05-01T12:00:00Z")
+        anyio.run(anyio.sleep, 3600, backend_options=time.options("asyncio"))
+        print(time.elapsed, time)  # -> 3600.0 <VirtualTime: 3600 s after its start>
+        ```
     """
 
     def __init__(self, start: str = START) -> None:
@@ -98,6 +114,13 @@ class VirtualTime:
         Args:
             backend: `asyncio` or `trio`.
             others: Further options; those that choose a loop or a clock are replaced.
+
+        Example:
+            ```python
+            time = VirtualTime()
+            anyio.run(anyio.sleep, 90, backend="trio", backend_options=time.options("trio"))
+            print(time.elapsed)  # -> 90.0
+            ```
         """
         kept = {name: value for name, value in (others or {}).items() if name not in _REPLACED}
         if backend == "trio":
@@ -105,7 +128,14 @@ class VirtualTime:
         return {**kept, "loop_factory": self._asyncio_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Make the value of an `anyio_backend` fixture run in this time."""
+        """Make the value of an `anyio_backend` fixture run in this time.
+
+        Example:
+            ```python
+            name, options = VirtualTime().backend(("asyncio", {"debug": True}))
+            print(name, sorted(options))  # -> asyncio ['debug', 'loop_factory']
+            ```
+        """
         name, others = (given, {}) if isinstance(given, str) else given
         return name, self.options(name, others)
 

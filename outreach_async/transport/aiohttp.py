@@ -57,6 +57,12 @@ class AiohttpTransport:
 
     Raises:
         InvalidRequest: An argument can never be right, or aiohttp is not installed.
+
+    Example:
+        ```python
+        transport = AiohttpTransport("https://api.example/v1", max_in_flight=16)
+        print(transport)  # -> <AiohttpTransport to https://api.example/v1>
+        ```
     """
 
     def __init__(

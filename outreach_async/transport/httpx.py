@@ -77,6 +77,12 @@ class HttpxTransport:
 
     Raises:
         InvalidRequest: An argument can never be right, or what it needs is not installed.
+
+    Example:
+        ```python
+        transport = HttpxTransport("https://api.example/v1", max_in_flight=16, proxy="http://proxy.example:8080")
+        print(transport)  # -> <HttpxTransport to https://api.example/v1 by httpx>
+        ```
     """
 
     def __init__(

@@ -22,6 +22,12 @@ class Request:
             URL prefixes it. It is sent byte for byte: `%2F` in an id never becomes a slash.
         headers: Header fields by lower-case name.
         body: The whole body, UTF-8 JSON; empty for none.
+
+    Example:
+        ```python
+        request = Request("GET", "/workspaces/space_1/all-fields")
+        print(fake.handle(request).status)  # -> 200
+        ```
     """
 
     method: str
@@ -42,6 +48,12 @@ class Response:
         status: The HTTP status code.
         headers: Header fields by lower-case name; repeated fields are joined by `, `.
         body: The whole body with its content encoding undone.
+
+    Example:
+        ```python
+        response = fake.handle(Request("GET", "/workspaces/space_1/all-fields"))
+        print(response.status, response.body[:14])  # -> 200 b'{"status":"ok"'
+        ```
     """
 
     status: int
@@ -59,6 +71,13 @@ class Progress:
     Attributes:
         sent: `None`, at the start: cannot tell (counts as maybe). `False`: no byte of the request has left. `True`: a byte may
             have left.
+
+    Example:
+        ```python
+        progress = Progress()
+        await FakeTransport(fake).send(Request("GET", "/workspaces/space_1/all-fields"), progress)
+        print(progress.sent)  # -> True
+        ```
     """
 
     __slots__ = ("sent",)
@@ -76,6 +95,19 @@ class Transport(Protocol):
     int` bounds the client's limiter; `secrets: tuple[str, ...]` are texts of its own, such as a proxy's password, that the client
     masks in errors; and `base_url: str` is what stands before every target, for hooks. A transport that wraps another should pass
     them on.
+
+    Example:
+        ```python
+        class Canned:
+            async def send(self, request: Request, progress: Progress, /) -> Response:
+                return Response(200, body=b'{"status": "ok", "data": []}')
+
+            async def aclose(self) -> None: ...
+
+
+        async with OutreachClient(transport=Canned(), workspace="space_1") as client:
+            print(await client.workspaces.fields())  # -> []
+        ```
     """
 
     async def send(self, request: Request, progress: Progress, /) -> Response:

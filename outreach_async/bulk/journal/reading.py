@@ -49,6 +49,12 @@ class Journal:
         source: What the input of a run is called, such as a file's path: a report says it.
         fingerprint: Of a run's whole input, where known, such as a file's digest: with another one it is not resumed.
         inline: Let a run that writes it do so on the event loop's own thread: for virtual clocks, which run ahead of threads.
+
+    Example:
+        ```python
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal=Journal("run.db", source="list of May"))
+        print(Journal("run.db").report().source)  # -> list of May
+        ```
     """
 
     def __init__(
@@ -77,6 +83,13 @@ class Journal:
         Raises:
             InvalidRequest: There is no journal.
             JournalError: It cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
+            print([(outcome.index, outcome.status.value) for outcome in Journal("run.db").outcomes()])
+            # -> [(0, 'added'), (1, 'rejected')]
+            ```
         """
         first = 0
         while page := self._page(_OUTCOMES, first, _outcome):
@@ -89,6 +102,16 @@ class Journal:
         Raises:
             InvalidRequest: There is no journal.
             JournalError: It cannot be read.
+
+        Example:
+            ```python
+            rows = [{"email": "ann@company.example"}]
+            async with client.contacts.create_many(rows, journal="run.db"):
+                pass  # left before its end
+            await client.contacts.create_many(rows, journal="run.db", resume=True)
+            print([(kind, particulars) for at, kind, particulars in Journal("run.db").events()])
+            # -> [('resumed', {'after': 'interrupted'})]
+            ```
         """
         last = 0
         while page := self._page(_EVENTS, last, tuple):
@@ -101,6 +124,13 @@ class Journal:
         Raises:
             InvalidRequest: There is no journal.
             JournalError: It cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            report = Journal("run.db").report()
+            print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
+            ```
         """
         with self._sense():
             return asked(self.path, _report)
@@ -112,6 +142,12 @@ class Journal:
             InvalidRequest: There is no journal.
             JournalError: It cannot be read.
             OSError: The file cannot be written.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            Journal("run.db").write_report("report.json")
+            ```
         """
         write_whole(path, msgspec.json.format(as_text(self.report().to_dict()), indent=2) + "\n")
 

@@ -46,6 +46,15 @@ class Control:
 
         It takes an `outreach_async.fake.Activity`; a list's `append` makes a log. `reset` lets listeners go; snapshots and world
         files do not hold them.
+
+        Example:
+            ```python
+            log = []
+            fake.sim.watch(log.append)
+            fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign="camp_1")
+            fake.advance(days=1)
+            print(log[0].kind, log[0].campaign)  # -> sent camp_1
+            ```
         """
         self.listeners.append(listener)
 
@@ -80,6 +89,15 @@ class Control:
         Raises:
             TypeError: A span or the step is of the wrong kind.
             ValueError: The parts do not fit together, a span is malformed, or there is no such contact or campaign.
+
+        Example:
+            ```python
+            camp = fake.add_campaign("space_1", status="live", mailboxes=["mailbox_1"], steps=["A"])
+            fake.sim.script("ann@company.example", campaign=camp, replies_after="2h", interested=True)
+            fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign=camp)
+            fake.advance(days=2)
+            print((await client.campaigns.list()).data[-1].interested_num)  # -> 1
+            ```
         """
         spans = {
             OPEN: opens_after,

@@ -45,6 +45,15 @@ class Activity:
         step: The step's order, from 1.
         template: Template id.
         mailbox: Id of the mailbox that sent the e-mail.
+
+    Example:
+        ```python
+        log = []
+        fake.sim.watch(log.append)
+        fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign="camp_1")
+        fake.advance(hours=1)
+        print([(activity.kind, activity.step) for activity in log][:1])  # -> [('sent', 1)]
+        ```
     """
 
     at: float

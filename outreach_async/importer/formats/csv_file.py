@@ -23,11 +23,17 @@ _LINES, _CHARACTERS = 100, 1 << 16
 
 @attrs.frozen(kw_only=True)
 class CsvFile(Table):
-    """A CSV file whose first line names the columns: one of Excel's that says `sep=;` comes before it.
+    r"""A CSV file whose first line names the columns: one of Excel's that says `sep=;` comes before it.
 
     Attributes:
         delimiter: What parts its cells.
         encoding: How its bytes are read, as Python calls it.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail;City\nann@company.example;Lyon\n")
+        print(CsvFile.open("people.csv").delimiter)  # -> ;
+        ```
     """
 
     delimiter: str
@@ -36,7 +42,7 @@ class CsvFile(Table):
 
     @classmethod
     def open(cls, path: Given, *, encoding: str | None = None) -> CsvFile:
-        """Read the header and the first rows.
+        r"""Read the header and the first rows.
 
         Args:
             path: Where the file is; `"-"` is standard input, and a stream will do.
@@ -44,6 +50,12 @@ class CsvFile(Table):
 
         Raises:
             InvalidRequest: Not readable, not in that encoding, or empty.
+
+        Example:
+            ```python
+            Path("people.csv").write_bytes("E-mail;City\nann@company.example;Orléans\n".encode("cp1252"))
+            print(CsvFile.open("people.csv", encoding="cp1252").headers)  # -> ('E-mail', 'City')
+            ```
         """
         return cls.of(Source.of(path), encoding)
 
