@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from support_fake import KEY, SPACE, create, document, get, page, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService, WorldError
@@ -168,6 +174,44 @@ def test_a_bad_world_is_refused_where_it_is_bad_and_changes_nothing(source: Any,
     with pytest.raises((WorldError, FileNotFoundError), match=message):
         fake.load(source)
     assert fake.dump() == before
+
+
+RICH = json.loads(rich_world().dump())
+Place = tuple[str | int, ...]
+
+
+def places(value: Any, at: Place = ()) -> Iterator[Place]:
+    """Every place in a document, in order."""
+    yield at
+    for name, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(part, (*at, name))
+
+
+def with_other(at: Place, value: object) -> Any:
+    """The rich world with another value in one place."""
+    world = deepcopy(RICH)
+    *way, last = at
+    reduce(getitem, way, world)[last] = value
+    return world
+
+
+@given(st.sampled_from(list(places(RICH))[1:]), st.sampled_from([None, True, "x", "", 5, -3, 2.5, 10**30, [], ["x"], {}, [[]]]))
+@settings(max_examples=150)
+@example(("workspaces", 2, "mailboxes", 0, "opened_14days", 0), "x")
+@example(("workspaces", 2, "mailboxes", 0, "opened_14days"), ["x"])
+@example(("workspaces", 2, "campaigns", 0, "steps", 0), [])
+@example(("workspaces", 2, "campaigns", 0, "steps", 0, "templates", 0), None)
+@example(("workspaces", 2, "campaigns", 0, "steps", 1, "wait_time"), 10**30)
+@example(("workspaces", 2, "campaigns", 0, "last_activity"), "x")
+def test_a_value_of_another_kind_is_refused_or_served(at: Place, value: object) -> None:
+    fake = FakeService()
+    try:
+        fake.load(with_other(at, value))
+    except WorldError:
+        return
+    assert everything(fake)
+    fake.advance(days=2)
+    assert everything(fake)
 
 
 def test_a_bad_owner_key_is_not_shown() -> None:

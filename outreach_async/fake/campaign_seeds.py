@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.fake.given import check_known, text, whole
+from outreach_async.fake.given import check_known, members, moment, text, whole
 from outreach_async.fake.records import PERSONALIZED, Campaign, Step, Template
 from outreach_async.fake.relative import DAY
 from outreach_async.fake.simulation.chance import Rates
@@ -18,6 +18,7 @@ from outreach_async.fake.simulation.flows import COUNTS
 _STEP: Final = ("id", "status", "wait_time", "left_to_send", "sent", "templates")
 _TEMPLATE: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text", "rates", *COUNTS)
 _WAIT: Final = 3 * DAY * 1000
+_LONGEST: Final = 3650 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
 TemplateSeed = str | Mapping[str, Any]
@@ -56,7 +57,7 @@ class Steps:
             TypeError: Something is said that a step or template has not.
             ValueError: The counts do not agree.
         """
-        said = [{"templates": seed} if isinstance(seed, str) else seed for seed in seeds]
+        said = [{"templates": seed} if isinstance(seed, str) else members("a step", seed) for seed in seeds]
         templates = [self._templates(seed, order) for order, seed in enumerate(said, 1)]
         lefts = _lefts(said, templates, contacts, bounces)
         made = zip(said, templates, lefts, strict=True)
@@ -68,12 +69,14 @@ class Steps:
         for name in seed:
             check_known(name, _STEP, "a step")
         wait = whole("wait_time", seed.get("wait_time", 0 if first else _WAIT))
+        if wait > _LONGEST:
+            raise ValueError(f"wait_time={wait}: must be at most {_LONGEST} ms, which is ten years")
         return Step(self.new_id("step_", seed.get("id")), text("status", seed.get("status", "live")), wait, left, parts)
 
     def _templates(self, step: Mapping[str, Any], order: int) -> tuple[Template, ...]:
         said = step.get("templates", "A")
         seeds: Sequence[TemplateSeed] = said.split("|") if isinstance(said, str) else said
-        given = [{"test_letter": seed} if isinstance(seed, str) else seed for seed in seeds]
+        given = [{"test_letter": seed} if isinstance(seed, str) else members("a template", seed) for seed in seeds]
         if "sent" in step and any(count in seed for seed in given for count in COUNTS):
             raise ValueError("give `sent` with the step, to have the counts of its templates drawn, or counts with each template")
         shares = _shared(whole("sent", step.get("sent", 0)), len(given))
@@ -254,8 +257,10 @@ class CampaignMaker:
         return attrs.evolve(campaign, last_activity=self._last_activity(seed, campaign))
 
     def _last_activity(self, seed: CampaignSeed, campaign: Campaign) -> float | None:
+        if seed.last_activity is None:
+            return None
         if seed.last_activity != "auto":
-            return seed.last_activity
+            return moment("last_activity", seed.last_activity)
         return max(campaign.created, self.now - self.chance.uniform(0, DAY)) if campaign.total("sent") else None
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from outreach_async.fake.ids import suggestion
 
@@ -49,6 +49,29 @@ def text(name: str, value: object) -> str:
     if not value.strip():
         raise ValueError(f"{name} must not be blank")
     return value
+
+
+def members(what: str, value: object) -> Mapping[str, Any]:
+    """Check what is said of something by its members.
+
+    Raises:
+        TypeError: It is another kind of value.
+    """
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} must be an object, not {type(value).__name__}")
+    return value
+
+
+def moment(name: str, value: object) -> float:
+    """Check a time in Unix seconds.
+
+    Raises:
+        TypeError: It is another kind of value.
+        ValueError: It is before 1970, or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be Unix seconds, not {type(value).__name__}")
+    return at_least(name, 0, value)
 
 
 def at_least(name: str, low: int, value: _Number) -> _Number:

@@ -6,14 +6,14 @@ Made-up mailboxes are healthy. What is set by hand is taken as it is, damaged or
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
 import attrs
 
 from outreach_async.fake.bodies import encode
-from outreach_async.fake.given import check_known
+from outreach_async.fake.given import check_known, whole
 from outreach_async.fake.people import FIRST_NAMES, LAST_NAMES, domain
 from outreach_async.fake.records import MAILBOX_FIELDS, Mailbox, Share
 from outreach_async.fake.relative import DAY
@@ -98,7 +98,14 @@ def _value(name: str, value: Any) -> Any:
     if name in {"created_at", "as_of"} and not isinstance(value, int | float):
         raise TypeError(f"{name} must be Unix seconds")
     encode(value)
-    return Share(*value) if name in _RATES and isinstance(value, list | tuple) else value
+    return _share(name, value) if name in _RATES and isinstance(value, list | tuple) else value
+
+
+def _share(name: str, parts: Sequence[object]) -> Share:
+    match parts:
+        case [n, of]:
+            return Share(whole(name, n), whole(name, of))
+    raise TypeError(f"{name} must be two whole numbers, [n, of], or what the service is to say")
 
 
 def _identity(chance: Random, number: int, at: str) -> dict[str, Any]:
