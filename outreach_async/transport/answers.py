@@ -10,8 +10,8 @@ from typing import Final
 from outreach_async.errors import TransportError
 
 MAX_ANSWER: Final = 16 * 1024 * 1024
-"""Bytes that an answer's decoded body may have, unless a transport is told otherwise: ten times the largest page of mailboxes. What
-JSON of nothing but brackets takes in memory is some twenty times as much."""
+"""Bytes that an answer's decoded body may have, unless a transport is told otherwise: ten times the largest page of mailboxes.
+JSON of nothing but brackets takes some twenty times as much in memory."""
 
 ACCEPTED: Final = "gzip, deflate"
 """The `accept-encoding` of every request: what can be undone here."""
