@@ -1,11 +1,43 @@
 """An async client for the outreach service, on asyncio and trio.
 
-    async with OutreachClient("https://api.example", owner_key="key_1", workspace="space_1") as client:
-        async for campaign in client.campaigns.list(): ...
-        async with client.contacts.create_many(rows) as outcomes:
-            async for outcome in outcomes: ...
+Every name below is imported from `outreach_async` itself, wherever it is defined. The smallest program; it takes the service from
+`OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`, or from the arguments of `OutreachClient`:
 
-`outreach_async.fake` is the service in memory, for tests; `outreach_async.audit` judges mailboxes.
+```python
+import anyio
+from outreach_async import NewContact, OutreachClient, OutreachError
+
+
+async def main() -> None:
+    async with OutreachClient() as client:
+        async for campaign in client.campaigns.list():
+            print(campaign.name, campaign.status)  # -> Spring live
+        try:
+            made = await client.contacts.create(NewContact("ann@company.example", first_name="Ann"))
+        except OutreachError as error:
+            print("failed:", error, "- may have been created" if error.maybe_applied else "- was not created")
+        else:
+            print(made.status, made.certain)  # -> added True
+
+
+anyio.run(main)
+```
+
+Where to read on, as `python -m pydoc outreach_async.bulk` or `help(outreach_async.bulk)`:
+
+    outreach_async.OutreachClient  the client: its options, and `campaigns`, `mailboxes`, `contacts` and `workspaces`
+    outreach_async.bulk            creating a million contacts: labels, journals, resuming, pauses
+    outreach_async.audit           which mailboxes are unsafe, why, and what to do
+    outreach_async.importer        files to contacts: columns, checks, rejects
+    outreach_async.fake            the service in memory, for tests: worlds, behaviours, faults, time
+    outreach_async.transport       choosing a transport, proxies, middleware, mocks
+    outreach_async.hooks, .otel    watching a client: events, spans, metrics
+    outreach_async.pytest_plugin, .testing, .conformance
+                                   fixtures, virtual time, and checking a live service
+
+In the short examples of single names, `client` is an open client of `fake`, a `FakeService` with a small workspace `space_1`;
+the names of the package that they stand in, of `outreach_async` and of `outreach_async.fake`, and `anyio`, `asyncio`, `json`
+and `Path` are imported; and `await` stands where `python -m asyncio` takes it. What a line prints stands behind `# ->`.
 """
 
 from __future__ import annotations

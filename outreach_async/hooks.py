@@ -3,8 +3,41 @@
     a call      CallStarted, AttemptStarted, AttemptEnded, Repeating, AttemptStarted, AttemptEnded, ..., CallEnded
     a bulk run  BulkStateChanged, its calls, RowEnded for each row, BulkPaced while it is held up, ..., BulkStateChanged
 
+```python
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.fake import FakeService, FakeTransport, faults
+from outreach_async.hooks import CallEnded, Event, Repeating
+
+
+def watch(event: Event) -> None:
+    match event:
+        case Repeating():
+            print(f"{event.operation} failed with {event.status_code}; it is sent again in up to {event.wait:.0f} s")
+        case CallEnded():
+            print(event.operation, "took", event.attempts, "attempts and ended with", event.status_code)
+
+
+async def main() -> None:
+    fake = FakeService()
+    fake.faults.script("list_fields", faults.status(503))
+    async with OutreachClient(transport=FakeTransport(fake), workspace=fake.add_workspace(), hooks=[watch]) as client:
+        await client.workspaces.fields()
+    # -> list_fields failed with 503; it is sent again in up to ... s
+    # -> list_fields took 2 attempts and ended with 200
+
+
+anyio.run(main)
+```
+
 Every start is followed by its end: an answer, an error or a cancellation. Values hold no body, no header but the request id, no
-contact and no secret. More kinds of values may come: a hook ignores those it does not know.
+contact and no secret. More kinds of values may come: a hook ignores those it does not know, as `match` does.
+
+A hook is called in the midst of a call, so it must be quick and plain: an async function is refused. What it raises ends no
+call; it is logged once for each hook. A client's copies made by `with_options` tell the same hooks.
+
+For logs no hook is needed: `OUTREACH_LOG=info` writes retries and the states of bulk runs to stderr, `debug` every attempt. For
+OpenTelemetry see `outreach_async.otel`.
 """
 
 from __future__ import annotations

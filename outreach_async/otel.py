@@ -1,9 +1,33 @@
 """OpenTelemetry: spans and metrics of a client by the semantic conventions for HTTP, as a hook. Needs the extra `otel`.
 
-    client = OutreachClient("https://api.example", hooks=[OtelHook()])
+```python
+import anyio
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from outreach_async import OutreachClient
+from outreach_async.otel import OtelHook
+
+spans = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(spans))
+
+
+async def main() -> None:
+    async with OutreachClient(hooks=[OtelHook(tracer_provider=provider)]) as client:
+        await client.workspaces.fields()
+    print([(span.name, span.kind.name) for span in spans.get_finished_spans()])
+    # -> [('GET /workspaces/{workspace_id}/all-fields', 'CLIENT'), ('list_fields', 'INTERNAL')]
+
+
+anyio.run(main)
+```
 
 A call is a span of kind INTERNAL; each of its attempts is a span of kind CLIENT beneath it, as the conventions want it for
 requests that are sent again. While an attempt is under way its span is the current one, for who instruments the HTTP library.
+
+No header tells the service of the trace, for it is a third party. `TracingTransport(transport)` sends `traceparent` where that is
+wanted. Without providers the global ones are used. `base_url` is for clients on a transport that does not tell where it leads.
 """
 
 from __future__ import annotations

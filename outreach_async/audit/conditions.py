@@ -47,6 +47,12 @@ class Case:
         doubts: What is wrong with the figures that are NaN, in words.
         now: When it was read, Unix seconds; `None` if nobody knows.
         facts: What is known of its domain, if anything is.
+
+    Example:
+        ```python
+        mailbox = (await client.mailboxes.list()).data[0]
+        print(Case.of(mailbox).mailbox == mailbox, Case.of(mailbox).doubts == "")  # -> True True
+        ```
     """
 
     mailbox: Mailbox
@@ -56,7 +62,14 @@ class Case:
 
     @classmethod
     def of(cls, mailbox: Mailbox, now: float | None = None, facts: DomainFacts | None = None) -> Case:
-        """Make a case of a mailbox as the service showed it."""
+        """Make a case of a mailbox as the service showed it.
+
+        Example:
+            ```python
+            case = Case.of((await client.mailboxes.list()).data[0], now=fake.now)
+            print(case.now)  # -> 1767225600.0
+            ```
+        """
         if _sane(mailbox):
             return cls(mailbox, "", now, facts)
         wrong = {name: figure for name in _COUNTED if known(figure := getattr(mailbox, name)) is None}
@@ -70,14 +83,28 @@ class Case:
         return self.facts or DomainFacts(daily_limit=amount(self.mailbox.daily_limit))
 
     def age(self) -> Interval | None:
-        """Return how long ago it was created: by `created_at`, or else by the service's words; `None` if neither tells."""
+        """Return how long ago it was created: by `created_at`, or else by the service's words; `None` if neither tells.
+
+        Example:
+            ```python
+            case = Case.of((await client.mailboxes.list()).data[0], now=fake.now)
+            print(case.age().most / 86_400 > 14)  # -> True
+            ```
+        """
         created, now = self.mailbox.created_at, self.now
         if now is not None and 0 < created <= now:
             return Interval(now - created, now - created)
         return parse(self.mailbox.age) or parse(self.mailbox.created)
 
     def younger(self, days: float) -> bool:
-        """Tell whether it is surely younger than that."""
+        """Tell whether it is surely younger than that.
+
+        Example:
+            ```python
+            case = Case.of((await client.mailboxes.list()).data[0], now=fake.now)
+            print(case.younger(14))  # -> False
+            ```
+        """
         created, now = self.mailbox.created_at, self.now
         if now is not None and 0 < created <= now:  # as most are, and in a hurry
             return now - created < days * DAY

@@ -25,6 +25,12 @@ class Sign:
         figures: The same figures as numbers.
         severity: How bad it is; `None` for as bad as the rule is.
         sure: Whether the figures are enough to be sure.
+
+    Example:
+        ```python
+        sign = Sign("it is in no campaign", {"campaigns": 0}, Severity.WARNING)
+        print(sign.sure)  # -> True
+        ```
     """
 
     message: str

@@ -1,6 +1,6 @@
-"""Checks a live service against the interface, and measures what the interface leaves unsaid.
+r"""Checks a live service against the interface, and measures what the interface leaves unsaid.
 
-`calibrate` is the library call. As a test suite, with pytest 8 or later installed:
+As a test suite, with pytest 8 or later installed:
 
     pytest --pyargs outreach_async.conformance --outreach-live https://... --outreach-workspace space_...
 
@@ -8,6 +8,30 @@ It only reads, unless `--allow-writes space_...` names the workspace once more; 
 Every rule that the interface states is a test. What it leaves unsaid is measured and written to `behaviour.toml`, which
 `outreach_async.fake.behaviourfile.load_behaviour` reads for a fake; the next run fails where the service reads a knob another
 way.
+
+As library calls: `check` returns what breaks a stated rule, `calibrate` measures what is unsaid. Here the service is a fake:
+
+```python
+import anyio
+from outreach_async.conformance import Site, calibrate, check
+from outreach_async.fake import Behaviour, FakeService, FakeTransport
+
+fake = FakeService(behaviour=Behaviour(past_end="clamp"))
+workspace = fake.add_workspace()
+fake.add_mailboxes(workspace, 30)
+
+
+async def main() -> None:
+    transport = FakeTransport(fake)  # or HttpxTransport("https://api.example")
+    print(await check(transport, Site(workspace)))  # -> []
+    measured = await calibrate(transport, workspace=workspace)
+    print(measured.observed["past_end"], "-", measured.reasons["past_end"])
+    # -> clamp - ...
+    print(measured.to_toml().count("\n") > 20)  # -> True
+
+
+anyio.run(main)
+```
 
 What cannot be told from outside:
 
@@ -51,3 +75,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(f"outreach_async.conformance.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,8 +2,30 @@
 
 A fault is made by a function of this module and handed to a fake's `faults`, in order (`script`) or by a rule (`add`):
 
-    fake.faults.script("create_contact", status(503), ok, commit_then(reset()))
-    fake.faults.add(latency(0.2), operation="list_mailboxes", p=0.1)
+```python
+import anyio
+from outreach_async import NewContact, OutreachClient
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake.faults import commit_then, latency, ok, reset, status
+
+fake = FakeService()
+space = fake.add_workspace()
+fake.faults.script("create_contact", status(503), ok, commit_then(reset()))
+fake.faults.add(latency(0.01), operation="list_fields", p=0.1)
+
+
+async def main() -> None:
+    async with OutreachClient(transport=FakeTransport(fake), workspace=space, owner_key=fake.add_owner_key(space)) as client:
+        for name in ("ann", "bo"):
+            made = await client.contacts.create(NewContact(f"{name}@company.example"))
+            print(made.status, made.certain, made.attempts)
+    # -> added True 2
+    # -> skipped False 2
+    fake.faults.assert_all_fired()
+
+
+anyio.run(main)
+```
 
 A fault strikes *before* the service sees the request, unless the service's own answer is what it damages or delays; the table
 says which. `commit_then(fault)` lets any of them strike after the service has done what was asked: stored, and the answer lost.
