@@ -27,7 +27,7 @@ from benchmarks.groups.memory import memory
 from benchmarks.groups.own import linear, own
 from benchmarks.groups.posts import creates, posts
 from benchmarks.groups.rounds import Bench
-from benchmarks.groups.startup import clients, imports
+from benchmarks.groups.startup import checks, clients, imports
 from benchmarks.machine import described
 from benchmarks.peers.generated import generate
 from benchmarks.report import markdown
@@ -48,13 +48,14 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "linear": linear,
     "fake": fake,
     "imports": imports,
+    "checks": checks,
     "clients": clients,
     "memory": memory,
     "journal": journal,
     "audit": audit,
 }
 
-PEERS: Final = ("httpx2", "aiohttp", "uvloop", "respx", "pytest_httpx", "starlette", "openapi_python_client")
+PEERS: Final = ("httpx2", "aiohttp", "uvloop", "mypy", "respx", "pytest_httpx", "starlette", "openapi_python_client")
 
 PICTURED: Final[Mapping[str, tuple[int, str]]] = {
     "posts": (0, "64"),

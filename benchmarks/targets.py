@@ -69,6 +69,7 @@ TARGETS: Final = (
         "import outreach_async / import httpx", ("imports", 0), ("import outreach_async", "CPU"), 0.5, ("import httpx", "CPU")
     ),
     Target("importing OutreachClient / import httpx", ("imports", 0), (_CLIENT, "CPU"), 0.5, _HTTPX),
+    Target("ms of mypy without a cache, over an empty file", ("checks", 0), ("import outreach_async", "CPU"), 2000),
     Target("a row of 1,000,000 / of 10,000", ("linear", 0), (_LONG, "1,000,000 rows"), 1.1, (_LONG, "10,000 rows")),
     Target("the fake with a null handler / respx", ("fake", 0), ("FakeTransport, a null handler", "CPU"), 1 / 20, _RESPX),
     Target("a create on the fake / on respx", ("fake", 0), ("contacts.create on the fake", "CPU"), 1 / 4, _CREATE_BY_RESPX),

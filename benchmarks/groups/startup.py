@@ -1,15 +1,18 @@
-"""Before the first request: importing the library, and making clients."""
+"""Before the first request: checking a program's types, importing the library, and making clients."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import resource
 import ssl
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 import httpx
@@ -31,6 +34,14 @@ _IMPORTS: Final = {
     "from outreach_async import OutreachClient": ("", "from outreach_async import OutreachClient"),
     "from outreach_async.fake import FakeService": ("", "from outreach_async.fake import FakeService"),
 }
+_BLANK: Final = "an empty file"
+_CHECKED: Final = {
+    _BLANK: "",
+    "import httpx": "import httpx",
+    "import outreach_async": "import outreach_async",
+    "from outreach_async import OutreachClient": "from outreach_async import OutreachClient",
+    "from outreach_async.fake import FakeService": "from outreach_async.fake import FakeService",
+}
 _ROUNDS: Final = 3
 """Imports are short: they are measured so many times as often."""
 
@@ -38,10 +49,10 @@ _URL: Final = "https://127.0.0.1:9"
 """Where nothing listens."""
 
 
-def _cpu_of(statement: str) -> float:
-    """Return the CPU milliseconds of a fresh interpreter that runs the statement."""
+def _cpu_of(*arguments: str) -> float:
+    """Return the CPU milliseconds of a fresh interpreter with these arguments."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", statement], check=True)  # noqa: S603 - our own interpreter
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own interpreter
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
@@ -51,10 +62,28 @@ def imports(bench: Bench) -> list[Table]:
     table = Table("Importing", "CPU, ms over an empty interpreter", "import httpx")
     rows = present({row: needs for row, (needs, _) in _IMPORTS.items()})
     for _ in range(_ROUNDS * bench.rounds):
-        found = {row: _cpu_of(_IMPORTS[row][1]) for row in rows}
+        found = {row: _cpu_of("-c", _IMPORTS[row][1]) for row in rows}
         for row in rows[1:]:
             table.add(row, "CPU", found[row] - found[_EMPTY])
     return [table]
+
+
+def checks(bench: Bench) -> list[Table]:
+    """Measure `mypy --strict` without a cache, on programs of one line."""
+    table = Table("Checking types by mypy, without a cache", "CPU, ms over an empty file", "import httpx")
+    rows = present(dict.fromkeys(_CHECKED, "mypy"))
+    with tempfile.TemporaryDirectory() as directory:
+        program = Path(directory) / "program.py"
+        for _ in range(bench.rounds if rows else 0):
+            found = {row: _checked(program, _CHECKED[row]) for row in rows}
+            for row in rows[1:]:
+                table.add(row, "CPU", found[row] - found[_BLANK])
+    return [table]
+
+
+def _checked(program: Path, line: str) -> float:
+    program.write_text(f"{line}\n", encoding="utf-8")
+    return _cpu_of("-m", "mypy", "--strict", "--config-file=", f"--cache-dir={os.devnull}", str(program))
 
 
 async def _refused(client: OutreachClient) -> None:
