@@ -1,8 +1,10 @@
-"""What every test shares: both event loops, and the command with a service to try it on."""
+"""What every test shares: both event loops, the package as installed, and the command with a service to try it on."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,14 @@ if TYPE_CHECKING:
     from outreach_async.fake import FakeService
 
 pytest_plugins = ["outreach_async.pytest_plugin"]
+collect_ignore = ["user_project"]  # its suite runs in an environment of its own
+
+# Processes that tests start import what is installed, as the tests do, and not the source tree they may be started in; their
+# scripts find the tests' modules all the same.
+os.environ["PYTHONSAFEPATH"] = "1"
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    dict.fromkeys([str(Path(__file__).parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+)
 
 # What a test finds must not depend on how busy the machine is.
 settings.register_profile("outreach_async", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -148,7 +148,7 @@ class Copy:
         return subprocess.run(
             command,
             cwd=self._directory,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": str(self._directory)},  # before what is installed
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

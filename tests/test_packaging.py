@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import venv
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+
+import outreach_async
 
 ROOT = Path(__file__).parent.parent
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False)
+    """Run a command that shall find nothing of the tests."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    arguments = [str(part) for part in command]
+    return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +48,27 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(bare: Path, code: str) -> subprocess.CompletedProcess[str]:
     return run(bare / "python", "-W", "error", "-c", code, cwd=bare)
+
+
+def test_the_package_under_test_is_the_installed_wheel_unless_it_was_installed_editable() -> None:
+    installed = distribution("outreach_async")
+    editable = json.loads(installed.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable")
+    where = ROOT if editable else Path(str(installed.locate_file(""))).resolve()
+    tested = Path(outreach_async.__file__).resolve().parent.parent
+    assert tested == where, "run pytest, not python -m pytest, which puts the source tree before what is installed"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("-c", "import outreach_async; print('Origin:', outreach_async.__file__)"),
+        ("-m", "inspect", "--details", "outreach_async"),
+    ],
+    ids=["code", "module"],
+)
+def test_a_process_that_a_test_starts_in_the_source_tree_imports_what_the_test_does(command: tuple[str, ...]) -> None:
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"Origin: {outreach_async.__file__}\n" in done.stdout
 
 
 def test_the_wheel_holds_the_package_its_types_and_data_and_nothing_else(wheel: Path) -> None:
