@@ -151,4 +151,7 @@ def _require_plain(hook: object) -> None:
     if not callable(hook):
         raise InvalidRequest(f"hooks: expected callables, got {type(hook).__name__}; pass hooks=[hook]")
     if iscoroutinefunction(hook) or iscoroutinefunction(type(hook).__call__):
-        raise InvalidRequest("hooks: expected plain functions, got an async one; a hook is called in the midst of a call")
+        raise InvalidRequest(
+            "hooks: expected plain functions, got an async one; a hook is called in the midst of a call; "
+            "hand events over, as by a queue's put_nowait"
+        )

@@ -127,7 +127,7 @@ def test_a_name_that_contradicts_the_bytes_is_refused_until_the_caller_says_whic
 def test_options_that_a_format_does_not_have_are_refused() -> None:
     assert "sheet: the stream is read as csv" in refusal(CSV, sheet="A")
     assert "encoding: the stream is read as xlsx" in refusal(XLSX, encoding="cp1252")
-    assert refusal(CSV, format="tsv") == "format: expected one of csv, jsonl, parquet, xlsx, got 'tsv'"
+    assert refusal(CSV, format="tsv") == "format: expected one of csv, jsonl, parquet, xlsx, got 'tsv'; pass one of them"
 
 
 @pytest.mark.parametrize(("name", "content"), [("people.csv.gz", CSV), ("people.jsonl.GZ", JSONL), ("people.csv", CSV)])

@@ -85,7 +85,7 @@ def test_it_tells_where_it_sends_without_user_and_password(library: Any, url: st
     ],
 )
 def test_anything_else_than_a_url_or_an_async_client_is_refused(service: Callable[[], Any], family: Any, wanted: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"^transport: expected a base URL or an {wanted}$"):
+    with pytest.raises(InvalidRequest, match=f"^transport: expected a base URL or an {wanted}; pass one of them$"):
         HttpxTransport(service(), family=family)
 
 

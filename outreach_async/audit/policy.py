@@ -120,7 +120,7 @@ class Policy:
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"policy {path.name}: expected TOML: {error}") from None
+            raise InvalidRequest(f"policy {path.name}: expected TOML: {error}; mend that line") from None
         return cls.of({"name": path.stem, **values})
 
     @classmethod
@@ -210,7 +210,7 @@ def _changed(rule: AnyRule, used: PolicyUsed) -> AnyRule:
 
 def _name(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidRequest(f"policy: name: expected text, got {kind(value)}")
+        raise InvalidRequest(f'policy: name: expected text, got {kind(value)}; write name = "ours"')
     return value
 
 
@@ -224,9 +224,9 @@ def _off(value: object) -> list[str]:
 def _known(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
     """Return the id of a rule that a policy may change."""
     if not isinstance(name, str):
-        raise InvalidRequest(f"policy: {where}expected the id of a rule, got {kind(name)}")
+        raise InvalidRequest(f'policy: {where}expected the id of a rule, got {kind(name)}; write for example "OA160"')
     if name in INCOMPLETE:
-        raise InvalidRequest(f"policy: {where}{name} says that something was not read, which no policy changes")
+        raise InvalidRequest(f"policy: {where}{name} says that something was not read, which no policy changes; leave it out")
     if name not in CATALOGUE:
         raise InvalidRequest(f"policy: {where}{_repr(name)} is not known{_near(name, [*keys, *(rule.id for rule in RULES)])}")
     return name
@@ -248,9 +248,9 @@ def _moved(key: str, value: object) -> dict[str, float]:
 
 def _figure(where: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidRequest(f"policy: {where}: expected a number, got {kind(value)}")
+        raise InvalidRequest(f"policy: {where}: expected a number, got {kind(value)}; write for example 0.03")
     if not 0 <= value < math.inf:
-        raise InvalidRequest(f"policy: {where}: expected a number from 0 on, got {value}")
+        raise InvalidRequest(f"policy: {where}: expected a number from 0 on, got {value}; to turn a rule off, name it in off")
     return int(value) if value == int(value) else value
 
 

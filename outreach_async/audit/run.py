@@ -17,7 +17,7 @@ from outreach_async.audit.policy import Policy
 from outreach_async.audit.reading import Reader, Reading
 from outreach_async.audit.report import Report
 from outreach_async.audit.standing import Standing
-from outreach_async.checks import require_display
+from outreach_async.checks import kind, require_display
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Mailbox
@@ -96,11 +96,11 @@ def stream(
 
 
 def _ids(workspaces: Iterable[str]) -> list[str]:
-    given = [workspaces] if isinstance(workspaces, str) else list(workspaces)
+    given: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
     if not given:
         raise InvalidRequest("workspaces: there is none to audit; pass at least one id")
-    if not all(isinstance(workspace, str) for workspace in given):
-        raise InvalidRequest("workspaces: expected texts; pass ids such as 'space_1'")
+    if others := [workspace for workspace in given if not isinstance(workspace, str)]:
+        raise InvalidRequest(f"workspaces: expected texts, got {kind(others[0])}; pass ids such as 'space_1'")
     if any(workspace.startswith(ID_PREFIXES["owner_key"]) for workspace in given):  # a finding would print it
         raise InvalidRequest("workspaces: one looks like an API key; pass ids such as 'space_1'")
     return list(dict.fromkeys(given))

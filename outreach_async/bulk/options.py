@@ -114,4 +114,4 @@ def _refuse_without_journal(options: BulkOptions) -> None:
         )
     for name in ("resume", "spool"):
         if getattr(options, name):
-            raise InvalidRequest(f"{name}: needs a journal; pass journal=")
+            raise InvalidRequest(f'{name}: needs a journal; pass journal="run.db"')

@@ -75,7 +75,9 @@ class Site:
         if self.writes and not self.owner_key:
             raise InvalidRequest("writes: creating contacts takes an owner_key; set OUTREACH_OWNER_KEY")
         if not self.writes and (self.campaign or self.gmail):
-            raise InvalidRequest("campaign, gmail: they say which contacts may be created, but writes are not allowed")
+            raise InvalidRequest(
+                "campaign, gmail: they say which contacts may be created, but writes are not allowed; allow those, or leave these"
+            )
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def asgi_app(service: Service) -> Application:
         elif scope["type"] == "http":
             await _answer(service, scope, receive, send)
         else:
-            raise ValueError(f"the service speaks HTTP only, not {scope['type']}")
+            raise ValueError(f"the service speaks HTTP only, not {scope['type']}: route no other requests here")
 
     return app
 

@@ -130,7 +130,7 @@ def _thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | No
     if letter == PERSONALIZED:
         new_thread, subject = seed.get("new_thread"), seed.get("subject")
         if new_thread is not None or subject is not None:
-            raise ValueError("the personalized entry has neither new_thread nor subject")
+            raise ValueError("the personalized entry has neither new_thread nor subject: leave them out")
         return None, None
     new_thread = seed.get("new_thread", order == 1)
     follows = order > 1 and not new_thread
@@ -157,7 +157,7 @@ def _lefts(
         else:
             coming = 0 if contacts is None else contacts - sent
         if coming < 0:
-            raise ValueError(f"contacts={contacts}: step 1 was sent to more")
+            raise ValueError(f"contacts={contacts}: step 1 was sent to more: give at least as many")
         lefts.append(whole("left_to_send", seed.get("left_to_send", coming)))
     return lefts
 
@@ -274,6 +274,8 @@ def _check_outcome(campaign: Campaign) -> None:
     """Check the counts that exist only for a whole campaign (rule T10)."""
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if whole("interested_num", campaign.interested_num) > replies:
-        raise ValueError(f"interested_num={campaign.interested_num}: there are {replies} replies")
+        raise ValueError(f"interested_num={campaign.interested_num}: there are only {replies} replies: give at most as many")
     if campaign.bounces_num > sent - opens:
-        raise ValueError(f"bounces_num={campaign.bounces_num}: only {sent - opens} e-mails were sent and not opened")
+        raise ValueError(
+            f"bounces_num={campaign.bounces_num}: only {sent - opens} e-mails were sent and not opened: give at most as many"
+        )

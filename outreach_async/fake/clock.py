@@ -54,7 +54,7 @@ class Clock:
             ValueError: The step is negative.
         """
         if step < timedelta(0):
-            raise ValueError(f"time only moves on, not by {step}")
+            raise ValueError(f"time only moves on, not by {step}: go back with restore() or reset()")
         self.offset += step // _MICROSECOND
 
     def move_to(self, time: str) -> None:

@@ -109,7 +109,7 @@ def status(
     if not 200 <= code <= 599:  # noqa: PLR2004 - the range of final statuses
         raise ValueError(f"status({code}): a final status is from 200 to 599")
     if body and code in _BODILESS:
-        raise ValueError(f"status({code}): answers with this status have no body")
+        raise ValueError(f"status({code}): answers with this status have no body: leave it out")
     plain = error_response(code)
     fields = {**plain.headers, **({} if retry_after is None else {"retry-after": _plain(retry_after)}), **(headers or {})}
     content = plain.body if body is None else body.encode() if isinstance(body, str) else body

@@ -24,7 +24,7 @@ class JournalOverflow(LookupError):
         try:
             fake.requests[0]
         except JournalOverflow as error:
-            print(error)  # -> request #0 was let go: the journal keeps the last 10000 of 10001
+            print(error)  # -> request #0 was let go: the journal keeps the last 10000 of 10001; ask sooner, or take counts
         ```
     """
 
@@ -138,7 +138,9 @@ class Journal(Sequence[Recorded]):
         """
         kept = [recorded for recorded in tuple(self._kept) if recorded.operation == operation]
         if len(kept) < self.counts[operation]:
-            raise JournalOverflow(f"{self.counts[operation]} requests were {operation}, {len(kept)} of them are kept")
+            raise JournalOverflow(
+                f"{self.counts[operation]} requests were {operation}, {len(kept)} of them are kept; ask sooner, or take counts"
+            )
         return kept
 
     def recent(self, count: int = 20) -> list[Recorded]:
@@ -185,5 +187,6 @@ class Journal(Sequence[Recorded]):
     def _require(self, number: int) -> None:
         if number < self._first:
             raise JournalOverflow(
-                f"request #{number} was let go: the journal keeps the last {self._kept.maxlen} of {self._total}"
+                f"request #{number} was let go: the journal keeps the last {self._kept.maxlen} of {self._total}; "
+                "ask sooner, or take counts"
             )

@@ -70,7 +70,7 @@ class Seeder:
         custom = _labels(custom_fields)
         taken = [code for code in extra_fields if code in STANDARD or code in RESERVED or code.startswith("custom_")]
         if taken:
-            raise ValueError(f"extra_fields: {', '.join(taken)} cannot be a further standard field")
+            raise ValueError(f"extra_fields: {', '.join(taken)} cannot be a further standard field: take another code")
         workspace = Workspace(
             self.id("space_", id_),
             custom,
@@ -86,7 +86,7 @@ class Seeder:
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
-            raise ValueError("an owner key must start with key_")  # without showing it
+            raise ValueError("an owner key must start with key_: leave it out to have one made up")  # without showing it
         if key is None or key not in self.world.keys:
             key = self.id("key_", key)
         self.world.keys[key] = self.world.keys.get(key, frozenset()) | frozenset(workspaces)
@@ -122,14 +122,14 @@ class Seeder:
         boxes = tuple(dict.fromkeys(mailboxes))
         for box in boxes:
             if box not in self.world.mailboxes or self.world.mailboxes[box].workspace != workspace:
-                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}")
+                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}: add it first")
         return boxes
 
     def set_campaign(self, id_: str, status: str | None, mailboxes: Iterable[str] | None, rates: Mapping[str, float]) -> None:
         """Change a campaign; see `FakeService.set_campaign`."""
         campaign = self.world.campaigns.get(id_)
         if campaign is None:
-            raise ValueError(f"there is no campaign {id_!r}")
+            raise ValueError(f"there is no campaign {id_!r}: add it first")
         changed = attrs.evolve(
             campaign,
             status=campaign.status if status is None else text("status", status),
@@ -142,7 +142,7 @@ class Seeder:
         """Change a mailbox; see `FakeService.set_mailbox`."""
         mailbox = self.world.mailboxes.get(id_)
         if mailbox is None:
-            raise ValueError(f"there is no mailbox {id_!r}")
+            raise ValueError(f"there is no mailbox {id_!r}: add it first")
         self.world.set_mailbox(changed_mailbox(mailbox, fields), self.now)
 
     def contacts(
@@ -163,7 +163,7 @@ class Seeder:
             email = text("email", seed.email).strip()
             key = self.key(email)
             if key in made or key in self.world.contacts[workspace]:
-                raise ValueError(f"the workspace has a contact with the e-mail {email}")
+                raise ValueError(f"the workspace has a contact with the e-mail {email}: leave one out")
             made[key] = self._contact(workspace, email, seed)
         for key, contact in made.items():
             self.world.put_contact(workspace, key, contact)
@@ -173,7 +173,7 @@ class Seeder:
         for enrolment in seed.enrolments:
             campaign = self.world.campaigns.get(enrolment.campaign)
             if campaign is None or campaign.workspace != workspace:
-                raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}")
+                raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}: add it first")
         created = int(self.now) if seed.created is None else whole("created", seed.created)
         return Contact(self.id("contact_", seed.id), email, seed.owner, seed.fields, seed.enrolments, created)
 
@@ -202,5 +202,5 @@ def _labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
         custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
     for code in custom_fields:
         if not CUSTOM.fullmatch(code):
-            raise ValueError(f"custom_fields: {code!r} is not of the form custom_<n>")
+            raise ValueError(f"custom_fields: {code!r} is not of the form custom_<n>, such as custom_1")
     return {code: text("label", label) for code, label in custom_fields.items()}

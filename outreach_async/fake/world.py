@@ -83,7 +83,7 @@ class World:
         if not given.startswith(prefix) or given == prefix:
             raise ValueError(f"{given!r} is no id: it must start with {prefix}")
         if given in self.ids:
-            raise ValueError(f"the id {given!r} is taken")
+            raise ValueError(f"the id {given!r} is taken: take another, or leave it out to have one made up")
         self.ids.add(given)
         return given
 

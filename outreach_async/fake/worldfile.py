@@ -146,7 +146,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
     with _at("$"):
         document = _object(json.loads(source, parse_constant=_refuse) if isinstance(source, str) else source, _WORLD, "a world")
         if document.get("version", VERSION) != VERSION:
-            raise ValueError(f"version {document['version']!r}: this is version {VERSION}")
+            raise ValueError(f"version {document['version']!r}: this library reads version {VERSION}; take one that reads it")
     if "now" in document:
         with _at("$.now"):
             parse_time(document["now"])

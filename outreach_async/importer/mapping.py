@@ -27,7 +27,7 @@ def read_mapping(path: str | Path) -> dict[str, str]:
     try:
         known: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InvalidRequest(f"mapping: {path}: {error.strerror or error}") from error
+        raise InvalidRequest(f"mapping: {path}: {error.strerror or error}; name a file that can be read") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"mapping: {path} is no TOML in UTF-8: {error}; {_FORM}") from None
     columns = known.get(_TABLE)

@@ -119,7 +119,7 @@ def _opened(source: Source, chosen: str, encoding: str | None, sheet: str | None
 
 def _asked(asked: str) -> str:
     if asked not in FORMATS:
-        raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {asked!r}")
+        raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {asked!r}; pass one of them")
     return asked
 
 

@@ -122,7 +122,7 @@ class Source:
     @classmethod
     def _at(cls, path: Path) -> Source:
         if path.is_dir():
-            raise InvalidRequest(f"{path}: not a file but a folder")
+            raise InvalidRequest(f"{path}: not a file but a folder; name a file in it")
         with explained(str(path)), path.open("rb") as file:
             if not path.is_file():
                 return cls._kept(file, str(path))
@@ -189,4 +189,4 @@ def explained(name: str) -> Iterator[None]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InvalidRequest(f"{name}: damaged gzip ({error}); fetch it anew") from error
     except OSError as error:
-        raise InvalidRequest(f"{name}: {error.strerror or error}") from error
+        raise InvalidRequest(f"{name}: {error.strerror or error}; name a file that can be read") from error

@@ -26,7 +26,7 @@ anyio.run(main)
 ```
 
 A client closes the transport that it was given. Both adapters keep cookies of no answer, follow no redirect, repeat nothing, and
-have no timeout of their own: the client has the one clock. An answer over `max_answer` bytes (64 MiB) is an error.
+have no timeout of their own: the client has the one clock. An answer over `max_answer` bytes (16 MiB) is an error.
 
 Your own client
 ---------------

@@ -95,7 +95,9 @@ class AiohttpTransport:
         else:
             refuse_beside("session", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
             if library_of(service, "ClientSession") != "aiohttp":
-                raise InvalidRequest(f"transport: expected a base URL or an aiohttp.ClientSession, got {type(service).__name__}")
+                raise InvalidRequest(
+                    f"transport: expected a base URL or an aiohttp.ClientSession, got {type(service).__name__}; pass one of them"
+                )
             self._session = service
             self._place = _place_of(service)
             self.secrets = (*(self._place.secrets if self._place else ()), *authorizations(service.headers))

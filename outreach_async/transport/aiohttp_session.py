@@ -153,7 +153,9 @@ class Wire:
             return InvalidRequest("base_url: the session has none to use; give one to ClientSession"), None
         if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError) and progress.sent is not True:
             # Its text shows what is wrong, which may be a field of the session's own, with a secret in it.
-            return InvalidRequest("the request is no valid HTTP: its method, its target, or a field of the session's own"), None
+            return InvalidRequest(
+                "the request is no valid HTTP: its method, its target, or a field of the session's own; mend that"
+            ), None
         if isinstance(error, _UNSENT) and progress.sent is None:
             progress.sent = False
         what = "no connection to" if progress.sent is False else "no answer from"

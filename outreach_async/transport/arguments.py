@@ -28,7 +28,7 @@ def at_least_one(field: str, value: object) -> int:
         InvalidRequest: It is no whole number of 1 or more.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidRequest(f"{field}: expected a whole number of 1 or more, got {value!r}")
+        raise InvalidRequest(f"{field}: expected a whole number of 1 or more, got {value!r}; pass for example 64")
     return value
 
 

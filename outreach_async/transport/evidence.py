@@ -57,7 +57,7 @@ def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
         InvalidRequest: A method or field that the libraries would send in different ways, or refuse in an error that shows it.
     """
     if not _METHOD.fullmatch(request.method):
-        raise InvalidRequest("method: expected an HTTP method in capitals, such as 'GET'")
+        raise InvalidRequest("method: expected an HTTP method in capitals, such as 'GET'; pass one")
     joined = {**defaults, **_checked(tuple(request.headers.items())), "accept-encoding": ACCEPTED}
     if request.body or request.method in _WITH_BODY:
         joined["content-length"] = str(len(request.body))
@@ -86,7 +86,10 @@ def origin_form(target: str) -> str:
         InvalidRequest: It is none, or one that a library would change.
     """
     if not _TARGET.fullmatch(target) or _DOTS.search(target.partition("?")[0]):
-        raise InvalidRequest("target: expected a percent-encoded path and query starting with one '/', without '.' and '..'")
+        raise InvalidRequest(
+            "target: expected a percent-encoded path and query starting with one '/', "
+            "without '.' and '..'; encode with urllib.parse.quote"
+        )
     return target
 
 

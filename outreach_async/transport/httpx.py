@@ -148,7 +148,9 @@ class HttpxTransport:
         library = self._route.library
         if isinstance(error, library.LocalProtocolError | library.InvalidURL) and progress.sent is not True:
             # Its text shows what is wrong, which may be a field of the client's own, with a secret in it.
-            return InvalidRequest("the request is no valid HTTP: its method, its target, or a field of the client's own"), None
+            return InvalidRequest(
+                "the request is no valid HTTP: its method, its target, or a field of the client's own; mend that"
+            ), None
         if isinstance(error, tuple(getattr(library, name) for name in _UNSENT)) and progress.sent is None:
             progress.sent = False
         what = "no connection to" if progress.sent is False else "no answer from"
@@ -162,7 +164,7 @@ class HttpxTransport:
 
 def _installed(family: str) -> Family:
     if family not in FAMILIES:
-        raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}")
+        raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}; pass one of them")
     if family != "httpx":
         require(family, f"outreach_async[{family}]")
     return FAMILIES[family]

@@ -109,5 +109,7 @@ def _sealed(jar: CookieJar) -> CookieJar:
 def _family_of(client: Any, asked: Family | None) -> Family:
     found = FAMILIES.get(library_of(client, "AsyncClient") or "")
     if found is None or asked not in (None, found):
-        raise InvalidRequest(f"transport: expected a base URL or an {asked or 'httpx'}.AsyncClient, got {type(client).__name__}")
+        raise InvalidRequest(
+            f"transport: expected a base URL or an {asked or 'httpx'}.AsyncClient, got {type(client).__name__}; pass one of them"
+        )
     return found

@@ -113,4 +113,4 @@ def _explained(path: str) -> Iterator[None]:
             f"journal: {path} cannot be opened: {error.strerror}; name a file in a folder that you may write to"
         ) from error
     except OSError as error:
-        raise JournalError(f"journal {path} cannot be opened: {error.strerror}") from error
+        raise JournalError(f"journal {path} cannot be opened: {error.strerror}; mend that, and resume") from error

@@ -127,5 +127,5 @@ def _file(path: Path) -> _File | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise JournalError(f"journal {path} cannot be read: {error.strerror}") from error
+        raise JournalError(f"journal {path} cannot be read: {error.strerror}; mend that, and read it again") from error
     return _File(facts.st_ino, facts.st_size, facts.st_mtime_ns)

@@ -111,7 +111,7 @@ class Control:
             raise ValueError("step=0: the first step is 1")
         with self._seeding() as seeder:
             if campaign is not None and campaign not in seeder.world.campaigns:
-                raise ValueError(f"there is no campaign {campaign!r}")
+                raise ValueError(f"there is no campaign {campaign!r}: add it first")
             seeder.world.simulation.scripts[_token(seeder, contact), campaign or "", step - 1] = plan
 
 
@@ -124,7 +124,7 @@ def _token(seeder: Seeder, contact: str) -> str:
         for key, stored in contacts.items():
             if stored.id == contact:
                 return key
-    raise ValueError(f"there is no contact {contact!r}")
+    raise ValueError(f"there is no contact {contact!r}: add it first, or give its e-mail")
 
 
 def _plan(spans: Mapping[int, int], *, interested: bool) -> Plan:
@@ -136,7 +136,7 @@ def _plan(spans: Mapping[int, int], *, interested: bool) -> Plan:
         raise ValueError("replies_after and unsubscribes_after both end the path: say one of them")
     later = [span for kind, span in spans.items() if kind not in {OPEN, BOUNCE}]
     if later and spans.get(OPEN, 0) > min(later):
-        raise ValueError("opens_after must not be later than what the open leads to")
+        raise ValueError("opens_after must not be later than what the open leads to: say a shorter span, or leave it out")
     opened = {OPEN: min(later)} if later and OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 

@@ -88,4 +88,4 @@ def _opened(source: Source) -> Iterator[Any]:
             yield reader
     except pa.ArrowException as error:
         told = str(error).partition("\n")[0]
-        raise InvalidRequest(f"{source.name}: not Parquet that can be read ({told})") from error
+        raise InvalidRequest(f"{source.name}: not Parquet that can be read ({told}); write it anew") from error

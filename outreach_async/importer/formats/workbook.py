@@ -135,7 +135,7 @@ def _opened(source: Source) -> Iterator[CalamineWorkbook]:
     except CalamineError as error:
         if _is_shut(source):
             raise InvalidRequest(f"{source.name}: shut by a password; save it without one") from error
-        raise InvalidRequest(f"{source.name}: no workbook that can be read ({error})") from error
+        raise InvalidRequest(f"{source.name}: no workbook that can be read ({error}); save it anew, or as CSV") from error
 
 
 def _is_shut(source: Source) -> bool:
