@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import attrs
@@ -39,7 +40,7 @@ class Use:
     @property
     def unfired(self) -> list[str]:
         """What never struck and fails the test, a text each."""
-        return self.fake.faults.unfired if self.order.unfired == "error" else []
+        return _counted(self.fake.faults.unfired) if self.order.unfired == "error" else []
 
     def report(self) -> str:
         """Tell what the fake was like and what it was asked last."""
@@ -48,7 +49,7 @@ class Use:
     def _lines(self) -> Iterator[str]:
         yield f"seed: {self.fake.seed}"
         yield f"behaviour: {self._row()}{readings(self.fake.behaviour)}"
-        yield from (f"never struck: {fault}" for fault in self.fake.faults.unfired)
+        yield from (f"never struck: {fault}" for fault in _counted(self.fake.faults.unfired))
         recent = self.fake.requests.recent(REQUESTS)
         yield f"requests: {len(self.fake.requests)}{', the last of them:' if recent else ''}"
         for recorded in recent:
@@ -72,6 +73,10 @@ def row_id(number: int) -> str:
 def readings(behaviour: Behaviour) -> str:
     """Write the knobs that are not at their default, as they are written in a test."""
     return ", ".join(f"{knob}={reading(value)}" for knob, value in differing(behaviour).items()) or "every default"
+
+
+def _counted(texts: Iterable[str]) -> list[str]:
+    return [f"{text}, {times} times" if times > 1 else text for text, times in Counter(texts).items()]
 
 
 def _request(recorded: Recorded, after: float) -> Iterator[str]:
