@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,12 @@ settings.load_profile("outreach_async")
 settings.register_profile(
     "mutants", settings.get_profile("outreach_async"), phases=[Phase.explicit, Phase.generate], database=None
 )
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over thousands of collected tests, which are there to stay, from now on."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=[pytest.param(("asyncio", {"debug": False}), id="asyncio"), pytest.param(("trio", {}), id="trio")])
