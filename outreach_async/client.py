@@ -113,6 +113,9 @@ class OutreachClient:
         The copy needs no closing: closing the client that it came from closes the connections, closing the copy does nothing.
         `headers` are added to the client's.
 
+        Raises:
+            InvalidRequest: An option can never be right.
+
         Example:
             ```python
             quick = client.with_options(timeout=5.0, deadline=10.0)

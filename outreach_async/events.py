@@ -147,7 +147,9 @@ class Repeating:
 
 
         fake.faults.script("list_fields", faults.status(503))
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[repeats]).workspaces.fields()
+        await OutreachClient(
+            transport=FakeTransport(fake), workspace="space_1", hooks=[repeats], retry=RetryPolicy(backoff=0.0)
+        ).workspaces.fields()
         ```
     """
 

@@ -246,6 +246,9 @@ class Pager(Generic[T]):
 
         With `max_items` the last page is cut, so that the pages hold that many items at most.
 
+        Raises:
+            OutreachError: When iterated: why a page could not be fetched.
+
         Example:
             ```python
             async for page in client.mailboxes.list(display=1).pages():
@@ -258,6 +261,10 @@ class Pager(Generic[T]):
 
     async def collect(self, *, prefetch: int = 4) -> Collected[T]:
         """Return every item once, fetching up to `prefetch` pages side by side; the order is the list's.
+
+        Raises:
+            InvalidRequest: `prefetch` is less than 1.
+            OutreachError: Why a page could not be fetched.
 
         Example:
             ```python

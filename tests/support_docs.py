@@ -154,9 +154,16 @@ def _assigned(node: ast.stmt) -> set[str]:
 
 def raised(function: Callable[..., Any]) -> set[str]:
     """The errors that a function's own code raises by name."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    calls = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
+    nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    calls = [node.exc for node in nodes if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
     return {call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id[0].isupper()}
+
+
+def checks_arguments(function: Callable[..., Any]) -> bool:
+    """Whether a function hands what it was given to a check, which raises."""
+    nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    names = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    return any(name.startswith(("require", "at_least")) for name in names)
 
 
 def example_world() -> FakeService:

@@ -18,6 +18,7 @@ from support_docs import (
     GUIDES,
     PACKAGES,
     Named,
+    checks_arguments,
     constant_doc,
     example_world,
     examples_of,
@@ -113,6 +114,7 @@ def test_every_attribute_of_a_value_is_described(named: Named) -> None:
 def test_what_a_call_raises_itself_stands_in_its_docstring(named: Named) -> None:
     _, _, told = named.doc.partition("Raises:\n")
     assert all(f"{name}:" in told for name in raised(named.value))
+    assert told or not checks_arguments(named.value)
 
 
 @pytest.mark.parametrize("named", [*NAMES, *CALLED], ids=lambda named: named.id)

@@ -159,6 +159,9 @@ def drift(path: str, change: Any) -> Fault:
 def latency(seconds: float) -> Fault:
     """Hold the answer back for some seconds. The service acts at once.
 
+    Raises:
+        ValueError: The seconds are negative or not finite.
+
     Example:
         ```python
         fake.faults.add(latency(0.2), operation="create_contact", p=0.05)
@@ -219,6 +222,9 @@ def close() -> Fault:
 def truncate(after_bytes: int) -> Fault:
     """Close the connection (FIN) after some bytes of the answer's body, short of its content-length. The service acts.
 
+    Raises:
+        ValueError: The count is negative.
+
     Example:
         ```python
         fake.faults.script("list_mailboxes", truncate(100))
@@ -229,6 +235,9 @@ def truncate(after_bytes: int) -> Fault:
 
 def reset_mid_body(after: int) -> Fault:
     """Reset the connection (RST) after some bytes of the answer's body. The service acts.
+
+    Raises:
+        ValueError: The count is negative.
 
     Example:
         ```python
@@ -296,6 +305,9 @@ def wrong_encoding() -> Fault:
 def wrong_length(short_by: int = 1) -> Fault:
     """Say a content-length too small, so that the body's end is lost. The service acts.
 
+    Raises:
+        ValueError: It is short by less than 1 byte.
+
     Example:
         ```python
         fake.faults.script("list_campaigns", wrong_length(short_by=3))
@@ -310,6 +322,9 @@ def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - nam
     Args:
         bytes: Bytes a piece.
         every: Seconds before each piece.
+
+    Raises:
+        ValueError: A piece has no byte, or the seconds are negative or not finite.
 
     Example:
         ```python

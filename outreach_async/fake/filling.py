@@ -79,6 +79,10 @@ class Fillable(ABC):
         Returns:
             Its id.
 
+        Raises:
+            TypeError: A mailbox has no such field, or a value is not for JSON.
+            ValueError: There is no such workspace.
+
         Example:
             ```python
             fake.add_mailbox("space_1", email="cy@north.example", dkim=False, bounced_30days=40)

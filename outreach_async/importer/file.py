@@ -53,6 +53,9 @@ class File(Protocol):
     def fingerprint(self) -> str:
         r"""Return a digest of the whole file.
 
+        Raises:
+            InvalidRequest: It cannot be read.
+
         Example:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
@@ -63,6 +66,9 @@ class File(Protocol):
     def count(self) -> int:
         r"""Read the file once, and return how many rows it has.
 
+        Raises:
+            InvalidRequest: A part of it cannot be read at all.
+
         Example:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
@@ -72,6 +78,9 @@ class File(Protocol):
 
     def rows(self, columns: Columns) -> Iterator[Row]:
         r"""Yield the rows in order, reading on demand.
+
+        Raises:
+            InvalidRequest: When iterated: the file can no longer be read.
 
         Example:
             ```python
@@ -84,6 +93,9 @@ class File(Protocol):
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
         r"""Yield the line on which each row begins, its cells as the input has them, and what is wrong with it.
+
+        Raises:
+            InvalidRequest: When iterated: the file can no longer be read.
 
         Example:
             ```python

@@ -73,6 +73,9 @@ class RejectsFile:
     Attributes:
         rows: How many it has.
 
+    Raises:
+        OSError: When entered or left: it cannot be written.
+
     Example:
         ```python
         with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
@@ -161,6 +164,10 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: Li
 def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Reject]:
     r"""Yield the rejects of a file by its outcomes, which come by index.
 
+    Raises:
+        InvalidRequest: The file can no longer be read, or there is no journal behind the outcomes.
+        JournalError: It cannot be read.
+
     Example:
         ```python
         Path("people.csv").write_text('E-mail,City\n" ",Lyon\n')
@@ -181,6 +188,10 @@ def spooled_rejects(journal: Journal) -> tuple[tuple[str, ...], Iterator[Reject]
     """Return the rejects of an input that is gone, from what the journal keeps of it: the fields' codes as columns, and the rows.
 
     Of a row that could never be sent the journal keeps no more than the reason.
+
+    Raises:
+        InvalidRequest: There is no journal.
+        JournalError: It cannot be read.
 
     Example:
         ```python
