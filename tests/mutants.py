@@ -145,10 +145,11 @@ class Copy:
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         # -B: none are written, since two mutants of one second and one size could not be told apart.
         command = [sys.executable, "-B", *arguments]
+        unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # a copy's lines are nobody's
         return subprocess.run(
             command,
             cwd=self._directory,
-            env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": str(self._directory)},  # before what is installed
+            env={**unmeasured, **_ENVIRONMENT, "PYTHONPATH": str(self._directory)},  # before what is installed
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
