@@ -143,9 +143,9 @@ class Copy:
             path.write_text(text, encoding="utf-8")
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        # -B: none are written, since two mutants of one second and one size could not be told apart.
+        # -B: none are written, since two mutants of one second and one size could not be told apart. A copy's lines do not count.
         command = [sys.executable, "-B", *arguments]
-        unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # a copy's lines are nobody's
+        unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
         return subprocess.run(
             command,
             cwd=self._directory,
