@@ -45,7 +45,7 @@ class OutreachClient:
         hooks: Are told what the client and its copies do; see `outreach_async.hooks`.
 
     Attributes:
-        campaigns: `list()` and `steps(campaign)`.
+        campaigns: `list()` and `steps(campaign)`; `help(client.campaigns)` shows them, and so for the others.
         mailboxes: `list()`.
         contacts: `create(contact)` and `create_many(rows)`.
         workspaces: `fields()`.

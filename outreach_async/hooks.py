@@ -13,7 +13,7 @@ from outreach_async.hooks import CallEnded, Event, Repeating
 def watch(event: Event) -> None:
     match event:
         case Repeating():
-            print(f"{event.operation} failed with {event.status_code}; it is sent again in up to {event.wait:.0f} s")
+            print(f"{event.operation} failed with {event.status_code}; it is sent again after {event.wait:.0f} s")
         case CallEnded():
             print(event.operation, "took", event.attempts, "attempts and ended with", event.status_code)
 
@@ -23,7 +23,7 @@ async def main() -> None:
     fake.faults.script("list_fields", faults.status(503))
     async with OutreachClient(transport=FakeTransport(fake), workspace=fake.add_workspace(), hooks=[watch]) as client:
         await client.workspaces.fields()
-    # -> list_fields failed with 503; it is sent again in up to ... s
+    # -> list_fields failed with 503; it is sent again after ... s
     # -> list_fields took 2 attempts and ended with 200
 
 

@@ -62,6 +62,7 @@ NOT_CALLED: Final = {
 """Methods without an underscore that other parts of the library call, or that are shown where callers meet them: at `File`, at
 the client, at asyncio's own loop."""
 
+_ROOT: Final = Path(__file__).parent.parent / "outreach_async"
 _PATIENCE: Final = 10.0
 """Seconds after which an example waits for something that does not come."""
 
@@ -89,6 +90,13 @@ class Named:
 
 def examples_of(text: str) -> list[str]:
     return [textwrap.dedent(block) for _, block in _FENCE.findall(text)]
+
+
+def module_docs() -> Iterator[tuple[str, str]]:
+    """Every module's docstring by its name, with nothing imported."""
+    for path in _ROOT.rglob("*.py"):
+        name = ".".join(path.relative_to(_ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+        yield name, ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def public(package: str) -> Iterator[Named]:

@@ -8,6 +8,7 @@ import pydoc
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from support_docs import (
     is_async,
     keeps_its_promise,
     methods,
+    module_docs,
     printed,
     promised,
     properties,
@@ -34,7 +36,9 @@ from support_docs import (
 )
 
 from outreach_async import NewContact
+from outreach_async.audit import Policy
 from outreach_async.fake import FakeService
+from outreach_async.fake.behaviourfile import load_behaviour
 from outreach_async.fake.journal import Journal
 from outreach_async.fake.server import serve
 from outreach_async.fake.simulation.control import Control
@@ -75,9 +79,15 @@ def short_examples() -> Iterator[tuple[str, str, str]]:
 
 
 def guides() -> Iterator[tuple[str, str]]:
-    for module in GUIDES:
-        for number, code in enumerate(examples_of(inspect.getdoc(importlib.import_module(module)) or ""), 1):
-            yield f"{module}-{number}", code
+    for name, text in sorted(module_docs()):
+        for number, code in enumerate(examples_of(text), 1):
+            yield f"{name}-{number}", code
+
+
+def shown_file(module: str) -> str:
+    """The file that stands indented in a module's docstring."""
+    text = inspect.getdoc(importlib.import_module(module)) or ""
+    return textwrap.dedent("\n".join(line for line in text.splitlines() if line.startswith("    ") or not line))
 
 
 SHORT = list(short_examples())
@@ -180,6 +190,17 @@ def test_a_guide_has_a_program_and_is_not_too_long_to_read(module: str) -> None:
     text = inspect.getdoc(importlib.import_module(module)) or ""
     assert examples_of(text)
     assert 8 <= text.count("\n") <= 150
+
+
+def test_the_files_that_docstrings_show_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "shown.toml"
+    path.write_text(shown_file("outreach_async.fake.behaviourfile"), encoding="utf-8")
+    assert load_behaviour(path).past_end == "clamp"
+    path.write_text(shown_file("outreach_async.audit.policy"), encoding="utf-8")
+    assert Policy.load(path).used.off == ["OA160"]
+    fake = FakeService()
+    fake.load(shown_file("outreach_async.fake.worldfile").strip())
+    assert len(fake.contacts("space_1")) == 1
 
 
 @pytest.mark.parametrize("package", PACKAGES)

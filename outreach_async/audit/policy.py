@@ -1,10 +1,12 @@
-"""What an audit judges by: which rules, with which thresholds.
+"""What an audit judges by: which rules, with which thresholds. A policy file is TOML:
 
-name = "our own"
-off = ["OA160"]
+    name = "our own"
+    off = ["OA160"]
 
-[OA120]
-warning = 0.03
+    [OA120]
+    warning = 0.03
+
+What it does not name stays as in the table of rules.
 """
 
 from __future__ import annotations

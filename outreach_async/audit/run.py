@@ -67,10 +67,6 @@ def stream(
 ) -> AuditRun:
     """Make the same audit, and hand its findings out as they are settled.
 
-        async with stream(client, ["space_1"]) as findings:
-            async for finding in findings: ...
-        report = findings.report
-
     Every finding of the report comes once. Those that hang on what a domain or a server does as a whole come when everything is
     read: OA101 to OA103 and those about domains and servers.
 

@@ -1,7 +1,21 @@
 """A report written down: one pure writer for each format.
 
-    text = write(report, "html")
-    text = write(report, format_of("audit.md"))
+```python
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.audit import audit
+from outreach_async.audit.outputs import WRITERS, format_of, write
+
+
+async def main() -> None:
+    async with OutreachClient() as client:
+        report = await audit(client, ["space_1"])
+    print(*WRITERS)  # -> terminal json csv markdown html
+    print(write(report, format_of("audit.md")).splitlines()[0])  # -> ...
+
+
+anyio.run(main)
+```
 
 `terminal.report_renderable` draws the same for a rich console; it alone needs the extra `cli`.
 """
