@@ -1,4 +1,4 @@
-"""What an audit judges by: which rules, with which thresholds. A policy file is TOML:
+"""What an audit judges by: which rules, with which thresholds. Its file is TOML, such as this one.
 
     name = "our own"
     off = ["OA160"]
