@@ -41,6 +41,8 @@ ENCODED: Final = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 
 HALF: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhal"
 LONG: Final = b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * 300_000
 FORBIDDEN: Final = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"
+NOWHERE: Final = "nowhere." * 40 + "invalid"
+"""A host that is unknown at once: a name too long to be asked for, on any network or none."""
 CREDENTIALS: Final = b"HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic\r\ncontent-length: 0\r\n\r\n"
 
 PAGE: Final = b'{"status":"ok","headers":[],"data":[],"total_found":0,"current_page":1,"total_pages":1}'
@@ -242,7 +244,7 @@ _S, _U, _P = Verdict.SENT, Verdict.UNSENT, Verdict.PROVED
 FAULTS: Final[dict[str, Fault]] = {
     # no connection
     "refused": Fault(_U, absent=True, meets=service, then=service),
-    "unknown host": Fault(_U, then=None, url="http://nowhere.invalid"),
+    "unknown host": Fault(_U, then=None, url=f"http://{NOWHERE}"),
     # TLS
     "another host's certificate": _certificate("another host's"),
     "an expired certificate": _certificate("expired"),
