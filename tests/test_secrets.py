@@ -90,7 +90,7 @@ def views(thing: Any) -> Iterator[bytes]:
     yield repr(thing).encode()
     yield str(thing).encode()
     for each in chain(thing if isinstance(thing, BaseException) else getattr(thing, "error", None)):
-        yield "".join(traceback.format_exception(each)).encode()
+        yield "".join(traceback.format_exception(each, limit=0)).encode()  # without our own lines of code
         yield repr(vars(each)).encode()
         if isinstance(each, OutreachError):
             yield from pickles(each)
@@ -249,11 +249,10 @@ class Scan:
                 given = error
         things = given if isinstance(given, list) else [given]
         for thing in [*things, client, client.contacts, client._settings, client._settings.dialect]:
-            for view in views(thing):
-                assert_hidden(secrets, view, thing)
+            assert_hidden(secrets, b"\n".join(views(thing)), thing)
         assert self.log.records or isinstance(given, InvalidRequest)
-        for view in (*log_views(self.log.records), *self.capture.readouterr()):
-            assert_hidden(secrets, view, "log")
+        assert_hidden(secrets, b"\n".join([*log_views(self.log.records), *self.capture.readouterr()]), "log")
+        self.log.clear()
         return things
 
 
@@ -265,8 +264,10 @@ def scan(caplog: pytest.LogCaptureFixture, capfdbinary: pytest.CaptureFixture[by
 @virtual_time
 @each_act
 @pytest.mark.parametrize(("status", "secrets"), [(200, PLAIN), (307, PLAIN), (429, PLAIN), (500, PLAIN), (200, ODD), (400, ODD)])
-async def test_an_answer_that_echoes_what_was_sent_shows_no_secret(status: int, act: Any, secrets: Secrets, scan: Scan) -> None:
-    for body in (*BODIES.values(), good):
+async def test_an_answer_that_echoes_what_was_sent_shows_no_secret(
+    status: int, act: Any, secrets: Secrets, scan: Scan, anyio_backend_name: str
+) -> None:
+    for body in [*BODIES.values(), good][anyio_backend_name == "trio" :: 2]:  # half of them on either loop
         await scan(secrets, Echo(status, body), act)
 
 
@@ -322,10 +323,12 @@ class Fails:
 @virtual_time
 @each_kind
 @each_act
-async def test_a_transport_that_fails_with_what_it_sent_shows_no_secret(act: Any, secrets: Secrets, scan: Scan) -> None:
-    for way in (no_answer, chained, foreign, foreign_and_chained, silent, stuck, refused_connection):
-        await scan(secrets, Fails(way), act)
-        await scan(secrets, Fails(way), act, timeout=None)
+async def test_a_transport_that_fails_with_what_it_sent_shows_no_secret(
+    act: Any, secrets: Secrets, scan: Scan, anyio_backend_name: str
+) -> None:
+    ways = (no_answer, chained, foreign, foreign_and_chained, silent, stuck, refused_connection)
+    for turn, way in enumerate(ways, anyio_backend_name == "trio"):
+        await scan(secrets, Fails(way), act, **({"timeout": None} if turn % 2 else {}))  # the other on the other loop
 
 
 async def never(_request: Request, _progress: Progress) -> Response:
