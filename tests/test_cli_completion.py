@@ -28,9 +28,14 @@ BASH = """
 compopt() { printf 'compopt %s %s\\n' "$@"; }
 eval "$(outreach-async completion bash)"
 complete -p outreach-async
-COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-_outreach_async_completion outreach-async
-printf '%s\\n' "${COMPREPLY[@]}"
+for line; do
+    COMP_WORDS=($line)
+    [[ $line == *" " ]] && COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+    echo "$line:"
+    _outreach_async_completion outreach-async
+    printf '%s\\n' "${COMPREPLY[@]}"
+done
 """
 
 ZSH = """
@@ -39,13 +44,17 @@ compadd() { print -rl -- ${(P)@[-1]} }
 _describe() { print -rl -- "${(@P)3}" }
 _path_files() { print -r "files $*" }
 eval "$(outreach-async completion zsh)"
-words=("$@") CURRENT=$#
-_outreach_async_completion
+for line; do
+    words=(${=line}) CURRENT=$#words
+    _outreach_async_completion
+done
 """
 
 FISH = """
 outreach-async completion fish | source
-complete --do-complete "$argv"
+for line in $argv
+    complete --do-complete $line
+end
 """
 
 
@@ -59,56 +68,42 @@ def printed(*command: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def bash(*words: str) -> list[str]:
-    registered, *answers = printed("bash", "--norc", "-c", BASH, "bash", *words)
-    assert registered.startswith("complete")
-    return answers
-
-
-def zsh(*words: str) -> list[str]:
-    registered, *answers = printed("zsh", "-f", "-c", ZSH, "zsh", *words)
-    assert registered == "compdef _outreach_async_completion outreach-async"
-    return answers
-
-
-def fish(line: str) -> list[str]:
-    return printed("fish", "--no-config", "-c", FISH, line)
-
-
 def completed(*words: str) -> list[str]:
     """Return the values that click finds for the last word."""
     *before, incomplete = words
     return [item.value for item in ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(before, incomplete)]
 
 
-@pytest.mark.parametrize(
-    ("words", "answers"),
-    [
-        (["im"], ["import"]),
-        (["import", "--dup"], ["--duplicates"]),
-        (["import", "--duplicates", "s"], ["skip"]),
-        (["--backend", "h"], ["httpx", "httpx2"]),
-        (["audit", "--explain", "OA10"], [name for name in CATALOGUE if name.startswith("OA10")]),
-        (["import", ""], ["compopt -o default", ""]),
-        (["audit", "--policy", "pol"], ["compopt -o default", ""]),
-        (["nothing", "of", "this"], [""]),
-    ],
-    ids=" ".join,
-)
-def test_bash_completes_commands_options_values_and_files(words: list[str], answers: list[str]) -> None:
-    assert bash(PROGRAM, *words) == answers
+def test_bash_completes_commands_options_values_and_files() -> None:
+    lines = [f"{PROGRAM} {line}" for line in ("im", "import --dup", "import --duplicates s", "import ", "nothing of this")]
+    registered, *answers = printed("bash", "--norc", "-c", BASH, "bash", *lines)
+    assert registered.startswith("complete")
+    assert answers == [
+        *(f"{lines[0]}:", "import"),
+        *(f"{lines[1]}:", "--duplicates"),
+        *(f"{lines[2]}:", "skip"),
+        *(f"{lines[3]}:", "compopt -o default", ""),
+        *(f"{lines[4]}:", ""),
+    ]
 
 
 def test_zsh_completes_with_a_line_of_help() -> None:
-    assert zsh(PROGRAM, "fi") == ["fields:List the fields that contacts of a workspace can have."]
-    assert zsh(PROGRAM, "audit", "--explain", "OA101") == ["OA101:No SPF"]
-    assert zsh(PROGRAM, "import", "--duplicates", "o") == ["overwrite"]
-    assert zsh(PROGRAM, "import", "con") == ["files -f"]
+    lines = (f"{PROGRAM} {line}" for line in ("fi", "audit --explain OA101", "import --duplicates o", "import con"))
+    assert printed("zsh", "-f", "-c", ZSH, "zsh", *lines) == [
+        "compdef _outreach_async_completion outreach-async",
+        "fields:List the fields that contacts of a workspace can have.",
+        "OA101:No SPF",
+        "overwrite",
+        "files -f",
+    ]
 
 
 def test_fish_completes_with_a_line_of_help() -> None:
-    assert fish("outreach-async fi") == ["fields\tList the fields that contacts of a workspace can have."]
-    assert fish("outreach-async import --duplicates o") == ["overwrite"]
+    lines = (f"{PROGRAM} {line}" for line in ("fi", "import --duplicates o"))
+    assert printed("fish", "--no-config", "-c", FISH, *lines) == [
+        "fields\tList the fields that contacts of a workspace can have.",
+        "overwrite",
+    ]
 
 
 def test_every_command_is_completed_and_so_are_the_options_before_it() -> None:
@@ -138,6 +133,7 @@ def test_a_command_says_of_itself_what_is_said_before_it_is_imported(name: str) 
         (["audit", "--format", "h"], ["html"]),
         (["audit", "--explain", "oa"], list(CATALOGUE)),
         (["serve", "--behaviour", "s"], ["strict"]),
+        (["--backend", "h"], ["httpx", "httpx2"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
     ],
     ids=" ".join,
@@ -171,21 +167,26 @@ def test_the_name_of_a_file_is_left_to_the_shell(words: list[str]) -> None:
     assert item.type == "file"
 
 
-def test_names_of_commands_are_completed_without_importing_what_they_do() -> None:
+def asked(words: str) -> list[str]:
+    """Return what a fresh process answers to bash, and what of the library and others it has imported then."""
     code = (
         "import sys\nfrom outreach_async.cli.app import run\nassert run([]) == 0\n"
-        "print([name for name in ('anyio', 'httpx', 'outreach_async.client', 'rich', 'ssl') if name in sys.modules])"
+        "print(*(name for name in ('anyio', 'httpx', 'outreach_async.client', 'rich', 'ssl') if name in sys.modules))"
     )
-    environment = {**os.environ, VARIABLE: "bash_complete", "COMP_WORDS": f"{PROGRAM} ca", "COMP_CWORD": "1"}
+    line = f"{PROGRAM} {words}"
+    environment = {**os.environ, VARIABLE: "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["plain,campaigns", "[]"]
+    return done.stdout.splitlines()
+
+
+def test_names_of_commands_are_completed_without_importing_what_they_do() -> None:
+    assert asked("ca") == ["plain,campaigns", ""]
 
 
 def test_values_of_options_are_completed_without_importing_a_backend() -> None:
-    code = "import sys\nfrom outreach_async.cli.app import run\nassert run([]) == 0\nprint('httpx' in sys.modules)"
-    environment = {**os.environ, VARIABLE: "bash_complete", "COMP_WORDS": f"{PROGRAM} import --repeats f", "COMP_CWORD": "3"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["plain,first", "False"]
+    answer, imported = asked("import --repeats f")
+    assert answer == "plain,first"
+    assert "httpx" not in imported
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
