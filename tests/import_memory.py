@@ -75,9 +75,10 @@ def main(kind: str, sizes: list[int]) -> None:
         name: value for name, value in os.environ.items() if not name.startswith("COV")
     }  # what counts lines takes memory too
     with tempfile.TemporaryDirectory() as folder:
-        for rows in sizes:
-            path = Path(folder) / f"people.{kind}"
-            subprocess.run([sys.executable, __file__, "write", str(path), str(rows)], check=True, env=plain)
+        paths = {rows: Path(folder) / f"{rows}.{kind}" for rows in sizes}
+        # Not in this process: what its children's peaks begin with is its own.
+        subprocess.run([sys.executable, __file__, "write", *map(str, paths.values())], check=True, env=plain)
+        for rows, path in paths.items():
             done = subprocess.run(
                 [sys.executable, __file__, "read", str(path)], check=True, capture_output=True, text=True, env=plain
             )
@@ -91,8 +92,9 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["read", path]:
             read(path)
-        case ["write", path, rows]:
-            WRITERS[Path(path).suffix[1:]](Path(path), int(rows))
+        case ["write", *paths]:
+            for target in map(Path, paths):
+                WRITERS[target.suffix[1:]](target, int(target.stem))
         case [kind, *sizes]:
             main(kind, [int(size) for size in sizes] or [10_000, 1_000_000])
         case _:
