@@ -137,14 +137,15 @@ def _fault(file: BinaryIO, codec: str) -> _Place | None:
             text = decoder.decode(block)
             line, mixed = line + newlines.decode(text).count("\n"), mixed or not text.isascii()
         decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
+        # No mark: a bare UnicodeError until Python 3.13, which names the codec that looked for one.
+        if not isinstance(error, UnicodeDecodeError) or error.encoding in {"utf-16", "utf-32"}:
+            return None
         start, read = error.start, error.object
         text = read[:start].decode(codec, "ignore")
         around = read[max(start - _AROUND, 0) : start + _AROUND]
         line += newlines.decode(text, final=True).count("\n")
         return _Place(line, read[start], around, mixed or not text.isascii())
-    except UnicodeError:
-        pass
     return None
 
 
