@@ -27,11 +27,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 # What a test finds must not depend on how busy the machine is.
-settings.register_profile("outreach_async", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("outreach_async", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("outreach_async")
 # For mutants.py: that a test fails is enough, however long its example.
 settings.register_profile(
-    "mutants", settings.get_profile("outreach_async"), phases=[Phase.explicit, Phase.generate], database=None
+    "mutants", settings.get_profile("outreach_async"), max_examples=100, phases=[Phase.explicit, Phase.generate], database=None
 )
 
 

@@ -55,7 +55,7 @@ FLEET = report(
 
 
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_the_text_is_80_columns_wide_at_most_and_holds_no_control_character(found: Report) -> None:
     lines = report_text(found).split("\n")
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from support_flow import Run, Scene, Trouble, simulate
 from support_time import virtual_time
+from support_transports import LOOPS
 
 from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
 from outreach_async.bulk.flow import RunFlow
@@ -22,21 +23,29 @@ from outreach_async.retry import Evidence
 
 @pytest.fixture
 def play(anyio_backend_name: str) -> Any:
-    """Play a scene on each event loop, in virtual time."""
+    """Play a scene on an event loop, in virtual time."""
     return functools.partial(simulate, backend=anyio_backend_name)
 
 
+def on(loop: str) -> pytest.MarkDecorator:
+    """Play a long scene on one event loop: the flow is the same on both, and so are its waits, which other tests see to."""
+    return pytest.mark.parametrize("anyio_backend", [LOOPS[loop]], ids=[loop], indirect=True)
+
+
+@on("asyncio")
 def test_a_limit_of_500_a_second_is_found_and_kept_to(play: Any) -> None:
     run: Run = play(Scene(seconds=10, limits=[(0, 500)]))
     assert not run.shortfalls()
     assert run.first_good() <= 5
 
 
+@on("trio")
 def test_a_limit_of_10_a_second_is_found_and_kept_to(play: Any) -> None:
     run: Run = play(Scene(seconds=250, limits=[(0, 10)]))
     assert not run.shortfalls(refusals=0.05)
 
 
+@on("asyncio")
 def test_a_limit_that_changes_is_followed_down_and_up(play: Any) -> None:
     run: Run = play(Scene(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]))
     assert not run.shortfalls(refusals=0.05)
@@ -44,7 +53,12 @@ def test_a_limit_that_changes_is_followed_down_and_up(play: Any) -> None:
     assert run.first_good(80) <= 20
 
 
-@pytest.mark.parametrize("kind", ["refused", "503", "hanging"])
+@pytest.mark.parametrize(
+    ("kind", "anyio_backend"),
+    [("refused", LOOPS["asyncio"]), ("503", LOOPS["trio"]), ("hanging", LOOPS["asyncio"])],
+    ids=["refused", "503", "hanging"],
+    indirect=["anyio_backend"],
+)
 def test_an_outage_of_five_minutes_fails_no_row_and_costs_little_more_than_itself(play: Any, kind: Trouble) -> None:
     run: Run = play(Scene(seconds=600, limits=[(0, 10)], outages=[(60, 360, kind)]))
     assert not run.shortfalls(refusals=0.05)
@@ -52,18 +66,21 @@ def test_an_outage_of_five_minutes_fails_no_row_and_costs_little_more_than_itsel
     assert within <= 2 * 64 + 15  # what was under way before anything had failed, its repeats, and the probes
 
 
+@on("asyncio")
 def test_nothing_starts_inside_a_retry_after(play: Any) -> None:
     run: Run = play(Scene(seconds=300, limits=[(0, 10)], asks=1))
     assert len(run.service.refused) > 64
     assert not run.shortfalls(refusals=0.05, good=0.8)  # what the first 64 cost is a large part of five minutes
 
 
+@on("trio")
 def test_a_quota_that_answers_tell_is_used_up_and_not_overdrawn(play: Any) -> None:
     run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, told=True))
     assert not run.shortfalls(refusals=0.15)
     assert len(run.service.refused) < 70  # hardly any but those of the first moment, before anything was told
 
 
+@on("trio")
 def test_a_run_against_an_outage_without_end_is_suspended(play: Any) -> None:
     run: Run = play(Scene(seconds=4000, limits=[(0, 100)], outages=[(5, 4000, "503")]), max_outage=600)
     assert isinstance(run.flow.halted, BulkSuspended)

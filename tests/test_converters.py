@@ -130,7 +130,7 @@ def test_a_model_written_and_read_again_is_the_same_model(answer: tuple[str, Wir
     assert exactly(again) == exactly(model)
 
 
-@settings(unhurried, max_examples=100)
+@unhurried
 @given(drawn(), st.integers(0))
 def test_both_ways_of_reading_agree(answer: tuple[str, Wire], seed: int) -> None:
     name, value = answer
@@ -138,7 +138,7 @@ def test_both_ways_of_reading_agree(answer: tuple[str, Wire], seed: int) -> None
     assert exactly(loads(KINDS[name], body)) == exactly(structure(KINDS[name], read_json(body)))
 
 
-@settings(unhurried, max_examples=150)
+@settings(unhurried, max_examples=80)
 @given(drawn(), st.data())
 def test_nothing_is_ever_coerced_and_the_fault_says_where_and_what(answer: tuple[str, Wire], data: st.DataObject) -> None:
     name, value = answer
@@ -148,7 +148,7 @@ def test_nothing_is_ever_coerced_and_the_fault_says_where_and_what(answer: tuple
     assert fault(name, changed(value, place.way, wrong)) == [said]
 
 
-@settings(unhurried, max_examples=100)
+@unhurried
 @given(drawn(), st.data())
 def test_a_missing_member_is_named_with_its_path(answer: tuple[str, Wire], data: st.DataObject) -> None:
     name, value = answer
@@ -214,7 +214,7 @@ def damaged(body: bytes) -> st.SearchStrategy[bytes]:
     return spans.map(lambda span: body[: span[0]] + span[2] + body[span[0] + span[1] :])
 
 
-@settings(unhurried, max_examples=150)
+@settings(unhurried, max_examples=80)
 @given(st.binary() | drawn().flatmap(lambda answer: damaged(written(answer[1], 0))), names)
 @example(b'{"status":"added","id":null,"details":null,"new" : 1}', "CreateAnswer")
 def test_any_bytes_are_a_model_that_keeps_all_of_them_or_a_fault(body: bytes, name: str) -> None:

@@ -147,7 +147,7 @@ def questions(draw: st.DrawFn) -> tuple[Any, Any]:
     return route, draw(st.dictionaries(st.sampled_from([*names, "x"]), JSON, max_size=3) | JSON)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(questions())
 def test_whatever_is_asked_is_answered_as_described(question: tuple[Any, Any]) -> None:
     route, said = question

@@ -75,14 +75,13 @@ def lists(draw: st.DrawFn) -> tuple[str, str]:
     return operation, "&".join(f"{name}={quote(value)}" for name, value in asked.items())
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(lists())
 def test_every_page_is_as_documented(ask: Asker, asked: tuple[str, str]) -> None:
     operation, query = asked
     checked(operation, ask("GET", f"{OPERATIONS[operation][1]}?{query}"))
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(["list_steps", "list_fields"]), TEXTS.filter(bool))
 def test_whatever_stands_for_an_id_is_answered_as_documented(ask: Asker, operation: str, id_: str) -> None:
     _, path, said = OPERATIONS[operation]
@@ -93,7 +92,7 @@ def test_whatever_stands_for_an_id_is_answered_as_documented(ask: Asker, operati
 CREATIONS = st.dictionaries(st.sampled_from(MEMBERS + OPTIONS), VALUES, max_size=3)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(CREATIONS, st.sampled_from(["skip", "overwrite", "update_missing_fields"]), st.booleans())
 def test_every_creation_is_answered_as_documented(ask: Asker, members: dict[str, Any], duplicates: str, strict: bool) -> None:
     body = creation(**{"duplicates": duplicates, "strict_validation": strict, **members})
@@ -101,7 +100,6 @@ def test_every_creation_is_answered_as_documented(ask: Asker, members: dict[str,
     assert (answer.status < 300) == (checked("create_contact", answer)["status"] != "error")
 
 
-@settings(max_examples=60)
 @given(st.binary(min_size=1, max_size=30) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_what_is_no_creation_is_refused_as_documented(ask: Asker, body: bytes) -> None:
     answer = ask("POST", "/contacts", body)
@@ -109,7 +107,6 @@ def test_what_is_no_creation_is_refused_as_documented(ask: Asker, body: bytes) -
     checked("create_contact", answer)
 
 
-@settings(max_examples=60)
 @given(st.sampled_from(sorted(OPERATIONS)), st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]))
 def test_another_method_is_refused_and_the_right_one_named(ask: Asker, operation: str, method: str) -> None:
     right, path, _ = OPERATIONS[operation]
@@ -118,7 +115,6 @@ def test_another_method_is_refused_and_the_right_one_named(ask: Asker, operation
     assert answer.headers.get("allow") == (None if method == right else right)
 
 
-@settings(max_examples=60)
 @given(st.lists(st.text(string.printable, max_size=6), max_size=4))
 def test_another_path_is_not_found(ask: Asker, segments: list[str]) -> None:
     answer = ask("GET", "/x/" + "/".join(quote(segment, safe="") for segment in segments))

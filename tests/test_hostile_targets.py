@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support_fuzz import CONTACT, KEY, Says, client_of
 from support_listener import Listener, serve
-from support_transports import GET, LOOPS, MAKERS, OWN, Make, pairs
+from support_transports import GET, LOOPS, MAKERS, OWN, Make
 from support_wire import unhurried
 
 from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError
@@ -23,12 +23,15 @@ from outreach_async.transport.httpx_messages import FAMILIES
 from outreach_async.transport.origin import parse_base_url
 from outreach_async.transport.wire import Progress, Request, Response
 
-PAIRS: Final = [pair for pair in pairs(*OWN) if pair[1] == "asyncio" or pair[0] == "httpx"]
-over_all = pytest.mark.parametrize(
-    ("make", "anyio_backend"),
-    [pytest.param(MAKERS[name], LOOPS[loop], id=f"{name}-{loop}") for name, loop in PAIRS],
-    indirect=["anyio_backend"],
-)
+
+def places(*places: tuple[str, str]) -> pytest.MarkDecorator:
+    """Run a test over these transports, each on its event loop."""
+    cells = [pytest.param(MAKERS[name], LOOPS[loop], id=f"{name}-{loop}") for name, loop in places]
+    return pytest.mark.parametrize(("make", "anyio_backend"), cells, indirect=["anyio_backend"])
+
+
+on_asyncio = places(*((name, "asyncio") for name in OWN))
+over_all = places(*((name, "asyncio") for name in OWN), ("httpx", "trio"))
 
 TRICKS: Final = (
     *("\r\n", "\r", "\n", "\0", " ", "\t", "\x7f", "\x85", "\u2028", "\uff0f", "\ud800", "\U0001f600", "\\", '"'),
@@ -243,7 +246,7 @@ async def test_a_target_arrives_as_it_is_or_not_at_all(make: Make, text: str, st
     await arrives(make, Request("GET", start + text, {"x-a": "b"}))
 
 
-@over_all
+@on_asyncio
 @pytest.mark.parametrize("trick", TRICKS)
 async def test_no_trick_in_a_target_a_method_or_a_field_makes_another_request(make: Make, trick: str) -> None:
     for target in (trick, f"/a{trick}b", f"/{trick}"):

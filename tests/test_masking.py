@@ -208,7 +208,7 @@ def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachE
     return [raised(error) for error in errors]
 
 
-@settings(unhurried, max_examples=150)
+@settings(unhurried, max_examples=80)
 @given(keys | plain_keys, st.sampled_from(SPELLINGS), st.sampled_from(BODIES), st.integers(0, 2**32))
 @example("key_'\"\\", as_python, b'{"status": "no %b", "message": "%b"}', 0)
 @example("key_a\\u0041b", as_it_is, b"%b", 0)
