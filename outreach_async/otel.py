@@ -66,13 +66,15 @@ _SCOPE: Final = "outreach_async"
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.38.0"
 _ERROR: Final = 400
 _PORTS: Final = {"http": 80, "https": 443}
-_TEMPLATES: Final = {
+TEMPLATES: Final = {
     "list_campaigns": "/campaigns",
     "list_mailboxes": "/mailboxes",
     "create_contact": "/contacts",
     "list_steps": "/campaigns/{campaign_id}/steps",
     "list_fields": "/workspaces/{workspace_id}/all-fields",
 }
+"""The path of each operation, ids left open."""
+
 _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """Seconds; the conventions name them."""
@@ -260,8 +262,8 @@ def _asked(event: CallStarted, base: str | None) -> _Attributes:
     if base is not None:
         port = parts.port or _PORTS[parts.scheme]
         about |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
-    if event.operation in _TEMPLATES:
-        about["url.template"] = parts.path + _TEMPLATES[event.operation]
+    if event.operation in TEMPLATES:
+        about["url.template"] = parts.path + TEMPLATES[event.operation]
     return about
 
 

@@ -25,6 +25,16 @@ _FAULTY: Final = 20
 """Items of a list whose faults are told, the first: an answer of kilobytes can hold thousands, and a fault takes kilobytes."""
 
 
+_PLAIN: Final = {
+    (str,): "str",
+    (bool,): "bool",
+    (int,): "int",
+    (int, float): "number",
+    (str, int, float): "str or number",
+}
+"""Kinds that are taken as they are, each with its name in faults."""
+
+
 class Mismatch(ValueError):
     """A value of another kind than the interface says."""
 
@@ -48,7 +58,7 @@ def configure_converter(converter: Converter) -> Converter:
     - Answered models keep the members they do not know in `extra`, and give them back.
     - `NewContact` gives what was set, its codes beside its standard fields.
     """
-    for kinds, name in ((str,), "str"), ((bool,), "bool"), ((int, float), "number"), ((str, int, float), "str or number"):
+    for kinds, name in _PLAIN.items():
         converter.register_structure_hook(_union(kinds), _strict(kinds, name))
     converter.register_structure_hook(OpenEnum, _open_enum)  # by class: the hook for `str` would come before a predicate
     converter.register_structure_hook_factory(_is_list, lambda kind: _list_reader(kind, converter))

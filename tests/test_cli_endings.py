@@ -139,6 +139,8 @@ def test_help_and_version_exit_0(shell: Shell) -> None:
         (StatusError("x", status_code=404), 1),
         (StatusError("x", status_code=307), 1),
         (StatusError("x", status_code=503), 3),
+        (StatusError("x", status_code=408), 3),
+        (StatusError("x", status_code=501), 1),
         (RateLimited("x", status_code=429), 3),
         (BulkStopped("x", status_code=404), 3),
         (BulkStopped("x", status_code=401), 77),

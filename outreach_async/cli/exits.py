@@ -9,6 +9,7 @@ import click
 
 from outreach_async.cli.text import printable, without_keys
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError, StatusError
+from outreach_async.retry import Evidence, Repeat, weigh
 from outreach_async.vocabulary import Outcome
 
 OK: Final = 0
@@ -25,8 +26,6 @@ BROKEN_PIPE: Final = 141
 """Whoever read the output has gone, as `head` does."""
 
 _FORBIDDEN: Final = frozenset({401, 403})
-_TOO_MANY_REQUESTS: Final = 429
-_SERVER_FAULTS: Final = 500
 UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 """Outcomes of rows that made no contact."""
 
@@ -43,7 +42,7 @@ def code_of(error: BaseException) -> int:
             return SUSPENDED
         case OutreachError(status_code=status) if status in _FORBIDDEN:
             return NOT_ALLOWED
-        case StatusError(status_code=int(status)) if status < _SERVER_FAULTS and status != _TOO_MANY_REQUESTS:
+        case StatusError() if weigh(error, Repeat.FREELY) is Evidence.FINAL:
             return REFUSED
         case OutreachError() if not isinstance(error, InvalidRequest):  # asking again may succeed: undone rather than refused
             return INCOMPLETE

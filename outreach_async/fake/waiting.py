@@ -11,9 +11,10 @@ import attrs
 
 from outreach_async.fake.exchange import Exchange, Fault, ok
 from outreach_async.fake.given import at_least
+from outreach_async.fake.targets import ROUTES
 from outreach_async.transport.wire import Request, Response
 
-OPERATIONS: Final = ("list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown")
+OPERATIONS: Final = (*(route.operation for route in ROUTES), "unknown")
 """What a request may ask for, as faults name it; `unknown` is every request that is none of the five.
 
 Example:

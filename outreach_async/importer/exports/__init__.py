@@ -11,11 +11,10 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any
 
 import attrs
-
-_NAMES: Final = ("apollo", "google", "hubspot", "outlook", "salesforce")
 
 
 @attrs.frozen(kw_only=True)
@@ -103,9 +102,9 @@ def export_of(headers: Sequence[str]) -> Export | None:
 
 @cache
 def exports() -> tuple[Export, ...]:
-    """Return all tools known."""
-    folder = files(__name__)
-    return tuple(Export.read((folder / f"{name}.toml").read_text(encoding="utf-8")) for name in _NAMES)
+    """Return all tools known: those that have a file beside this one."""
+    tables = sorted((file for file in files(__name__).iterdir() if file.name.endswith(".toml")), key=attrgetter("name"))
+    return tuple(Export.read(table.read_text(encoding="utf-8")) for table in tables)
 
 
 def folded(name: str) -> str:

@@ -1,0 +1,72 @@
+"""What is written down in several places agrees: who adds an operation, a model or a field is told where it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin, get_type_hints
+
+import attrs
+import pytest
+from support_openapi import OPERATIONS as DESCRIBED
+from support_wire import KINDS, OF_EVERY_KIND
+
+import outreach_async
+from outreach_async.contacts import CreateAnswer
+from outreach_async.converters import DecodeError, structure, to_wire
+from outreach_async.fake.control import bodies
+from outreach_async.fake.faults import OPERATIONS
+from outreach_async.fake.targets import ANY, ROUTES
+from outreach_async.models import NOT_ON_THE_WIRE, Answered, WorkspaceFields
+from outreach_async.otel import TEMPLATES
+
+NAMES = [route.operation for route in ROUTES]
+"""The service's operations, as the fake serves them."""
+
+INNER = {CreateAnswer, WorkspaceFields}
+"""Models that callers get the parts of."""
+
+
+def models(root: type[Answered] = Answered) -> Iterator[type[Answered]]:
+    for model in root.__subclasses__():
+        yield model
+        yield from models(model)
+
+
+def segments(path: str) -> tuple[str, ...]:
+    return tuple(ANY if part.startswith("{") else part for part in path.split("/")[1:])
+
+
+def kinds_of_fields() -> Iterator[Any]:
+    """The kind of each field of each model that is read."""
+    for kind in KINDS.values():
+        hints = get_type_hints(get_origin(kind) or kind)
+        for field in attrs.fields(get_origin(kind) or kind):
+            if field.name not in NOT_ON_THE_WIRE and field.name != "data":
+                yield hints[field.name]
+
+
+def test_every_operation_is_described_traced_and_can_be_broken_on_the_control_plane() -> None:
+    routes = {route.operation: route.path for route in ROUTES}
+    assert get_args(bodies.Operation) == OPERATIONS == (*NAMES, "unknown")
+    assert {name: segments(path) for name, path in TEMPLATES.items()} == routes
+    assert {name: segments(path) for name, (_, path, _) in DESCRIBED.items()} == routes
+
+
+@pytest.mark.parametrize("model", sorted(set(models()) - INNER, key=str))
+def test_a_model_that_callers_get_is_a_public_name(model: type[Answered]) -> None:
+    assert model.__name__ in outreach_async.__all__
+
+
+def test_every_model_is_read_by_the_tests_of_reading() -> None:
+    read = {get_origin(kind) or kind for kind in KINDS.values()}
+    assert read == set(models()) - {outreach_async.CreatedContact}
+
+
+@pytest.mark.parametrize("kind", sorted(set(kinds_of_fields()), key=str), ids=str)
+@pytest.mark.parametrize("value", OF_EVERY_KIND, ids=repr)
+def test_a_value_is_taken_as_it_is_or_refused(kind: Any, value: object) -> None:
+    try:
+        taken = to_wire(structure(kind, value))
+    except DecodeError:
+        return
+    assert (type(taken), taken) == (type(value), value)
