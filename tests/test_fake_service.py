@@ -381,7 +381,7 @@ def journal(count: int, capacity: int = 3) -> Journal:
     kept = Journal(capacity)
     for number in range(count):
         operation = "list_steps" if number % 2 else "create_contact"
-        kept.add(Recorded(number, operation, "GET", "/", None, 200 + number % 2, (), served=True, request_id=None, at=0))
+        kept.add(Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0))
     return kept
 
 
@@ -391,7 +391,8 @@ def test_every_request_is_in_the_journal_as_it_was() -> None:
     fake.advance(seconds=5)
     get(fake, "/campaigns/camp_9/steps")
     post(fake, b"{")
-    first, second, third = fake.requests
+    fake.handle(Request("GET", "/", {"authorization": "Bearer 5ecret"}))
+    first, second, third, fourth = fake.requests
 
     assert (first.operation, first.method, first.target, first.json, first.status) == (
         "create_contact",
@@ -404,7 +405,8 @@ def test_every_request_is_in_the_journal_as_it_was() -> None:
     assert (second.operation, second.method, second.json, second.status, second.at) == ("list_steps", "GET", None, 404, START + 5)
     assert (third.json, third.status) == (None, 400)
     assert repr(second) == "<Recorded #1 list_steps: GET /campaigns/camp_9/steps -> 404>"
-    assert repr(fake.requests) == "<Journal of 3 requests>"
+    assert (fourth.headers, "5ecret" in repr(fourth)) == ({"authorization": "Bearer 5ecret"}, False)
+    assert repr(fake.requests) == "<Journal of 4 requests>"
     assert CAPACITY == 10_000
 
 

@@ -58,6 +58,7 @@ def recorded(call: Call, exchange: Exchange, number: int, now: float) -> Recorde
         operation=call.operation,
         method=call.request.method,
         target=call.request.target,
+        headers=call.request.headers,
         json=call.body,
         status=None if exchange.response is None else exchange.response.status,
         hints=tuple(call.hints),

@@ -38,6 +38,7 @@ class Recorded:
         operation: What it asked for; `unknown` if it was none of the five.
         method: HTTP method.
         target: Request target as sent.
+        headers: Header fields as sent, by lower-case name. They hold whatever credentials the client sends.
         json: The body, parsed; `None` if there was none, it was not read or it was not strict JSON. It holds the owner key.
         status: The status that was answered; `None` if a fault kept the answer back.
         hints: What a person should know: what was ignored, what may have been meant.
@@ -58,6 +59,7 @@ class Recorded:
     operation: str
     method: str
     target: str
+    headers: Mapping[str, str]
     json: Mapping[str, Any] | None
     status: int | None
     hints: tuple[str, ...]
