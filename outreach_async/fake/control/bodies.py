@@ -202,7 +202,7 @@ class Contacts(Answer):
 
 
 class Asked(Answer):
-    """A request in the journal, with every owner key masked and no header fields; `status` is null if a fault kept the answer back."""
+    """A request in the journal, with every owner key masked and no header fields; `status` is null if no answer came."""
 
     number: int
     operation: Operation
