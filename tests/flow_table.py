@@ -1,4 +1,5 @@
-"""The table of what a run's flow achieves against a simulated service: `python tests/flow_table.py [SEEDS] [--client]`.
+"""The table of what a run's flow achieves against a simulated service: `python tests/flow_table.py [SEEDS] [--client]
+[--scene NAME ...]`.
 
 A line a scene, event loop and seed, in virtual time: what part of the ideal succeeded, what part of the answers were 429, seconds
 to the first good rate after each change of the limit, how often it paused, and what the scene demands and did not get. Time in an
@@ -51,11 +52,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", type=int, nargs="?", default=2, help="how many of them")
     parser.add_argument("--client", action="store_true", help="create contacts by a client rather than drive the flow alone")
+    parser.add_argument("--scene", action="append", choices=SCENES, metavar="NAME", help="one scene; repeatable")
     arguments = parser.parse_args()
     sys.stdout.write("scene                    loop    seed goodput     429 good after pauses busiest  attempts    took\n")
     lines = [
         line(name, attrs.evolve(scene, seed=seed), refusals, backend, whole=arguments.client)
         for name, (scene, refusals) in SCENES.items()
+        if arguments.scene is None or name in arguments.scene
         for seed in range(arguments.seeds)
         for backend in ("asyncio", "trio")
     ]
