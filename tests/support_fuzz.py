@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import tempfile
 import tracemalloc
@@ -96,7 +95,6 @@ async def ending(client: OutreachClient, operation: str) -> Ending:
 @contextmanager
 def grows_by_at_most(megabytes: float) -> Iterator[None]:
     """Fail if what Python holds grows by more meanwhile."""
-    gc.collect()
     tracemalloc.start()
     try:
         yield

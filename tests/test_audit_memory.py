@@ -18,5 +18,5 @@ def peak(mailboxes: int) -> float:
 
 
 def test_mailboxes_that_are_well_are_not_kept() -> None:
-    """Kept, 24,000 would take as many KiB."""
-    assert peak(32_000) - peak(8_000) < 15
+    """Kept, 16,000 would take as many KiB."""
+    assert peak(20_000) - peak(4_000) < 10

@@ -41,9 +41,11 @@ async def test_any_answer_ends_a_call_with_a_result_or_an_error_of_the_tree(oper
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_the_oddest_bodies_end_a_call_with_a_result_or_an_error_of_the_tree(operation: str) -> None:
+async def test_the_oddest_bodies_end_a_call_with_a_result_or_an_error_of_the_tree(
+    operation: str, anyio_backend_name: str
+) -> None:
     for status in (200, 400):
-        for body in ODD_BODIES:
+        for body in ODD_BODIES[anyio_backend_name == "trio" :: 2]:  # half of them on either loop
             async with client_of(Says(Response(status, {}, body))) as client:
                 assert (await ending(client, operation)).kind in {
                     *("Response", "Page", "list", "CampaignSteps", "CreatedContact"),

@@ -183,8 +183,15 @@ ENDLESS: Final = {
 }
 
 
-@places("httpx", "aiohttp")
-@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize(
+    ("kind", "make", "anyio_backend"),
+    [
+        pytest.param(kind, MAKERS[name], LOOPS[loop], id=f"{kind}-{name}-{loop}")
+        for kind, loop in zip(ENDLESS, ("asyncio", "trio", "asyncio"), strict=True)
+        for name, loop in (("httpx", loop), ("aiohttp", "asyncio"))
+    ],
+    indirect=["anyio_backend"],
+)
 async def test_what_never_ends_is_ended_by_the_clock_if_not_by_its_size_in_bounded_memory(make: Make, kind: str) -> None:
     with Listener(flood(*ENDLESS[kind])) as listener, anyio.fail_after(10), grows_by_at_most(12):
         async with client_of(make(listener.url, max_answer=LIMIT), timeout=0.05) as client:
