@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 from support_audit import NOW, ConductedService, MailboxService, mailbox, mailboxes, reading, report, wire
+from support_time import virtual_time
 
 from outreach_async.audit import audit
 from outreach_async.client import OutreachClient
@@ -161,6 +162,7 @@ async def _conducted(
     return found.to_dict(), service
 
 
+@virtual_time
 @pytest.mark.parametrize("seed", range(3))
 async def test_the_report_is_the_same_whatever_answer_comes_first(seed: int) -> None:
     workspaces = ["space_3", "space_5", "space_1", "space_4", "space_2"]
@@ -172,6 +174,7 @@ async def test_the_report_is_the_same_whatever_answer_comes_first(seed: int) -> 
     assert shuffled["unreadable"] == ["space_5"]
 
 
+@virtual_time
 async def test_workspaces_and_pages_are_read_side_by_side() -> None:
     _, service = await _conducted(_fleet(), ["space_1", "space_2", "space_3"], seed=None)
 
@@ -179,6 +182,7 @@ async def test_workspaces_and_pages_are_read_side_by_side() -> None:
     assert any(len({page for space, page in together if space == "space_1"}) > 1 for together in service.together)
 
 
+@virtual_time
 async def test_however_many_workspaces_there_are_a_bounded_number_of_pages_is_asked_for_at_once() -> None:
     fleet = {f"space_{n}": [wire(box) for box in mailboxes(10)] for n in range(20)}
 
@@ -189,6 +193,7 @@ async def test_however_many_workspaces_there_are_a_bounded_number_of_pages_is_as
     assert max(map(len, service.together)) <= 10  # first pages of eight, or second ones of two
 
 
+@virtual_time
 async def test_the_clients_own_limit_holds() -> None:
     _, service = await _conducted(_fleet(), ["space_1", "space_2", "space_3"], seed=None, max_in_flight=2)
 
