@@ -139,13 +139,12 @@ def _fault(file: BinaryIO, codec: str) -> _Place | None:
         decoder.decode(b"", final=True)
     except UnicodeError as error:
         # No mark: a bare UnicodeError until Python 3.13, which names the codec that looked for one.
-        if not isinstance(error, UnicodeDecodeError) or error.encoding in {"utf-16", "utf-32"}:
-            return None
-        start, read = error.start, error.object
-        text = read[:start].decode(codec, "ignore")
-        around = read[max(start - _AROUND, 0) : start + _AROUND]
-        line += newlines.decode(text, final=True).count("\n")
-        return _Place(line, read[start], around, mixed or not text.isascii())
+        if isinstance(error, UnicodeDecodeError) and error.encoding not in {"utf-16", "utf-32"}:
+            start, read = error.start, error.object
+            text = read[:start].decode(codec, "ignore")
+            around = read[max(start - _AROUND, 0) : start + _AROUND]
+            line += newlines.decode(text, final=True).count("\n")
+            return _Place(line, read[start], around, mixed or not text.isascii())
     return None
 
 
