@@ -1,5 +1,4 @@
-"""The table of what a run's flow achieves against a simulated service: `python tests/flow_table.py [SEEDS] [--client]
-[--scene NAME ...]`.
+"""The table of what a run's flow achieves against a simulated service: `python tests/flow_table.py [SEEDS] [options]`.
 
 A line a scene, event loop and seed, in virtual time: what part of the ideal succeeded, what part of the answers were 429, seconds
 to the first good rate after each change of the limit, how often it paused, and what the scene demands and did not get. Time in an

@@ -62,7 +62,7 @@ def test_every_model_is_read_by_the_tests_of_reading() -> None:
     assert read == models() - {outreach_async.CreatedContact}
 
 
-@pytest.mark.parametrize("kind", sorted(set(kinds_of_fields()), key=str), ids=str)
+@pytest.mark.parametrize("kind", sorted({*kinds_of_fields(), int, int | None}, key=str), ids=str)
 @pytest.mark.parametrize("value", OF_EVERY_KIND, ids=repr)
 def test_a_value_is_taken_as_it_is_or_refused(kind: Any, value: object) -> None:
     try:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.fake.bodies import encode
-from outreach_async.fake.given import check_known, whole
+from outreach_async.fake.given import check_known, moment, whole
 from outreach_async.fake.people import FIRST_NAMES, LAST_NAMES, domain
 from outreach_async.fake.records import MAILBOX_FIELDS, Mailbox, Share
 from outreach_async.fake.relative import DAY
@@ -95,9 +95,9 @@ def changed_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
 
 def _value(name: str, value: Any) -> Any:
     check_known(name, (*MAILBOX_FIELDS, "domain", "as_of"), "a mailbox")
-    if name in {"created_at", "as_of"} and not isinstance(value, int | float):
-        raise TypeError(f"{name} must be Unix seconds")
     encode(value)
+    if name in {"created_at", "as_of"}:
+        moment(name, value)
     return _share(name, value) if name in _RATES and isinstance(value, list | tuple) else value
 
 
