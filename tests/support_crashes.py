@@ -1,7 +1,6 @@
-"""The real pipeline on a virtual clock against the fake, in processes that die at numbered points and are followed by others.
+"""The real pipeline on a virtual clock against the fake, in processes that end early and are followed by others.
 
-A point is each call of the journal's writer (before it, and after it has returned), each request (before it is sent, and after
-the service has carried it out) and each delivery to the caller. From the point on at which a process is to die nothing of it
+From the point on at which a process is to die nothing of it
 happens any more: no later call reaches the journal, no request the service, no outcome the caller; and its files stay as they are
 then, as after a kill. A call that a kill cuts in two is SQLite's to undo: it is as if the kill had come before it or after. What
 the weather does to a row's request depends on the seed, the row and how often it was sent, so that equal seeds meet the same.
@@ -18,108 +17,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 import attrs
 from support_journal import ENDINGS
+from support_processes import ORDERLY, Ending, Killed, Left, MortalJournal, Process, consume
 from support_scenes import KEY, SPACE, Scene, World, creation, service, valid
 from support_truth import FINDINGS, surely, turns, wrongs
 from trio._core import _run
 
 from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.journal import Identity, Journal, Writer
+from outreach_async.bulk.journal import Journal, Writer
+from outreach_async.errors import JournalError
 from outreach_async.fake import FakeTransport, faults
 from outreach_async.fake.exchange import Exchange, Fault
 from outreach_async.testing import VirtualTime
 from outreach_async.transport.wire import Progress, Request, Response
 
+INTERRUPTS: Final = frozenset({"Ctrl-C", "Ctrl-C twice"})
 MOST: Final = 500
 """Processes after which a run that still is not finished never will be."""
-
-Point = tuple[str, Any]
-
-
-class Killed(BaseException):
-    """The process is gone. No handler of the library's may take it for an error."""
-
-
-class Process:
-    """A process, and the points that it passes.
-
-    Args:
-        dies_at: Number of the point at which it dies, from 1; `None` for none.
-
-    Attributes:
-        dead: Whether it died.
-        trace: The points that it has passed.
-        writers: Those that it has opened.
-    """
-
-    def __init__(self, dies_at: int | None = None) -> None:
-        self.dead = False
-        self.trace: list[Point] = []
-        self.writers: list[Writer] = []
-        self._dies_at = dies_at
-
-    def at(self, name: str, row: Any) -> None:
-        """Pass a point.
-
-        Raises:
-            Killed: It dies here, or has died before.
-        """
-        if not self.dead:
-            self.trace.append((name, row))
-            self.dead = len(self.trace) == self._dies_at
-        if self.dead:
-            raise Killed
-
-
-class MortalWriter:
-    """A journal's writer that dies with its process."""
-
-    def __init__(self, writer: Any, process: Process) -> None:
-        self._writer = writer
-        self._process = process
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._writer, name)
-        return self._mortal(name, found) if callable(found) else found
-
-    def _mortal(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*given: Any) -> Any:
-            rows = _rows(given)
-            self._process.at(f"{name}...", rows)
-            done = call(*given)
-            self._process.at(name, rows)
-            return done
-
-        return made
-
-
-def _rows(given: Sequence[Any]) -> Any:
-    """Return which rows a call of the writer is about."""
-    first = given[0] if given else None
-    if isinstance(first, list):
-        return tuple(each.index if isinstance(each, ContactOutcome) else each[0] for each in first)
-    return first if isinstance(first, int | str) else getattr(first, "first", None)
-
-
-class MortalJournal(Journal):
-    """A journal whose writer dies with its process."""
-
-    def __init__(self, path: Path, process: Process, harmed: Callable[[Writer], Any]) -> None:
-        super().__init__(path, inline=True)
-        self._process = process
-        self._harmed = harmed
-
-    def writer(self, identity: Identity, *, resume: bool) -> Writer:
-        self._process.at("open...", None)
-        writer = super().writer(identity, resume=resume)
-        self._process.writers.append(writer)
-        self._process.at("open", writer.hwm)
-        return cast("Writer", MortalWriter(self._harmed(writer), self._process))
-
 
 class MortalTransport:
     """Carries requests to a world until its process dies."""
@@ -181,7 +99,8 @@ class Simulation:
         world: What outlives the processes.
         processes: All that there were.
         delivered: Outcomes that reached the caller.
-        crashes: Rows that each kill left suspect.
+        crashes: Rows that each process left suspect which did not come to the run's end.
+        broken: Invariants that a process broke when it ended.
         path: Of the journal, as the next process finds it.
     """
 
@@ -195,11 +114,18 @@ class Simulation:
         self.processes: list[Process] = []
         self.delivered: list[ContactOutcome] = []
         self.crashes: list[int] = []
+        self.broken: list[str] = []
         self.path = folder / "run0.db"
 
-    def live(self, dies_at: int | None = None, rows: Sequence[Any] | None = None) -> Process:
-        """Let a process begin the run, or go on with it, to the end or to its own."""
-        process = Process(dies_at)
+    def live(self, ending: Ending | int | None = None, rows: Sequence[Any] | None = None) -> Process:
+        """Let a process begin the run, or go on with it, to the end or to its own; a number is the point of a kill."""
+        scene = self.scene
+        process = Process(
+            Ending("kill", ending) if isinstance(ending, int) else ending,
+            seed=scene.seed,
+            journal_seconds=scene.journal_seconds,
+            caller_seconds=scene.caller_seconds,
+        )
         self.processes.append(process)
         _run._r.seed(self.scene.seed)  # trio draws the order of its tasks
         options = self._time.options(self._backend)
@@ -207,15 +133,12 @@ class Simulation:
             anyio.run(
                 self._create, process, self.scene.rows if rows is None else rows, backend=self._backend, backend_options=options
             )
-        except BulkStopped:
-            pass
-        except BaseException:
-            if not process.dead:
+        except BaseException as error:
+            if not process.dead and not _expected(error, process):
                 raise
         finally:
             self.world.open = 0
-            if process.dead:
-                self._bury(process)
+            self._close_books(process)
         return process
 
     async def _create(self, process: Process, rows: Sequence[Any]) -> None:
@@ -223,18 +146,29 @@ class Simulation:
         retry = RetryPolicy(attempts=scene.attempts, jitter=lambda: 0.5)
         client = OutreachClient(transport=MortalTransport(self.world, process), owner_key=KEY, workspace=SPACE, retry=retry)
         run = client.contacts.create_many(
-            rows,
+            process.rows(rows),
             duplicates=scene.duplicates,
             repeats=scene.repeats,
             strict_validation=False,
             concurrency=scene.concurrency,
             journal=MortalJournal(self.path, process, self._harmed),
             resume=True,
+            order=scene.order,
+            spool=scene.spool,
         )
-        async with run as outcomes:
-            async for outcome in outcomes:
-                process.at("deliver", outcome.index)
-                self.delivered.append(outcome)
+
+        def take(outcome: ContactOutcome) -> None:
+            process.at("deliver", outcome.index)
+            self.delivered.append(outcome)
+
+        with anyio.CancelScope() as process.scope:
+            await consume(run, process, take)
+
+    def _close_books(self, process: Process) -> None:
+        if process.dead:
+            self._bury(process)
+        elif process.ended:
+            self._inspect(process)
 
     def _bury(self, process: Process) -> None:
         """Keep the files as they were at the kill: closing the connection, which a kill does not, changes them."""
@@ -246,21 +180,29 @@ class Simulation:
             writer.close()
         self.crashes.append(Journal(self.path).report().possibly_sent if begun(self.path) else 0)
 
+    def _inspect(self, process: Process) -> None:
+        """See what a process that ended early, but was not killed, left behind."""
+        report = Journal(self.path).report() if begun(self.path) else None
+        self.crashes.append(report.possibly_sent if report else 0)
+        if process.way in ORDERLY and process.writers and report and report.state == "running":
+            self.broken.append(f"I18: a run that ended in order ({process.way}) did not say so")
+
     @property
     def finished(self) -> bool:
         """Whether every row has its outcome."""
         return begun(self.path) and Journal(self.path).report().state == "finished"
 
-    def finish(self, deaths: Iterator[int]) -> None:
-        """Let processes follow each other until the run is finished; those die for which a point is given."""
+    def finish(self, endings: Iterator[Ending | int]) -> None:
+        """Let processes follow each other until the run is finished; those end early for which an ending is given."""
         while not self.finished:
             assert len(self.processes) < MOST, "the run never ends"
-            self.live(next(deaths, None))
+            self.live(next(endings, None))
 
     def violations(self) -> list[str]:
         """Return what is not as it must be, now that the run is finished."""
         outcomes = list(Journal(self.path).outcomes())
-        return [*self._conserved(outcomes), *self._labelled(outcomes), *self._stored(outcomes), *self._frugal(outcomes)]
+        broken = [*self._conserved(outcomes), *self._labelled(outcomes), *self._stored(outcomes), *self._frugal(outcomes)]
+        return [*self.broken, *broken]
 
     def _conserved(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
         """I1, I2 and I12: each row has one outcome, and the caller was told that one, once."""
@@ -360,6 +302,22 @@ def simulation(scene: Scene, folder: Path, backend: str, harmed: Callable[[Write
     """Make a run in a folder of its own."""
     folder.mkdir()
     return Simulation(scene, folder, backend, harmed)
+
+
+def _expected(error: BaseException, process: Process) -> bool:
+    """Whether an error may leave a process that ended so."""
+    if isinstance(error, BaseExceptionGroup):
+        return process.way in INTERRUPTS and all(_expected(each, process) for each in error.exceptions)
+    if isinstance(error, BulkStopped):
+        return True
+    kinds: dict[Any, type[BaseException]] = {
+        "raise": Left,
+        "rows raise": Left,
+        "journal fails": JournalError,
+        "journal fails late": JournalError,
+        **dict.fromkeys(INTERRUPTS, KeyboardInterrupt),
+    }
+    return isinstance(error, kinds.get(process.way, ()))
 
 
 def begun(path: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import Outcome
+from outreach_async.bulk.order import Order
 from outreach_async.bulk.repeats import WHOLE_INPUT, Repeats
 from outreach_async.fake import FakeService, faults
 from outreach_async.fake.exchange import Fault
@@ -55,6 +56,10 @@ class Scene:
         attempts: Of a row in one process.
         concurrency: Requests at a time.
         seed: Of the weather.
+        order: In which outcomes reach the caller.
+        spool: Whether the journal keeps the input.
+        journal_seconds: The longest that a call of the journal takes.
+        caller_seconds: The longest that the caller takes over an outcome.
     """
 
     rows: Sequence[Any]
@@ -66,6 +71,10 @@ class Scene:
     attempts: int = 4
     concurrency: int = 4
     seed: int = 0
+    order: Order = "completion"
+    spool: bool = False
+    journal_seconds: float = 0.02
+    caller_seconds: float = 0.0
 
     def sent_for(self, members: dict[str, Any]) -> int:
         """Return the index of the row that a request is of."""

@@ -208,6 +208,6 @@ async def opened(keeping: Keeping) -> Book:
         InvalidRequest: It is another run's, another process has it, or it is there and was not to be resumed.
         JournalError: It cannot be read or written.
     """
-    scribe = Scribe(inline=keeping.journal.inline)
+    scribe = keeping.journal.scribe()
     writer = await scribe.do(keeping.journal.writer, keeping.identity, resume=keeping.resume)
     return Book(keeping, writer, scribe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import anyio
@@ -27,8 +28,8 @@ class Scribe:
     async def do(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call, and return what it returns."""
         async with self._turn:
-            if self._inline:
-                return call(*args, **kwargs)
-            job: Callable[[], Any] = lambda: call(*args, **kwargs)  # noqa: E731 - typed, which a nested def with a ParamSpec is not
-            result: T = await to_thread.run_sync(job, limiter=self._threads)
+            result: T = await self._hand_over(partial(call, *args, **kwargs))
             return result
+
+    async def _hand_over(self, job: Callable[[], Any]) -> Any:
+        return job() if self._inline else await to_thread.run_sync(job, limiter=self._threads)

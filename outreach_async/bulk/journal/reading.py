@@ -17,6 +17,7 @@ from outreach_async.bulk.journal.peeking import asked, unreadable
 from outreach_async.bulk.journal.records import as_text, unpacked
 from outreach_async.bulk.journal.values import Identity, JournalReport
 from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.scribe import Scribe
 from outreach_async.errors import InvalidRequest
 from outreach_async.wholefiles import write_whole
 
@@ -70,6 +71,10 @@ class Journal:
         from outreach_async.bulk.journal.writer import Writer
 
         return Writer.open(self, identity, resume=resume)
+
+    def scribe(self) -> Scribe:
+        """Return what runs the writer's calls for a run."""
+        return Scribe(inline=self.inline)
 
     def __repr__(self) -> str:
         return f"Journal({str(self.path)!r})"

@@ -1,0 +1,281 @@
+"""Simulated processes: each passes numbered points, and at one of them it ends, in one of the ways a run can end early.
+
+A point is each step of each call of the journal's writer, each request (before it is sent, and after the service has carried
+it out), each row that is pulled and each delivery to the caller. A journal call takes virtual time, as it does in a thread: it
+waits for its thread, where it can be cancelled; then it runs, whatever becomes of the task that waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, cast, get_args
+
+import anyio
+import anyio.lowlevel
+import attrs
+import trio
+from anyio.lowlevel import checkpoint
+
+from outreach_async import ContactOutcome
+from outreach_async.bulk.journal import Identity, Journal, Writer
+from outreach_async.bulk.scribe import Scribe
+from outreach_async.errors import JournalError
+
+Point = tuple[str, Any]
+Way = Literal[
+    "kill", "cancel", "break", "raise", "close the generator", "drain", "rows raise", "Ctrl-C", "Ctrl-C twice", "journal fails",
+    "journal fails late",
+]  # fmt: skip
+WAYS: Final[tuple[Way, ...]] = get_args(Way)
+ORDERLY: Final = frozenset({"cancel", "break", "raise", "close the generator", "drain", "rows raise"})
+"""Ways after which the journal says that the run has ended."""
+
+
+class Killed(BaseException):
+    """The process is gone. No handler of the library's may take it for an error."""
+
+
+class Left(Exception):
+    """The caller's own code fails, or that of the rows."""
+
+
+@attrs.frozen
+class Ending:
+    """How and where a process ends.
+
+    Attributes:
+        way: How.
+        point: Number of the point, from 1.
+        gap: Seconds between two Ctrl-C.
+    """
+
+    way: Way
+    point: int
+    gap: float = 0.0
+
+
+class Process:
+    """A process, and the points that it passes.
+
+    Args:
+        ending: How it ends early; `None` if it does not.
+        seed: Of the time that things take.
+        journal_seconds: The longest that a call of the journal takes.
+        caller_seconds: The longest that the caller takes over an outcome.
+
+    Attributes:
+        dead: Whether it was killed.
+        ended: Whether it has come to its ending.
+        trace: The points that it has passed.
+        writers: Those that it has opened.
+        scope: What the whole run is in.
+        outcomes: The run, once it has begun.
+    """
+
+    outcomes: Any = None
+    scope: anyio.CancelScope
+
+    def __init__(
+        self, ending: Ending | None = None, *, seed: int = 0, journal_seconds: float = 0.0, caller_seconds: float = 0.0
+    ) -> None:
+        self.ending = ending
+        self.dead = self.ended = False
+        self.trace: list[Point] = []
+        self.writers: list[Writer] = []
+        self._journal_seconds = journal_seconds
+        self._caller_seconds = caller_seconds
+        self._chance = random.Random(f"process {seed}")  # noqa: S311 - repeatable, not secret
+
+    @property
+    def way(self) -> Way | None:
+        """How it ends, once it has come to that."""
+        return self.ending.way if self.ending is not None and self.ended else None
+
+    def at(self, name: str, row: Any) -> None:
+        """Pass a point.
+
+        Raises:
+            Killed: It dies here, or has died before.
+        """
+        if not self.dead:
+            self.trace.append((name, row))
+            if self.ending is not None and len(self.trace) == self.ending.point:
+                self.ended = True
+                self._end(self.ending)
+        if self.dead:
+            raise Killed
+
+    def _end(self, ending: Ending) -> None:
+        if ending.way == "kill":
+            self.dead = True
+        elif ending.way == "cancel":
+            self.scope.cancel()
+        elif ending.way == "drain" and self.outcomes is not None:
+            self.outcomes.drain()
+        elif ending.way in {"Ctrl-C", "Ctrl-C twice"}:
+            interrupt = partial(signal.raise_signal, signal.SIGINT)
+            later(0.0, interrupt)
+            if ending.way == "Ctrl-C twice":
+                later(ending.gap, interrupt)
+
+    def rows(self, rows: Sequence[Any]) -> Iterator[Any]:
+        """Yield the rows, as the caller's own code does."""
+        for index, row in enumerate(rows):
+            self.at("pull", index)
+            if self.way == "rows raise":
+                raise Left
+            yield row
+
+    async def consider(self) -> bool:
+        """Take the caller's time over an outcome; return whether it leaves.
+
+        Raises:
+            Left: It fails.
+        """
+        if self._caller_seconds:
+            await anyio.sleep(self._chance.uniform(0, self._caller_seconds))
+        if self.way == "raise":
+            raise Left
+        return self.way in {"break", "close the generator"}
+
+    def journal_time(self) -> float:
+        """Return the seconds of half a journal call."""
+        return self._chance.uniform(0, self._journal_seconds / 2)
+
+
+def later(seconds: float, call: Callable[[], None]) -> None:
+    """Call this in so many seconds, beside every task."""
+    if anyio.lowlevel.current_token().backend_class.__module__.endswith("_trio"):
+        trio.lowlevel.spawn_system_task(_call_in, seconds, call)
+    else:
+        asyncio.get_running_loop().call_later(seconds, call)
+
+
+async def _call_in(seconds: float, call: Callable[[], None]) -> None:
+    await trio.sleep(seconds)
+    call()
+
+
+class SlowScribe(Scribe):
+    """Runs the journal's calls as threads would, in virtual time."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(inline=False)
+        self._process = process
+
+    async def _hand_over(self, job: Callable[[], Any]) -> Any:
+        self._process.at("hand over", None)
+        await checkpoint()
+        done, results = anyio.Event(), list[Callable[[], Any]]()
+        self._process.at("begin", None)
+        later(begins := self._process.journal_time(), partial(_run, job, results))
+        later(begins + self._process.journal_time(), done.set)
+        with anyio.CancelScope(shield=True):
+            await done.wait()
+        self._process.at("return", None)
+        return results[0]()
+
+
+def _run(job: Callable[[], Any], results: list[Callable[[], Any]]) -> None:
+    try:
+        result = job()
+    except BaseException as error:  # noqa: BLE001 - raised where the result is wanted
+        results.append(partial(_raise, error))
+    else:
+        results.append(lambda: result)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class MortalWriter:
+    """A journal's writer that dies with its process, or fails as a disk does: for good."""
+
+    def __init__(self, writer: Any, process: Process) -> None:
+        self._writer = writer
+        self._process = process
+        self._failed = False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._writer, name)
+        return self._mortal(name, found) if callable(found) else found
+
+    def _mortal(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*given: Any) -> Any:
+            rows = _rows(given)
+            self._process.at(f"{name}...", rows)
+            fails = name not in {"close", "totals"}  # these do not write
+            if fails and (self._failed or self._process.way == "journal fails"):
+                self._fail()
+            done = call(*given)
+            if fails and self._process.way == "journal fails late":
+                self._fail()
+            self._process.at(name, rows)
+            return done
+
+        return made
+
+    def _fail(self) -> None:
+        self._failed = True
+        raise JournalError("the disk is full")
+
+
+def _rows(given: Sequence[Any]) -> Any:
+    """Return which rows a call of the writer is about."""
+    first = given[0] if given else None
+    if isinstance(first, list):
+        return tuple(each.index if isinstance(each, ContactOutcome) else each[0] for each in first)
+    return first if isinstance(first, int | str) else getattr(first, "first", None)
+
+
+class MortalJournal(Journal):
+    """A journal whose writer dies with its process."""
+
+    def __init__(self, path: Path, process: Process, harmed: Callable[[Writer], Any]) -> None:
+        super().__init__(path)
+        self._process = process
+        self._harmed = harmed
+
+    def scribe(self) -> Scribe:
+        return SlowScribe(self._process)
+
+    def writer(self, identity: Identity, *, resume: bool) -> Writer:
+        self._process.at("open...", None)
+        writer = super().writer(identity, resume=resume)
+        self._process.writers.append(writer)
+        self._process.at("open", writer.hwm)
+        return cast("Writer", MortalWriter(self._harmed(writer), self._process))
+
+
+async def consume(run: Any, process: Process, each: Callable[[ContactOutcome], None]) -> None:
+    """Take outcomes as a caller does, until it leaves."""
+    if process.ending is not None and process.ending.way == "close the generator":
+        await _from_generator(run, process, each)
+        return
+    async with run as process.outcomes:
+        async for outcome in process.outcomes:
+            each(outcome)
+            if await process.consider():
+                break
+
+
+async def _from_generator(run: Any, process: Process, each: Callable[[ContactOutcome], None]) -> None:
+    async def outcomes() -> Any:
+        async with run as process.outcomes:
+            async for outcome in process.outcomes:
+                yield outcome
+
+    generator = outcomes()
+    try:
+        async for outcome in generator:
+            each(outcome)
+            if await process.consider():
+                break
+    finally:
+        await generator.aclose()
