@@ -1,10 +1,13 @@
 """The real pipeline in virtual time, killed at every point of its way and resumed until it is done: is what it says true?
 
-Run: python tests/simulation.py [--seeds 5] [--first 0] [--rows 20] [--jobs N]
+Run: python tests/simulation.py [--drawn] [--seeds 5] [--first 0] [--rows 20] [--jobs N]
 
-For each seed, duplicates option, policy for repeated e-mails and event loop: one run for each point at which its first process
-can die, with up to two more deaths at random points, and one in which every process lives a point longer than the one before. A
-line a scene; exits with 1 if an invariant was broken, or if equal seeds gave different traces.
+With --drawn, each seed draws one scene whole: event loop, options, how long the journal and the caller take, and how and at which
+points up to three processes end early: killed, cancelled, left, interrupted once or twice, or with a journal that fails. A line
+for each scene that broke an invariant. Without it, for each seed, duplicates option, policy for repeated e-mails and event loop:
+one run for each point at which its first process can die, with up to two more deaths at random points, and one in which every
+process lives a point longer than the one before. A line a scene. Exits with 1 if an invariant was broken, or if equal seeds gave
+different traces.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any, Final, get_args
 
 import attrs
 from support_crashes import everywhere, memory, simulation
+from support_endings import drawn
 from support_scenes import Scene, seeded
 
 from outreach_async.bulk.repeats import Repeats
@@ -78,6 +82,7 @@ def scenes(asked: argparse.Namespace) -> list[tuple[int, Scene, str]]:
 def arguments_of(given: list[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--drawn", action="store_true", help="draw one whole scene for each seed")
     parser.add_argument("--seeds", type=int, default=5, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--rows", type=int, default=20, help="of an input")
@@ -88,6 +93,8 @@ def arguments_of(given: list[str]) -> argparse.Namespace:
 def main(given: list[str]) -> int:
     """Walk, print, and return the exit code."""
     asked, found, began = arguments_of(given), list[Walked](), time.monotonic()
+    if asked.drawn:
+        return play_drawn(asked)
     say(HEADING)
     with ProcessPoolExecutor(asked.jobs) as pool:
         under_way: Any = [(*each, pool.submit(walk, *each[1:])) for each in scenes(asked)]
@@ -101,6 +108,30 @@ def main(given: list[str]) -> int:
     processes = sum(one.processes for one in found)
     say(f"{sum(one.runs for one in found):,} runs, {processes:,} processes, {wrong:,} broken, {time.monotonic() - began:.1f} s")
     return int(wrong > 0)
+
+
+def play_drawn(asked: argparse.Namespace) -> int:
+    """Play the scenes that the seeds draw, print those that broke an invariant, and return the exit code."""
+    began, wrong, ways = time.monotonic(), 0, Counter[str]()
+    seeds = range(asked.first, asked.first + asked.seeds)
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        for seed, broken in zip(seeds, pool.map(violations_of, seeds, chunksize=4), strict=True):
+            scene = drawn(seed)
+            ways.update(ending.way for ending in scene.endings)
+            wrong += len(broken)
+            if broken:
+                say(f"{seed:6} {scene.backend:8} {', '.join(f'{each.way} at {each.point}' for each in scene.endings)}: {broken}")
+    say(", ".join(f"{way} {times:,}" for way, times in ways.most_common()))
+    say(f"{len(seeds):,} scenes, {wrong:,} broken, {time.monotonic() - began:.1f} s")
+    return int(wrong > 0)
+
+
+def violations_of(seed: int) -> list[str]:
+    """Return what a scene breaks; an error that nobody expects is broken, too."""
+    try:
+        return drawn(seed).violations()
+    except Exception as error:  # noqa: BLE001 - reported with its seed
+        return [f"{type(error).__name__}: {error}"]
 
 
 def say(text: str) -> None:

@@ -39,6 +39,7 @@ INTERRUPTS: Final = frozenset({"Ctrl-C", "Ctrl-C twice"})
 MOST: Final = 500
 """Processes after which a run that still is not finished never will be."""
 
+
 class MortalTransport:
     """Carries requests to a world until its process dies."""
 
@@ -184,7 +185,7 @@ class Simulation:
         """See what a process that ended early, but was not killed, left behind."""
         report = Journal(self.path).report() if begun(self.path) else None
         self.crashes.append(report.possibly_sent if report else 0)
-        if process.way in ORDERLY and process.writers and report and report.state == "running":
+        if process.way in ORDERLY and process.writers and not process.journal_fails and report and report.state == "running":
             self.broken.append(f"I18: a run that ended in order ({process.way}) did not say so")
 
     @property
@@ -310,6 +311,8 @@ def _expected(error: BaseException, process: Process) -> bool:
         return process.way in INTERRUPTS and all(_expected(each, process) for each in error.exceptions)
     if isinstance(error, BulkStopped):
         return True
+    if isinstance(error, JournalError) and process.journal_fails:
+        return process.way != "cancel" and not process.raised  # those the caller must see
     kinds: dict[Any, type[BaseException]] = {
         "raise": Left,
         "rows raise": Left,

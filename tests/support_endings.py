@@ -65,5 +65,10 @@ def drawn(seed: int) -> Drawn:
         journal_seconds=chance.choice([0.0, 0.02, 0.3, 3.0]),
         caller_seconds=chance.choice([0.0, 0.0, 0.1, 1.0]),
     )
-    endings = (Ending(chance.choice(WAYS), chance.randrange(1, 8 * rows + 20), chance.choice([0.0, 0.01, 0.5])) for _ in range(3))
-    return Drawn(seed, chance.choice(LOOPS), scene, tuple(endings)[: chance.choice([1, 1, 2, 3])])
+    return Drawn(seed, chance.choice(LOOPS), scene, tuple(_ending(chance, rows) for _ in range(chance.choice([1, 1, 2, 3]))))
+
+
+def _ending(chance: random.Random, rows: int) -> Ending:
+    point = chance.randrange(1, 8 * rows + 20)
+    fails_at = point + chance.randrange(1, 20) if chance.random() < 0.2 else None
+    return Ending(chance.choice(WAYS), point, chance.choice([0.0, 0.01, 0.5]), fails_at)

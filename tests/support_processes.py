@@ -52,11 +52,13 @@ class Ending:
         way: How.
         point: Number of the point, from 1.
         gap: Seconds between two Ctrl-C.
+        fails_at: Number of a later point from which on the journal fails, too.
     """
 
     way: Way
     point: int
     gap: float = 0.0
+    fails_at: int | None = None
 
 
 class Process:
@@ -71,6 +73,7 @@ class Process:
     Attributes:
         dead: Whether it was killed.
         ended: Whether it has come to its ending.
+        raised: Whether the caller's own code has failed.
         trace: The points that it has passed.
         writers: Those that it has opened.
         scope: What the whole run is in.
@@ -84,7 +87,7 @@ class Process:
         self, ending: Ending | None = None, *, seed: int = 0, journal_seconds: float = 0.0, caller_seconds: float = 0.0
     ) -> None:
         self.ending = ending
-        self.dead = self.ended = False
+        self.dead = self.ended = self.raised = False
         self.trace: list[Point] = []
         self.writers: list[Writer] = []
         self._journal_seconds = journal_seconds
@@ -95,6 +98,12 @@ class Process:
     def way(self) -> Way | None:
         """How it ends, once it has come to that."""
         return self.ending.way if self.ending is not None and self.ended else None
+
+    @property
+    def journal_fails(self) -> bool:
+        """Whether the journal fails before it does anything."""
+        later = self.ending is not None and self.ending.fails_at is not None and len(self.trace) >= self.ending.fails_at
+        return later or self.way == "journal fails"
 
     def at(self, name: str, row: Any) -> None:
         """Pass a point.
@@ -140,6 +149,7 @@ class Process:
         if self._caller_seconds:
             await anyio.sleep(self._chance.uniform(0, self._caller_seconds))
         if self.way == "raise":
+            self.raised = True
             raise Left
         return self.way in {"break", "close the generator"}
 
@@ -211,7 +221,7 @@ class MortalWriter:
             rows = _rows(given)
             self._process.at(f"{name}...", rows)
             fails = name not in {"close", "totals"}  # these do not write
-            if fails and (self._failed or self._process.way == "journal fails"):
+            if fails and (self._failed or self._process.journal_fails):
                 self._fail()
             done = call(*given)
             if fails and self._process.way == "journal fails late":

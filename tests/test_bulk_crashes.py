@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support_crashes import Simulation, everywhere, memory
+from support_endings import LOOPS, drawn
+from support_processes import WAYS
 from support_scenes import KEY, NO_FIELD, ROW, Scene, seeded
 
 from outreach_async import ContactOutcome, InvalidRequest
@@ -22,7 +24,6 @@ from outreach_async.fake import faults
 from outreach_async.fake.exchange import Fault
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 
-LOOPS = ("asyncio", "trio")
 POINTS = {f"{name}{when}" for name in ("open", "mark", "done", "record", "end", "close") for when in ("...", "")}
 
 
@@ -171,6 +172,17 @@ class Forgetful(Harmed):
         return frozenset()
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_ends_a_run_early_what_is_said_of_every_row_is_true(seed: int) -> None:
+    assert drawn(seed).violations() == []
+
+
+def test_the_first_scenes_end_in_every_way_on_both_loops() -> None:
+    scenes = [drawn(seed) for seed in range(40)]
+    assert {ending.way for scene in scenes for ending in scene.endings} == set(WAYS)
+    assert {scene.backend for scene in scenes} == set(LOOPS)
+
+
 @pytest.mark.parametrize(("harmed", "kind"), [(Unsuspecting, "I5"), (Lazy, "I2")])
 def test_the_simulation_notices_a_broken_rule(harmed: type[Harmed], kind: str, folder: Path) -> None:
     scene = seeded(7, 8, trouble=0.3, concurrency=2)
@@ -180,7 +192,7 @@ def test_the_simulation_notices_a_broken_rule(harmed: type[Harmed], kind: str, f
 
 def test_the_simulation_notices_that_rows_are_sent_again_which_have_their_outcome(folder: Path) -> None:
     one = Simulation(seeded(7, 8, trouble=0.0), folder, "asyncio", Forgetful)
-    one.live(30)
+    one.live(60)
     with pytest.raises(JournalError, match="UNIQUE"):
         one.live()
 

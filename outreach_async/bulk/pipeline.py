@@ -27,7 +27,15 @@ from outreach_async.bulk.suspects import Suspects
 from outreach_async.bulk.watch import Guard, Watch
 from outreach_async.calls import Call, Terms, running_clock
 from outreach_async.engine import Engine
-from outreach_async.errors import BulkStopped, BulkSuspended, JournalError, OutreachError, StatusError, UnexpectedResponse
+from outreach_async.errors import (
+    BulkStopped,
+    BulkSuspended,
+    InvalidRequest,
+    JournalError,
+    OutreachError,
+    StatusError,
+    UnexpectedResponse,
+)
 from outreach_async.operations import Creation
 from outreach_async.pacing import Slots
 from outreach_async.retry import Evidence, Repeat, weigh
@@ -114,7 +122,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._hands = [_Hand() for _ in range(plan.workers)]
         self._workers = plan.workers
         self._suspects: list[int] = []
-        self._ended = self._exhausted = self._kept = False
+        self._ended = self._exhausted = self._kept = self._sent = False
         self._failure: Exception | None = None
         self._began = self._now = 0.0
         self._done = 0
@@ -276,6 +284,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         """Return the row's outcome; `None` if the run ended first and the row is left for a later one."""
         cause, duplicates = self._flow.halted, self._plan.creation.duplicates
         if cause is None:
+            self._sent = True
             try:
                 answer, trail = await self._plan.engine.drive(call, guard)
                 return answered(row.index, row.given, answer, trail)
@@ -300,6 +309,8 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def _stop(self, error: Exception) -> None:
         if isinstance(error, JournalError):
             self._flow.halt(error)  # what can no longer be kept must not be sent
+        if isinstance(error, JournalError | InvalidRequest) and self._sent:  # it is about the run, whose rows were on their way
+            error.maybe_sent = error.maybe_applied = True
         self._failure = self._failure or error
         self.drain()
 
@@ -345,7 +356,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             JournalError: It could not be.
         """
         state = self._state()
-        await self._record.close(state, self._left())
+        try:
+            await self._record.close(state, self._left())
+        except JournalError as error:
+            self._stop(error)
+            raise
         self._states.close(state, self._flow.halted or self._failure)
 
     def _state(self) -> State:

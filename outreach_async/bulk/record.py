@@ -189,7 +189,11 @@ class Recorded:
             raise
 
     async def close(self, state: State, suspects: Suspects) -> None:
-        """Commit what is left and how the run ended, and let go of the journal."""
+        """Commit what is left, then how the run ended, and let go of the journal.
+
+        The end is recorded only after every answered outcome is. Otherwise the journal keeps saying `running`, so that whatever
+        it lacks counts as possibly sent.
+        """
         if self._closed:
             return
         self._closed = True
@@ -198,7 +202,10 @@ class Recorded:
                 await self._recorder.flush()
                 await self._scribe.do(self._writer.end, state, suspects)
         finally:
-            await self._scribe.do(self._writer.close)
+            try:
+                await self._scribe.do(self._writer.close)
+            finally:
+                self._writer.close()  # does nothing, unless the event loop itself is ending
 
 
 async def opened(keeping: Keeping) -> Book:
@@ -209,5 +216,15 @@ async def opened(keeping: Keeping) -> Book:
         JournalError: It cannot be read or written.
     """
     scribe = keeping.journal.scribe()
-    writer = await scribe.do(keeping.journal.writer, keeping.identity, resume=keeping.resume)
-    return Book(keeping, writer, scribe)
+    writers: list[Writer] = []
+
+    def open_writer() -> None:
+        writers.append(keeping.journal.writer(keeping.identity, resume=keeping.resume))
+
+    try:
+        await scribe.do(open_writer)
+    except BaseException:
+        for writer in writers:  # asyncio's own Task.cancel may strike although it was opened
+            writer.close()
+        raise
+    return Book(keeping, writers[0], scribe)

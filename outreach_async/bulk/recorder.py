@@ -32,6 +32,8 @@ class Recorder:
         self._scribe = scribe
         self._deliver = deliver
         self._pending: list[ContactOutcome] = []
+        self._batch: list[ContactOutcome] = []
+        self._turn = anyio.Lock(fast_acquire=True)
         self._some = anyio.Event()
         self._many = anyio.Event()
         self._over = False
@@ -63,10 +65,19 @@ class Recorder:
             await self.flush()
 
     async def flush(self) -> None:
-        """Commit what is there now."""
-        batch, self._pending = self._pending, []
-        if not self._over:
-            self._some, self._many = anyio.Event(), anyio.Event()
-        if batch:
-            await self._scribe.do(self._writer.record, batch)
-            self._deliver(batch)
+        """Commit what is there now, and what a cancelled flush left: until then an outcome stays in the batch."""
+        async with self._turn:
+            self._batch += self._pending
+            self._pending = []
+            if not self._over:
+                self._some, self._many = anyio.Event(), anyio.Event()
+            if batch := self._batch:
+                try:
+                    await self._scribe.do(self._commit)
+                finally:
+                    if not self._batch:  # asyncio's own Task.cancel may strike although the commit went through
+                        self._deliver(batch)
+
+    def _commit(self) -> None:
+        self._writer.record(self._batch)
+        self._batch = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import anyio
 from anyio.abc import TaskGroup
@@ -12,10 +12,7 @@ from anyio.abc import TaskGroup
 from outreach_async.bulk.pipeline import Outcomes, Plan
 from outreach_async.bulk.record import Keeping, opened
 from outreach_async.bulk.report import BulkReport
-from outreach_async.errors import InvalidRequest
-
-_FLUSH: Final = 5.0
-"""Seconds at most that leaving a run early may take for its journal."""
+from outreach_async.errors import InvalidRequest, JournalError
 
 
 class BulkRun:
@@ -63,14 +60,26 @@ class BulkRun:
         return self._outcomes
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Cancel what is still in flight, and keep what is known; the block's own error passes through as it is."""
+        """Cancel what is still in flight, and keep what is known; the block's own error passes through as it is.
+
+        Raises:
+            JournalError: How the run ended could not be recorded. A resume counts the rows without an outcome as possibly sent.
+        """
+        passing = kind is not None
         try:
             if self._outcomes.under_way:
                 self._group.cancel_scope.cancel()
             await self._group.__aexit__(None, None, None)
+        except BaseException:
+            passing = True
+            raise
         finally:
-            with anyio.move_on_after(_FLUSH, shield=True):
-                await self._outcomes.close()
+            with anyio.CancelScope(shield=True):  # a cancelled run, too, commits what it knows
+                try:
+                    await self._outcomes.close()
+                except JournalError:
+                    if not passing:  # a cancellation, or the caller's own error, must not be replaced
+                        raise
 
     def __aiter__(self) -> NoReturn:
         """Say how to iterate: workers need a block that ends them."""
