@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Final, cast
 
 from benchmarks.machine import pin_server
-from benchmarks.workload import ANSWER_FIELDS, CREATED, Pages
+from benchmarks.workload import ANSWER_FIELDS, CREATED, Pages, numbered
 
 _FIELDS: Final = "".join(f"{name}: {value}\r\n" for name, value in ANSWER_FIELDS.items())
 
@@ -65,7 +65,7 @@ class Service(asyncio.Protocol):
 
     def _answer(self, request: bytes) -> None:
         if request.startswith(b"POST"):
-            self._transport.write(_POSTED)
+            self._transport.write(numbered(_POSTED))
         elif request.startswith(b"GET /cpu"):
             self._transport.write(_whole("200 OK", b"%.6f" % time.process_time()))
         else:

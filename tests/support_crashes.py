@@ -61,7 +61,7 @@ class MortalTransport:
             await anyio.sleep(answer)
         finally:
             world.open -= 1
-        return response
+        return world.misdirect(json.loads(request.body)["email"], world.sends[row], response)
 
     async def aclose(self) -> None: ...
 
@@ -128,6 +128,7 @@ class Simulation:
             caller_seconds=scene.caller_seconds,
         )
         self.processes.append(process)
+        self.world.given.clear()
         _run._r.seed(self.scene.seed)  # trio draws the order of its tasks
         options = self._time.options(self._backend)
         try:

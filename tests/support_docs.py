@@ -42,7 +42,7 @@ GUIDES: Final = (*PACKAGES, "outreach_async.pytest_plugin", "outreach_async.tran
 
 NOT_CALLED: Final = {
     "Outcomes": {"record_in", "start", "close"},
-    "Journal": {"writer", "add"},
+    "Journal": {"scribe", "writer", "add"},
     "Pager": {"follow"},
     "Findings": {"put", "end"},
     "Columns": {"members"},

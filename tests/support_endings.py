@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -39,7 +38,7 @@ class Drawn:
     def play(self, folder: Path, harmed: Callable[[Writer], Any] = lambda writer: writer) -> Simulation:
         """Let the run go through all of its processes."""
         one = Simulation(self.scene, folder, self.backend, harmed)
-        one.finish(chain(self.endings, repeat(None)))
+        one.finish(iter(self.endings))
         return one
 
     def violations(self) -> list[str]:
@@ -63,6 +62,7 @@ def drawn(seed: int) -> Drawn:
         attempts=chance.choice([1, 2, 4]),
         concurrency=chance.choice([1, 2, 4, 8]),
         journal_seconds=chance.choice([0.0, 0.02, 0.3, 3.0]),
+        misdirected=chance.choice([0.0, 0.0, 0.1]),
         caller_seconds=chance.choice([0.0, 0.0, 0.1, 1.0]),
     )
     return Drawn(seed, chance.choice(LOOPS), scene, tuple(_ending(chance, rows) for _ in range(chance.choice([1, 1, 2, 3]))))

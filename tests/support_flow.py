@@ -308,6 +308,7 @@ class Carrier:
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.added = 0
 
     async def send(self, _request: Request, progress: Progress, /) -> Response:
         progress.sent = True
@@ -315,7 +316,8 @@ class Carrier:
             headers = await self.service.answer()
         except StatusError as error:
             return Response(error.status_code or 0, error.headers, b"{}")
-        return Response(201, headers, b'{"status":"added","id":"contact_1","details":null}')
+        self.added += 1
+        return Response(201, headers, b'{"status":"added","id":"contact_%d","details":null}' % self.added)
 
     async def aclose(self) -> None: ...
 

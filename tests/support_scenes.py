@@ -23,6 +23,7 @@ KEY: Final = "key_of_the_owner"
 HEADERS: Final = {"content-type": "application/json"}
 NO_FIELD: Final = "custom_x"
 """What no field can be called."""
+BAD: Final = 300
 ROW: Final = "custom_1"
 """The field in which a row says its index."""
 TROUBLE: Final[tuple[Fault, ...]] = (
@@ -60,6 +61,7 @@ class Scene:
         spool: Whether the journal keeps the input.
         journal_seconds: The longest that a call of the journal takes.
         caller_seconds: The longest that the caller takes over an outcome.
+        misdirected: How probable it is that an answer is a copy of the one to another row, where that names a contact.
     """
 
     rows: Sequence[Any]
@@ -75,6 +77,7 @@ class Scene:
     spool: bool = False
     journal_seconds: float = 0.02
     caller_seconds: float = 0.0
+    misdirected: float = 0.0
 
     def sent_for(self, members: dict[str, Any]) -> int:
         """Return the index of the row that a request is of."""
@@ -108,6 +111,7 @@ class World:
         struck: Faults that have struck.
         open: Requests under way.
         most_open: The most there were at a time.
+        given: Answers that name a contact and have reached the process that lives, by the e-mail they are for.
     """
 
     def __init__(self, scene: Scene, clock: Callable[[], float]) -> None:
@@ -116,6 +120,7 @@ class World:
         self.ledger: list[tuple[int, Outcome]] = []
         self.sends: Counter[int] = Counter()
         self.struck = self.open = self.most_open = 0
+        self.given: dict[str, Response] = {}
 
     def weather(self, row: int, number: int) -> tuple[Fault, float, float]:
         """Return what happens to a request, and the seconds that it and its answer take."""
@@ -130,6 +135,17 @@ class World:
         if "id" in document:
             self.ledger.append((row, Outcome(document["status"])))
         return response
+
+    def misdirect(self, email: str, number: int, answer: Response) -> Response:
+        """Return the answer, or a copy of one that another e-mail was given."""
+        chance = random.Random(f"{self.scene.seed} {email} {number}")  # noqa: S311 - repeatable, not secret
+        others = [given for other, given in self.given.items() if other.lower() != email.lower()]
+        if answer.status < BAD and others and chance.random() < self.scene.misdirected:
+            self.struck += 1
+            return chance.choice(others)
+        if answer.status < BAD and json.loads(answer.body).get("id"):
+            self.given.setdefault(email, answer)
+        return answer
 
 
 def service(scene: Scene, clock: Callable[[], float]) -> FakeService:

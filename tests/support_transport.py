@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import anyio
 import anyio.lowlevel
+import attrs
 
 from outreach_async import Progress, Request, Response, TransportError
 
@@ -13,6 +14,12 @@ from outreach_async import Progress, Request, Response, TransportError
 def added(contact_id: str = "contact_1") -> Response:
     """A creation that worked."""
     return Response(201, {"x-request-id": "req_1"}, b'{"status":"added","id":"%b","details":null}' % contact_id.encode())
+
+
+def numbered(response: Response, number: int) -> Response:
+    """Give each creation an id of its own, as a service does."""
+    body = response.body.replace(b'"contact_1"', b'"contact_%d"' % number)
+    return response if body == response.body else attrs.evolve(response, body=body)
 
 
 def skipped() -> Response:
@@ -75,11 +82,11 @@ class Script:
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            return await self._play(progress)
+            return await self._play(progress, len(self.requests))
         finally:
             self.in_flight -= 1
 
-    async def _play(self, progress: Progress) -> Response:
+    async def _play(self, progress: Progress, number: int) -> Response:
         progress.sent = False
         await anyio.lowlevel.checkpoint()
         for entry in self._take():
@@ -87,7 +94,7 @@ class Script:
                 await anyio.sleep_forever()
             progress.sent = True
             if isinstance(entry, Response):
-                return entry
+                return numbered(entry, number)
             if isinstance(entry, Exception):
                 raise entry
             await (anyio.sleep(entry) if isinstance(entry, float) else anyio.sleep_forever())

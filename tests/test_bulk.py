@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support_time import virtual_time
-from support_transport import HANG, Script, added, lost, skipped, status, unsent
+from support_transport import HANG, Script, added, lost, numbered, skipped, status, unsent
 
 from outreach_async import (
     BulkReport,
@@ -72,6 +72,7 @@ class Answering:
         email = json.loads(request.body)["email"]
         progress.sent = True
         self.begun.append(email)
+        number = len(self.begun)
         self.overlaps += [(other, email) for other in self.open if order_key(other) == order_key(email)]
         self.open.add(email)
         self.most_open = max(self.most_open, len(self.open))
@@ -82,7 +83,7 @@ class Answering:
         answer = self.answer(email)
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return numbered(answer, number)
 
     async def aclose(self) -> None: ...
 
@@ -103,7 +104,8 @@ async def test_any_iterable_of_contacts_or_mappings_is_taken(source: str) -> Non
     found = await outcomes_of(client(Script(added())).contacts.create_many(given))
     assert sorted(outcome.index for outcome in found) == list(range(300))
     assert {outcome.status for outcome in found} == {Outcome.ADDED}
-    assert all(outcome.certain and outcome.id == "contact_1" and outcome.attempts == 1 for outcome in found)
+    assert all(outcome.certain and outcome.attempts == 1 for outcome in found)
+    assert {outcome.id for outcome in found} == {f"contact_{number + 1}" for number in range(len(found))}
 
 
 async def test_awaiting_a_run_gives_the_figures() -> None:
@@ -508,7 +510,7 @@ class Uninterruptible:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return numbered(answer, len(self.answers))
 
     async def aclose(self) -> None: ...
 

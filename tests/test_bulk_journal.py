@@ -57,8 +57,9 @@ class Steady(Script):
     async def send(self, request: Request, progress: Progress, /) -> Response:
         self.requests.append(request)
         progress.sent = True
+        number = len(self.requests)
         await anyio.sleep(self.seconds)
-        return added()
+        return added(f"contact_{number}")
 
 
 async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutcome]) -> None:
@@ -304,11 +305,11 @@ class Breaking(Journal):
         writer = super().writer(identity, resume=resume)
         through = getattr(writer, self.verb)
 
-        def failing(value: Any) -> None:
+        def failing(*given: Any) -> None:
             self.left -= 1
             if self.left < 0:
                 raise JournalError("the disk is full")
-            through(value)
+            through(*given)
 
         setattr(writer, self.verb, failing)
         return writer
@@ -321,8 +322,10 @@ async def test_no_request_starts_after_an_error_of_the_journal(tmp_path: Path, v
     script = Steady(0.2)
     found: list[ContactOutcome] = []
     async with client(script).contacts.create_many(rows(10_000), journal=journal, concurrency=4) as outcomes:
-        with pytest.raises(JournalError, match="the disk is full"):
+        with pytest.raises(JournalError, match="the disk is full") as caught:
             await drain(outcomes, found)
+    assert caught.value.maybe_sent
+    assert caught.value.maybe_applied
     whole = Journal(journal.path)
     assert {outcome.index for outcome in found} == {outcome.index for outcome in whole.outcomes()}
     assert 0 < len(found) <= len(script.requests) < 60
@@ -330,6 +333,49 @@ async def test_no_request_starts_after_an_error_of_the_journal(tmp_path: Path, v
         rows(100), journal=Journal(journal.path, inline=True), resume=True
     )
     assert report.rows == 100
+
+
+async def test_an_error_of_the_journal_before_the_first_request_says_that_nothing_was_sent(tmp_path: Path) -> None:
+    journal = Breaking(tmp_path / "run.db", inline=True)
+    journal.verb, journal.left = "mark", 0
+    script = Steady(0.2)
+    with pytest.raises(JournalError) as caught:
+        await client(script).contacts.create_many(rows(3), journal=journal)
+    assert not script.requests
+    assert not caught.value.maybe_sent
+    assert not caught.value.maybe_applied
+
+
+async def test_a_change_of_the_input_after_rows_were_sent_says_that_they_were(journal: Journal) -> None:
+    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=10), 15)
+    changed = [*list(rows(40))[:35], NewContact("other@a.example"), *list(rows(40))[36:]]
+    script = Steady(0.1)
+    with pytest.raises(InvalidRequest, match="the input changed") as caught:
+        await client(script).contacts.create_many(changed, journal=journal, resume=True, concurrency=1)
+    assert caught.value.maybe_sent is bool(script.requests)
+
+
+async def test_the_callers_own_error_is_not_replaced_by_one_of_the_journal(tmp_path: Path) -> None:
+    journal = Breaking(tmp_path / "run.db", inline=True)
+    journal.verb = "end"
+    journal.left = 0
+
+    async def fail() -> None:
+        async with client(Steady(0.2)).contacts.create_many(rows(30), journal=journal) as outcomes:
+            await anext(outcomes)
+            raise LookupError("my own")
+
+    with pytest.raises(LookupError, match="my own"):
+        await fail()
+    assert Journal(journal.path).report().state == "running"
+
+
+async def test_leaving_a_run_whose_end_cannot_be_recorded_raises_journal_error(tmp_path: Path) -> None:
+    journal = Breaking(tmp_path / "run.db", inline=True)
+    journal.verb, journal.left = "end", 0
+    with pytest.raises(JournalError, match="the disk is full"):
+        await taken(client(Steady(0.2)).contacts.create_many(rows(30), journal=journal), 1)
+    assert Journal(journal.path).report().state == "running"
 
 
 async def test_the_journal_of_another_run_under_way_is_refused(journal: Journal) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 from urllib.parse import parse_qs
 
-from benchmarks.workload import ANSWER_FIELDS, CREATED, Pages
+from benchmarks.workload import ANSWER_FIELDS, CREATED, Pages, numbered
 from outreach_async import Request, Response
 from outreach_async.transport.wire import Progress
-
-_CREATED: Final = Response(201, ANSWER_FIELDS, CREATED)
 
 
 class NullTransport:
@@ -28,7 +25,7 @@ class NullTransport:
         progress.sent = True
         await asyncio.sleep(0)
         if self._pages is None:
-            return _CREATED
+            return Response(201, ANSWER_FIELDS, numbered(CREATED))
         (page,) = parse_qs(request.target.partition("?")[2])["page"]
         return Response(200, ANSWER_FIELDS, self._pages.body(int(page)))
 

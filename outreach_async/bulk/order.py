@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, MutableSequence
 from typing import Literal, Protocol
 
 from outreach_async.bulk.outcome import ContactOutcome
@@ -17,6 +17,10 @@ Example:
         print([outcome.index async for outcome in outcomes])  # -> [0, 1]
     ```
 """
+
+
+Revised = Callable[[ContactOutcome], ContactOutcome]
+"""Returns what to say of a row instead."""
 
 
 class Ready(Protocol):
@@ -42,6 +46,10 @@ class Ready(Protocol):
         """Take an outcome."""
         ...
 
+    def revise(self, index: int, revised: Revised, /) -> None:
+        """Replace the outcome of a row, if it is still here."""
+        ...
+
     def popleft(self) -> ContactOutcome:
         """Return the next one; there has to be one."""
         ...
@@ -55,6 +63,10 @@ class AsCompleted(deque[ContactOutcome]):
 
     def forget(self, _index: int) -> None:
         """Do nothing: no row waits for another."""
+
+    def revise(self, index: int, revised: Revised) -> None:
+        """Replace the outcome of a row, if it is still here."""
+        revise(self, index, revised)
 
 
 class AsGiven:
@@ -84,9 +96,21 @@ class AsGiven:
         """Take an outcome."""
         self._held[outcome.index] = outcome
 
+    def revise(self, index: int, revised: Revised) -> None:
+        """Replace the outcome of a row, if it is still here."""
+        if index in self._held:
+            self._held[index] = revised(self._held[index])
+
     def popleft(self) -> ContactOutcome:
         """Return the outcome of the first row under way."""
         return self._held.pop(self._expected.popleft())
+
+
+def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revised) -> None:
+    """Replace the outcome of a row, if it is among these."""
+    for place, outcome in enumerate(outcomes):
+        if outcome.index == index:
+            outcomes[place] = revised(outcome)
 
 
 def ready(order: Order) -> Ready:

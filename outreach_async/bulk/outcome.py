@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Final
 
 import attrs
 
 from outreach_async.contacts import CreateAnswer, possible_outcomes
-from outreach_async.errors import InvalidRequest, OutreachError, StatusError
+from outreach_async.errors import InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 from outreach_async.operations import Trail
 from outreach_async.retry import Evidence, Repeat, weigh
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
@@ -98,6 +99,44 @@ def unfinished(index: int, row: object, cause: OutreachError, duplicates: str, *
     )
 
 
+_REACH: Final = 4096
+"""Answers whose ids are remembered."""
+
+
+class RecentIds:
+    """Notices when a row is given the id of another row's contact.
+
+    Some server or proxy wrote a response twice, say, so that later answers on that connection belong to other rows. Two rows may
+    share an id only if their e-mails could be equal to the service.
+    """
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
+        """Return the index of another contact's row that was given this id; remember this row if there is none.
+
+        Args:
+            contact_id: Given to the row.
+            key: What is equal for e-mails that could be equal.
+            index: Of the row.
+        """
+        if contact_id is None:
+            return None
+        known = hash(key)  # takes less memory than the key
+        other, found = self._rows.setdefault(contact_id, (known, index))
+        if len(self._rows) > _REACH:
+            self._rows.popitem(last=False)
+        return None if other == known else found
+
+
+def misdirected(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
+    """Return what is left to say of a row if its answer may belong to another row, which was given the same id."""
+    text = f"create_contact: rows {outcome.index} and {other} were given the same contact id; one answer belongs to another row"
+    error = UnexpectedResponse(text, operation="create_contact", attempts=outcome.attempts, maybe_sent=True)
+    return failed(outcome.index, outcome.contact, error, duplicates)
+
+
 def refused_repeat(index: int, row: object, earlier: int, cause: OutreachError) -> ContactOutcome:
     """Return the outcome of a row that was refused because it repeats an earlier one."""
     return attrs.evolve(unsent(index, row, Outcome.REJECTED, cause), repeats=earlier)
@@ -125,3 +164,8 @@ def concerns_every_row(error: OutreachError) -> bool:
     if isinstance(error, InvalidRequest) or weigh(error, Repeat.KNOWINGLY) is Evidence.REFUSED:
         return True
     return isinstance(error, StatusError) and (error.status_code in _ABOUT_EVERY_ROW or error.status_code in _REDIRECTS)
+
+
+def is_final_answer(error: OutreachError) -> bool:
+    """Whether the service has had its last word on a row: not a failure that another attempt may end, nor the end of the run."""
+    return isinstance(error, StatusError | UnexpectedResponse) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL

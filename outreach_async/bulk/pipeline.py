@@ -15,7 +15,16 @@ from anyio.abc import TaskGroup
 from outreach_async.bulk.journal.values import State
 from outreach_async.bulk.marked import LARGEST
 from outreach_async.bulk.order import Order, ready
-from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, unfinished
+from outreach_async.bulk.outcome import (
+    ContactOutcome,
+    RecentIds,
+    answered,
+    concerns_every_row,
+    failed,
+    is_final_answer,
+    misdirected,
+    unfinished,
+)
 from outreach_async.bulk.pace import BulkProgress, Pace
 from outreach_async.bulk.record import Book, Record, Recorded, Unrecorded
 from outreach_async.bulk.rejects import SameReason
@@ -33,12 +42,9 @@ from outreach_async.errors import (
     InvalidRequest,
     JournalError,
     OutreachError,
-    StatusError,
-    UnexpectedResponse,
 )
 from outreach_async.operations import Creation
 from outreach_async.pacing import Slots
-from outreach_async.retry import Evidence, Repeat, weigh
 
 if TYPE_CHECKING:
     from outreach_async.bulk.told import Teller
@@ -114,10 +120,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         teller = self._teller()
         self._states = States(self._flow, lambda: self._done, teller)
         self._delivery = self._deliver if teller is None else partial(self._deliver_and_tell, teller)
-        self._record: Record = Unrecorded(plan.source, plan.reader, self._delivery)
+        self._ready = ready(plan.order)
+        self._record: Record = Unrecorded(plan.source, plan.reader, self._delivery, self._ready)
         self._window = Slots(plan.workers * _WINDOW)
         self._busy: dict[str, deque[Row] | None] = {}  # no list for each key: hardly ever does a row wait
-        self._ready = ready(plan.order)
+        self._ids = RecentIds()
         self._news = anyio.Event()
         self._hands = [_Hand() for _ in range(plan.workers)]
         self._workers = plan.workers
@@ -287,11 +294,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._sent = True
             try:
                 answer, trail = await self._plan.engine.drive(call, guard)
-                return answered(row.index, row.given, answer, trail)
+                return self._identified(answered(row.index, row.given, answer, trail), row.key)
             except OutreachError as error:
                 if concerns_every_row(error):
                     self._flow.halt(BulkStopped.over(error, "the run stopped, for this concerns every row"))
-                elif self._flow.halted is None or _is_final_answer(error):
+                elif self._flow.halted is None or is_final_answer(error):
                     return failed(row.index, row.given, error, duplicates)
                 cause = error
         self._plan.engine.abandon(call)
@@ -299,6 +306,14 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         if self._record.resumable:
             return None
         return unfinished(row.index, row.given, cause, duplicates, attempts=call.begun, tainted=call.maybe_applied)
+
+    def _identified(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
+        """Return the outcome, unless another contact has the same id: then neither answer can be believed."""
+        earlier, duplicates = self._ids.earlier(outcome.id, key, outcome.index), self._plan.creation.duplicates
+        if earlier is None:
+            return outcome
+        self._record.revise(earlier, lambda other: misdirected(other, outcome.index, duplicates))
+        return misdirected(outcome, earlier, duplicates)
 
     def _leave(self, row: Row, hand: _Hand) -> None:
         """Leave the row in hand without an outcome."""
@@ -324,7 +339,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._done += len(outcomes)
         self._pace.add(len(outcomes))
         self._ready.extend(outcomes)
-        self._tell()
+        self._news.set()
 
     def _teller(self) -> Teller | None:
         if self._plan.engine.hooks is None:
@@ -347,7 +362,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         except JournalError as error:
             self._stop(error)
         self._kept = True
-        self._tell()
+        self._news.set()
 
     async def close(self) -> None:
         """Keep how the run ended. Whatever is asked for the second time is kept already.
@@ -362,6 +377,9 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._stop(error)
             raise
         self._states.close(state, self._flow.halted or self._failure)
+        if isinstance(self._failure, JournalError):  # not raised yet: the caller left before it could be
+            failure, self._failure = self._failure, None
+            raise failure
 
     def _state(self) -> State:
         if self._flow.halted is not None:
@@ -379,11 +397,3 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         """Return how many rows to mark at once: about two seconds of sending."""
         rate = self._pace.rate(anyio.current_time())
         return max(self._plan.workers, min(int(2 * rate), LARGEST))
-
-    def _tell(self) -> None:
-        self._news.set()
-
-
-def _is_final_answer(error: OutreachError) -> bool:
-    """Whether the service has had its last word on a row: not a failure that another attempt may end, nor the end of the run."""
-    return isinstance(error, StatusError | UnexpectedResponse) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL

@@ -13,6 +13,7 @@ from outreach_async.bulk.intake import Direct, Intake
 from outreach_async.bulk.journal import Identity, Journal, Writer
 from outreach_async.bulk.journal.values import State
 from outreach_async.bulk.marked import LARGEST, Marked
+from outreach_async.bulk.order import Ready, Revised
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.bulk.recorder import BACKLOG, Recorder
 from outreach_async.bulk.repeats import WHOLE_INPUT, Repeats
@@ -46,6 +47,10 @@ class Record(Protocol):
         """Take an outcome, to deliver it as soon as it is kept."""
         ...
 
+    def revise(self, index: int, revised: Revised) -> None:
+        """Replace the outcome of a row, unless it is kept or delivered."""
+        ...
+
     def start(self, group: TaskGroup) -> None:
         """Start what runs beside the workers."""
         ...
@@ -73,7 +78,8 @@ class Unrecorded:
     resumable = False
     backlog = 0
 
-    def __init__(self, source: Source, reader: Reader, deliver: Deliver) -> None:
+    def __init__(self, source: Source, reader: Reader, deliver: Deliver, ready: Ready) -> None:
+        self._ready = ready
         self.intake: Intake = Direct(source, reader)
         self.tally = Tally()
         self._deliver = deliver
@@ -82,6 +88,10 @@ class Unrecorded:
     def settle(self, outcome: ContactOutcome) -> None:
         """Deliver it."""
         self._deliver((outcome,))
+
+    def revise(self, index: int, revised: Revised) -> None:
+        """Replace what the caller has not taken yet."""
+        self._ready.revise(index, revised)
 
     def start(self, group: TaskGroup) -> None:
         """Start nothing."""
@@ -169,6 +179,10 @@ class Recorded:
     def settle(self, outcome: ContactOutcome) -> None:
         """Take it for the next commit."""
         self._recorder.add(outcome)
+
+    def revise(self, index: int, revised: Revised) -> None:
+        """Replace what is not being committed yet."""
+        self._recorder.revise(index, revised)
 
     def start(self, group: TaskGroup) -> None:
         """Start to fill windows."""

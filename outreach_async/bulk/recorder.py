@@ -8,6 +8,7 @@ from typing import Final
 import anyio
 
 from outreach_async.bulk.journal import Writer
+from outreach_async.bulk.order import Revised, revise
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.bulk.scribe import Scribe
 
@@ -45,6 +46,10 @@ class Recorder:
             self._some.set()
         elif len(self._pending) == _BATCH:
             self._many.set()
+
+    def revise(self, index: int, revised: Revised) -> None:
+        """Replace the outcome of a row, unless its commit has begun."""
+        revise(self._pending, index, revised)
 
     def end(self) -> None:
         """Take no more: what is there is the rest."""
