@@ -48,6 +48,28 @@ def test_w4_every_field_of_campaigns_steps_and_templates_is_there_in_order() -> 
     assert list(step["templates"][0]) == TEMPLATE_FIELDS
 
 
+@pytest.mark.parametrize("templates", [[], (), "", " ", None, 3, {}, {"test_letter": "A"}])
+def test_a_step_without_templates_is_refused_by_name(templates: Any) -> None:
+    fake = world()
+    before = fake.dump()
+
+    with pytest.raises((TypeError, ValueError)) as caught:
+        fake.add_campaign(SPACE, steps=["A", {"templates": templates}])
+
+    assert str(caught.value) == (
+        f"steps[1].templates: expected one or more templates, got {templates!r}; "
+        "pass letters such as 'A|B' or a list of templates, or leave it out for one template"
+    )
+    assert fake.dump() == before
+
+
+def test_a_step_that_says_nothing_of_templates_has_one() -> None:
+    fake = world()
+    (step,) = steps(fake, fake.add_campaign(SPACE, steps=[{}]))["data"]
+
+    assert [template["test_letter"] for template in step["templates"]] == ["A"]
+
+
 def test_t1_and_t2_steps_come_in_order_live_and_by_automatic_email() -> None:
     data = steps(small_world(), "camp_1")["data"]
 
