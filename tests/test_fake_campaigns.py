@@ -436,6 +436,24 @@ def test_t16_the_lists_dates_are_unix_seconds_texts_or_either(list_date: Any, ki
     assert {type(date) for date in list_dates(list_date)} == kinds
 
 
+def without_mailbox(fake: FakeService) -> str:
+    return fake.add_campaign(SPACE, contacts=5, steps=["A"])
+
+
+def without_contacts(fake: FakeService) -> str:
+    return fake.add_campaign(SPACE, steps=["A"])
+
+
+@pytest.mark.parametrize("list_date", ["timestamp", "text", "mixed"])
+@pytest.mark.parametrize(("add", "word"), [(without_mailbox, "Unknown"), (without_contacts, "Not started")])
+def test_t16_the_list_has_the_word_of_the_steps_where_there_is_no_date(add: Any, word: str, list_date: Any) -> None:
+    fake = world(list_date=list_date)
+    camps = [add(fake) for _ in range(6)]
+
+    assert {item(fake, camp)["days_left_date"] for camp in camps} == {word}
+    assert {steps(fake, camp)["days_left_date"] for camp in camps} == {word}
+
+
 DAY = 86_400
 
 
