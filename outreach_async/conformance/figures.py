@@ -54,7 +54,7 @@ class Percentage:
 
 def percentages(survey: Survey) -> list[Percentage]:
     """Collect every percentage that was read."""
-    listed = [*_values(survey.campaign_rows, _CAMPAIGN), *_values(survey.mailboxes.rows, _MAILBOX)]
+    listed = [*_values(survey.campaign_rows, _CAMPAIGN), *_values(survey.mailbox_rows, _MAILBOX)]
     return [*map(Percentage, listed), *(found for template in survey.templates for found in _of_template(template))]
 
 
@@ -126,9 +126,9 @@ def _one_or_mixed(forms: Mapping[str, int], read: int, how: str) -> Finding:
 def order(survey: Survey) -> Finding:
     """See how lists are ordered (rule P10)."""
     campaigns = _fitting_orders(survey.campaign_rows, "created")
-    mailboxes = _fitting_orders(survey.mailboxes.rows, "created_at")
+    mailboxes = _fitting_orders(survey.mailbox_rows, "created_at")
     fitting = [reading for reading in campaigns if reading in mailboxes]
-    how = f"{len(survey.campaign_rows)} campaigns and {len(survey.mailboxes.rows)} mailboxes stand in this order"
+    how = f"{len(survey.campaign_rows)} campaigns and {len(survey.mailbox_rows)} mailboxes stand in this order"
     if not fitting:
         return unseen("the lists are in no order that has a name, or in different ones")
     if len(fitting) == len(_ORDERS):
