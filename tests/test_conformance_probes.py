@@ -360,6 +360,15 @@ def test_a_campaign_that_counts_no_new_contact_says_nothing_of_who_joins() -> No
     assert "with a campaign 7 contacts became 7" in found["reenrol"].how
 
 
+def test_a_contact_that_is_refused_in_the_campaign_says_nothing_of_who_joins() -> None:
+    def refused(request: Request, response: Response) -> Response:
+        return REFUSED if b"guest" in request.body and b"camp_draft" in request.body else response
+
+    found = directly(measure(WRITER), Altered(service(), refused).handle)
+    assert found.findings["skip_enrols"].how == found.findings["reenrol"].how == "the service refused with 400"
+    assert found.membership is not None
+
+
 def test_a_count_that_jumps_is_no_reading() -> None:
     counts = iter([1, 1, 2, 2, 9])
 

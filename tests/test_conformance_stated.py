@@ -175,8 +175,16 @@ def test_an_answer_that_did_not_come_is_a_breach_that_says_why() -> None:
     lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=Asked(READER.fields(), trouble="no answer: gone")))
     found_now = breaches(BY_ID["W1"], lost) or []
     assert [(breach.what, breach.answered) for breach in found_now] == [("the answer did not come", "no answer: gone")]
-    assert breaches(BY_ID["C1"], lost) is None
-    assert breaches(BY_ID["C19"], lost) is None
+
+
+def test_rules_that_take_writes_are_not_judged_without_them() -> None:
+    found = directly(measure(READER), service().handle)
+    assert {rule.id for rule in RULES if rule.writes} == {rule.id for rule in RULES if breaches(rule, found) is None}
+
+
+def test_a_workspace_that_lists_no_field_shows_none_at_creation() -> None:
+    found = broken(document_changed(put("data.*.code", 7)), "C19", "F1")
+    assert {breach.rule for breach in found} == {"F1"}
 
 
 def test_at_most_three_breaches_of_a_rule_are_shown() -> None:

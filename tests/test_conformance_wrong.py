@@ -16,8 +16,8 @@ from support_wrong import Wrong, WrongTransport, document, put, refused
 from outreach_async.cli.world import OWNER_KEY, WORKSPACES, demo_world
 from outreach_async.conformance import Site, check, shapes
 from outreach_async.conformance.stated import RULES
-from outreach_async.fake import FakeTransport
-from outreach_async.transport.wire import Request, Response
+from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.transport.wire import Progress, Request, Response
 
 DONE: Final = "camp_done"
 """A campaign that is finished; the first of the list."""
@@ -138,6 +138,8 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("P1-total", "19 found of 20", put("campaigns", "total_found", 19), {"P1-pages"}),
     ("P1-total", "21 found of 20", put("campaigns", "total_found", 21), {"P1-pages"}),
     ("P1-total", "far more found than there are", put("campaigns", "total_found", 10**6), {"P1-pages"}),
+    ("P1-total", "a page that is refused, though counted in", refused("campaigns", 404, containing="display=10&page=2"), set()),
+    ("P1", "no array of data", put("mailboxes", "data", None), {"P2"}),
     ("P1-total", "31 found of 30, with as many pages", document("mailboxes", more), {"P2"}),
     ("P1-end", "10 found of 20, with as many pages", document("campaigns", fewer), set()),
     ("P1-repeat", "the first page as every page", Wrong(first_page_again), set()),
@@ -146,7 +148,12 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("P14", "a header that is no text", put("mailboxes", "headers", ["email", 1]), {"P1"}),
     ("P14", "no headers", put("campaigns", "headers", None), {"P1"}),
     ("W3", "a mailbox without prefix", put("mailboxes", "data.0.id", "box_1", containing="display=2000"), set()),
-    ("W3", "a campaign without prefix", put("campaigns", "data.9.id", lambda id_: id_.replace("camp_", "campaign_")), set()),
+    (
+        "W3",
+        "a campaign without prefix",
+        put("campaigns", "data.5.id", lambda id_: id_.replace("camp_", "campaign_"), containing="page=2"),
+        set(),
+    ),
     ("W3", "a step without prefix", steps_of(LIVE, "data.0.id", "1"), set()),
     ("W3", "a template without prefix", steps_of(LIVE, f"{FIRST}.id", "personalized_step_1"), set()),
     ("W3", "a personalized entry as a template", steps_of(LIVE, f"{PER}.id", "temp_1"), set()),
@@ -318,6 +325,34 @@ def test_every_rule_has_a_service_that_breaks_it() -> None:
 
 
 # Services that are right.
+
+
+class Moving(FakeTransport):
+    """A fake in which something happens before every request."""
+
+    def __init__(self, fake: FakeService, happen: Callable[[FakeService], object]) -> None:
+        super().__init__(fake)
+        self._moved = fake
+        self._happen = happen
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        self._happen(self._moved)
+        return await super().send(request, progress)
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest", "last_activity"])
+@pytest.mark.parametrize(
+    "happen",
+    [
+        lambda fake: fake.add_campaign(SPACE, steps=["A"]),
+        lambda fake: fake.add_mailbox(SPACE),
+        lambda fake: fake.advance(minutes=7),
+    ],
+    ids=["campaigns are added", "mailboxes are added", "time passes"],
+)
+async def test_what_happens_meanwhile_is_no_fault(order: Any, happen: Callable[[FakeService], object]) -> None:
+    fake = service(Behaviour(order=order))
+    assert await check(Moving(fake, happen), WRITER) == []
 
 
 @pytest.mark.parametrize("days", [0, 8])

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from outreach_async.conformance.calibration import Measured
-from outreach_async.conformance.rule import Rule, Subject, shown
-from outreach_async.conformance.site import OUTCOMES, document
+from outreach_async.conformance.rule import Rule, Subject, no_success, shown
+from outreach_async.conformance.site import OUTCOMES
 from outreach_async.conformance.survey import Asked
 from outreach_async.conformance.writing import Membership
 
-_TAKEN: Final = frozenset({200, 201})
+_TAKEN: Final = (200, 201)
 
 
 # What rules are about.
@@ -68,13 +68,7 @@ def _memberships(measured: Measured) -> Iterator[Subject]:
 
 
 def _not_taken(creation: tuple[str, Asked]) -> Iterator[str]:
-    asked = creation[1]
-    if asked.answer is None:
-        yield "did not come"
-    elif asked.answer.status not in _TAKEN:
-        yield f"has the status {asked.answer.status}"
-    elif not isinstance(document(asked.answer), dict):
-        yield "is no JSON object"
+    return no_success(creation[1], _TAKEN)
 
 
 def _taken(lacking: tuple[str, Asked]) -> Iterator[str]:

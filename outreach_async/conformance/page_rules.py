@@ -10,11 +10,11 @@ import attrs
 
 from outreach_async.conformance import shapes
 from outreach_async.conformance.calibration import Measured
-from outreach_async.conformance.rule import Rule, Subject, shown
+from outreach_async.conformance.rule import Rule, Subject, no_success, shown
 from outreach_async.conformance.site import document
 from outreach_async.conformance.survey import MAX_MAILBOXES, Asked, Page, Walk
 
-_OK: Final = 200
+_OK: Final = (200,)
 
 
 @attrs.frozen
@@ -81,12 +81,7 @@ def _mailbox_page(measured: Measured) -> Iterator[Subject]:
 
 
 def _no_success(asked: Asked) -> Iterator[str]:
-    if asked.answer is None:
-        yield "did not come"
-    elif asked.answer.status != _OK:
-        yield f"has the status {asked.answer.status}"
-    elif not isinstance(document(asked.answer), dict):
-        yield "is no JSON object"
+    return no_success(asked, _OK)
 
 
 def _no_json(asked: Asked) -> Iterator[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 import attrs
 
 from outreach_async.conformance.calibration import Measured
+from outreach_async.conformance.site import document
 from outreach_async.conformance.survey import Asked
 
 _SHOWN: Final = 60
@@ -51,3 +52,13 @@ def shown(value: object) -> str:
     """Write a value of an answer, in few characters."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def no_success(asked: Asked, statuses: Collection[int]) -> Iterator[str]:
+    """Say why an answer is no success."""
+    if asked.answer is None:
+        yield "did not come"
+    elif asked.answer.status not in statuses:
+        yield f"has the status {asked.answer.status}"
+    elif not isinstance(document(asked.answer), dict):
+        yield "is no JSON object"
