@@ -41,7 +41,9 @@ The marker, with all that it takes:
     )
 
 The marker also holds on classes and modules; the closest one decides, argument by argument. With `behaviour="pairwise"` a test
-runs about thirty times, such that any two readings of two knobs meet once. `--outreach-behaviour` is for tests that say none.
+runs about thirty times, such that any two readings of two knobs meet once. The summary names the readings that explain its
+failures, also when they are alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` is for tests
+that say none.
 
 `outreach_virtual_time` is for tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`.
 """

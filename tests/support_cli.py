@@ -73,7 +73,7 @@ def small_service() -> FakeService:
     service = FakeService()
     service.add_workspace("space_1", custom_fields=["Plan"])
     boxes = service.add_mailboxes("space_1", 3)
-    service.add_campaign("space_1", id="camp_1", name="Spring", status="live", mailboxes=boxes, steps=[{"templates": []}, "A|B"])
+    service.add_campaign("space_1", id="camp_1", name="Spring", status="live", mailboxes=boxes, steps=["A", "A|B"])
     service.add_owner_key("space_1", key=KEY)
     return service
 

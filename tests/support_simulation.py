@@ -156,6 +156,8 @@ class Reader:
         complete = nothing_left and item["contacts"] > 0
         assert (item["days_left"] == 0) == nothing_left
         assert (item["days_left_date"] == "Complete") == (answered["days_left_date"] == "Complete") == complete
+        if answered["days_left_date"] in {"Complete", "Not started", "Unknown"}:
+            assert item["days_left_date"] == answered["days_left_date"]
         assert (item["days_left"], item["days_left_display"]) == (answered["days_left"], answered["days_left_display"])
 
     def check_step(self, item: Any, step: Any, was: Any) -> None:

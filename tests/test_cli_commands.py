@@ -36,9 +36,16 @@ def test_a_list_as_json_holds_the_wire_items_and_their_counts(shell: Shell, comm
     assert value == {"count": count, "total_found": count, "repeats": 0, "missing": 0, "undecodable": 0}
 
 
-def test_steps_show_a_line_for_each_template_and_for_a_step_without(shell: Shell, there: tuple[str, ...]) -> None:
-    ended = shell("steps", "camp_1", *there)
-    assert [line.split("\t")[0] + line.split("\t")[6] for line in ended.out.splitlines()] == ["ordertest_letter", "1", "2A", "2B"]
+def test_steps_show_a_line_for_each_template_and_for_a_step_without(
+    shell: Shell, service: FakeService, there: tuple[str, ...]
+) -> None:
+    def lines() -> list[str]:
+        ended = shell("steps", "camp_1", *there)
+        return [line.split("\t")[0] + line.split("\t")[6] for line in ended.out.splitlines()]
+
+    assert lines() == ["ordertest_letter", "1A", "2A", "2B"]
+    service.faults.script("list_steps", drift("data.templates", []))
+    assert lines() == ["ordertest_letter", "1", "2"]
     code, value = shell.json("steps", "camp_1", *there)
     assert code == 0
     assert value["count"] == 2

@@ -19,7 +19,7 @@ from outreach_async.conformance.calibration import Calibration, measure
 from outreach_async.conformance.findings import Finding, seen
 from outreach_async.conformance.site import Dialogue, Site, Unclear, accepted, number, rows, served, throttled
 from outreach_async.conformance.stated import RULES, breaches
-from outreach_async.conformance.survey import Asked, Survey, first_page_of
+from outreach_async.conformance.survey import Asked, Page, Survey, Walk, first_page_of
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviourfile import KNOBS
@@ -199,9 +199,11 @@ def survey(campaigns: list[Any] | None = None, mailboxes: list[Any] | None = Non
     def asked(data: list[Any]) -> Asked:
         return Asked(READER.fields(), answer({"status": "ok", "data": data}))
 
-    return Survey(
-        asked([]), (asked(campaigns or []),), asked(mailboxes or []), 10, {"c": asked([{"templates": templates}])}, seen(1, "")
-    )
+    def walk(data: list[Any] | None) -> Walk:
+        return Walk((Page(asked(data or []), 1, 0, 10, 10),))
+
+    steps = {"c": asked([{"templates": templates}])}
+    return Survey(asked([]), walk(campaigns), walk(mailboxes), (walk([]), walk([])), steps, seen(1, ""))
 
 
 @pytest.mark.parametrize(
@@ -258,10 +260,12 @@ def test_a_percentage_fits_the_places_that_it_was_rounded_to(count: int, sent: i
         ([], ()),
         (["Complete"], ()),
         ([1] * 12, ("timestamp",)),
-        (["x"] * 12, ("text",)),
+        (["Jan 4, 2026"] * 12, ("text",)),
         ([1], ("timestamp", "mixed")),
-        (["x"], ("text", "mixed")),
-        ([1, "x"], ("mixed",)),
+        (["Jan 4, 2026"], ("text", "mixed")),
+        ([1, "Jan 4, 2026"], ("mixed",)),
+        ([1] * 12 + ["Not started", "Unknown", "Complete"], ("timestamp",)),
+        (["Unknown"] * 12, ()),
         ([None], ()),
     ],
 )
@@ -352,11 +356,21 @@ def test_a_campaign_that_counts_no_new_contact_says_nothing_of_who_joins() -> No
             step["out_of"] = 7
 
     found = changed("camp_draft/steps", still)
-    assert found["skip_enrols"].how == found["reenrol"].how == "a new contact joined the campaign, but 7 contacts became 7"
+    assert found["skip_enrols"].how == found["reenrol"].how
+    assert "with a campaign 7 contacts became 7" in found["reenrol"].how
+
+
+def test_a_contact_that_is_refused_in_the_campaign_says_nothing_of_who_joins() -> None:
+    def refused(request: Request, response: Response) -> Response:
+        return REFUSED if b"guest" in request.body and b"camp_draft" in request.body else response
+
+    found = directly(measure(WRITER), Altered(service(), refused).handle)
+    assert found.findings["skip_enrols"].how == found.findings["reenrol"].how == "the service refused with 400"
+    assert found.membership is not None
 
 
 def test_a_count_that_jumps_is_no_reading() -> None:
-    counts = iter([1, 2, 9])
+    counts = iter([1, 1, 2, 2, 9])
 
     def jump(document: Any) -> None:
         document["data"][0]["out_of"] = next(counts)

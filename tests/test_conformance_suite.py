@@ -13,12 +13,19 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from support_calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_changed, service
 
 from outreach_async.conformance import __main__ as command
+from outreach_async.conformance.stated import RULES
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.behaviourfile import load_behaviour
 from outreach_async.fake.exchange import Service
 from outreach_async.fake.server import serve
 
 pytest_plugins = ["pytester"]
+
+WRITING = sum(rule.writes for rule in RULES)
+"""Tests that take writes."""
+
+READING = len(RULES) - WRITING + 1
+"""Tests that do not, with that of what the interface leaves unsaid."""
 
 WRITES = ("--allow-writes", SPACE, "--outreach-campaign", DRAFT, "--outreach-gmail")
 
@@ -57,7 +64,7 @@ def test_a_run_that_only_reads_says_so_first_and_writes_what_it_measured(suite: 
     fake = service(Behaviour(past_end="clamp"))
     before = fake.dump()
     done = suite.against(fake, "-rs")
-    done.assert_outcomes(passed=16, skipped=6)
+    done.assert_outcomes(passed=READING, skipped=WRITING)
     done.stdout.fnmatch_lines([f"outreach conformance: It only reads, in workspace {SPACE}*", "*past_end: clamp*"])
     done.stdout.fnmatch_lines(["SKIPPED*C1: creating contacts was not allowed"])
     assert fake.dump() == before
@@ -70,27 +77,27 @@ def test_a_run_with_writes_measures_more_and_one_that_reads_forgets_nothing_of_i
     fake = service(behaviour)
     header = ("--outreach-header", "authorization=API_TOKEN")
     done = suite.against(fake, *header, *WRITES)
-    done.assert_outcomes(passed=22)
+    done.assert_outcomes(passed=READING + WRITING)
     done.stdout.fnmatch_lines(["outreach conformance: It creates up to*", "*created_status: 200*"])
     assert KEY not in done.stdout.str() + suite.record.read_text(encoding="utf-8")
     assert load_behaviour(suite.record) == behaviour
-    suite.against(fake, *header).assert_outcomes(passed=16, skipped=6)
+    suite.against(fake, *header).assert_outcomes(passed=READING, skipped=WRITING)
     assert load_behaviour(suite.record) == behaviour
 
 
 def test_drift_fails_or_warns_and_leaves_the_file_or_is_accepted(suite: Suite) -> None:
     fake = service()
-    suite.against(fake).assert_outcomes(passed=16, skipped=6)
+    suite.against(fake).assert_outcomes(passed=READING, skipped=WRITING)
     first = suite.record.read_text(encoding="utf-8")
     fake.behaviour = Behaviour(past_end="clamp")
     failed = suite.against(fake)
-    failed.assert_outcomes(passed=15, skipped=6, failed=1)
+    failed.assert_outcomes(passed=READING - 1, skipped=WRITING, failed=1)
     failed.stdout.fnmatch_lines(["*--outreach-drift=accept takes it:", "past_end was 'empty', is now 'clamp': page*"])
     warned = suite.against(fake, "--outreach-drift=warn")
-    warned.assert_outcomes(passed=16, skipped=6)
+    warned.assert_outcomes(passed=READING, skipped=WRITING)
     warned.stdout.fnmatch_lines(["drift: past_end was 'empty', is now 'clamp': page*"])
     assert suite.record.read_text(encoding="utf-8") == first
-    suite.against(fake, "--outreach-drift=accept").assert_outcomes(passed=16, skipped=6)
+    suite.against(fake, "--outreach-drift=accept").assert_outcomes(passed=READING, skipped=WRITING)
     assert load_behaviour(suite.record).past_end == "clamp"
 
 
@@ -137,7 +144,7 @@ def test_it_refuses_to_measure_one_service_from_many_processes(suite: Suite) -> 
             config.workerinput = {}  # type: ignore[attr-defined]  # that is how pytest-xdist does it
 
     fake = service()
-    done = suite.against(fake, "-k", "W1", plugins=[Worker()])
+    done = suite.against(fake, "-k", "W2", plugins=[Worker()])
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*run it without -n; a service is measured once*"])
     assert len(fake.requests) == 0

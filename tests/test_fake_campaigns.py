@@ -48,6 +48,28 @@ def test_w4_every_field_of_campaigns_steps_and_templates_is_there_in_order() -> 
     assert list(step["templates"][0]) == TEMPLATE_FIELDS
 
 
+@pytest.mark.parametrize("templates", [[], (), "", " ", None, 3, {}, {"test_letter": "A"}])
+def test_a_step_without_templates_is_refused_by_name(templates: Any) -> None:
+    fake = world()
+    before = fake.dump()
+
+    with pytest.raises((TypeError, ValueError)) as caught:
+        fake.add_campaign(SPACE, steps=["A", {"templates": templates}])
+
+    assert str(caught.value) == (
+        f"steps[1].templates: expected one or more templates, got {templates!r}; "
+        "pass letters such as 'A|B' or a list of templates, or leave it out for one template"
+    )
+    assert fake.dump() == before
+
+
+def test_a_step_that_says_nothing_of_templates_has_one() -> None:
+    fake = world()
+    (step,) = steps(fake, fake.add_campaign(SPACE, steps=[{}]))["data"]
+
+    assert [template["test_letter"] for template in step["templates"]] == ["A"]
+
+
 def test_t1_and_t2_steps_come_in_order_live_and_by_automatic_email() -> None:
     data = steps(small_world(), "camp_1")["data"]
 
@@ -412,6 +434,24 @@ def list_dates(list_date: Any) -> list[Any]:
 @pytest.mark.parametrize(("list_date", "kinds"), [("timestamp", {int}), ("text", {str}), ("mixed", {int, str})])
 def test_t16_the_lists_dates_are_unix_seconds_texts_or_either(list_date: Any, kinds: set[type]) -> None:
     assert {type(date) for date in list_dates(list_date)} == kinds
+
+
+def without_mailbox(fake: FakeService) -> str:
+    return fake.add_campaign(SPACE, contacts=5, steps=["A"])
+
+
+def without_contacts(fake: FakeService) -> str:
+    return fake.add_campaign(SPACE, steps=["A"])
+
+
+@pytest.mark.parametrize("list_date", ["timestamp", "text", "mixed"])
+@pytest.mark.parametrize(("add", "word"), [(without_mailbox, "Unknown"), (without_contacts, "Not started")])
+def test_t16_the_list_has_the_word_of_the_steps_where_there_is_no_date(add: Any, word: str, list_date: Any) -> None:
+    fake = world(list_date=list_date)
+    camps = [add(fake) for _ in range(6)]
+
+    assert {item(fake, camp)["days_left_date"] for camp in camps} == {word}
+    assert {steps(fake, camp)["days_left_date"] for camp in camps} == {word}
 
 
 DAY = 86_400

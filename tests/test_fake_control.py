@@ -83,6 +83,14 @@ def test_seeding_takes_what_the_calls_of_python_take(form: type[msgspec.Struct],
     assert set(form.__struct_fields__) == set(inspect.signature(call).parameters) - {"self"}
 
 
+def test_a_step_without_templates_is_refused_over_http_by_name() -> None:
+    plane = Plane(seeded())
+    said = {"workspace": SPACE, "steps": ["A", {"templates": []}]}
+    problem = plane.problem("POST", "/campaigns", said)
+    assert "steps[1].templates: expected one or more templates, got [];" in json.dumps(problem)
+    assert plane.fake.dump() == seeded().dump()
+
+
 def test_what_is_changed_over_http_is_what_is_changed_from_python() -> None:
     plane, wanted = Plane(seeded()), seeded()
     plane("PATCH", "/campaigns", {"id": "camp_1", "status": "paused", "rates": {"open": 0.5}})

@@ -156,6 +156,10 @@ BAD: list[tuple[Any, str]] = [
         r"contacts\[0\]: the workspace \w+ has no campaign 'camp_9'",
     ),
     ({"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": [{"at": 1}]}]}]}, r"contacts\[0\]: 'id' is missing"),
+    (
+        {"workspaces": [{"campaigns": [{"steps": ["A", {"templates": []}]}]}]},
+        r"\$\.workspaces\[0\]\.campaigns\[0\]: steps\[1\]\.templates: expected one or more templates, got \[\];",
+    ),
     ({"owner_keys": {"key_1": ["space_9"]}}, r"\$\.owner_keys: there is no workspace 'space_9'"),
     ({"owner_keys": []}, r"\$\.owner_keys: must be an object, not list"),
     ({"made_up": {"camp_": -1}}, r"\$\.made_up: camp_=-1: must not be negative"),
@@ -200,6 +204,7 @@ def with_other(at: Place, value: object) -> Any:
 @example(("workspaces", 2, "mailboxes", 0, "opened_14days", 0), "x")
 @example(("workspaces", 2, "mailboxes", 0, "opened_14days"), ["x"])
 @example(("workspaces", 2, "campaigns", 0, "steps", 0), [])
+@example(("workspaces", 2, "campaigns", 0, "steps", 0, "templates"), [])
 @example(("workspaces", 2, "campaigns", 0, "steps", 0, "templates", 0), None)
 @example(("workspaces", 2, "campaigns", 0, "steps", 1, "wait_time"), 10**30)
 @example(("workspaces", 2, "campaigns", 0, "last_activity"), "x")

@@ -256,6 +256,23 @@ def test_reads(outreach_fake):
     assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: those with past_end='clamp'" in told
 
 
+def test_the_summary_names_readings_that_fail_a_test_as_alternatives(suite: Suite) -> None:
+    rows = outreach_async.testing.pairwise()
+    bad = [row for row in rows if row.past_end == "clamp" or row.error_renderer == "html"]
+    told = suite.told(
+        """
+@pytest.mark.outreach(behaviour="pairwise")
+def test_reads(outreach_fake):
+    assert outreach_fake.behaviour.past_end != "clamp"
+    assert outreach_fake.behaviour.error_renderer != "html"
+""",
+        failed=len(bad),
+        passed=len(rows) - len(bad),
+    )
+    figures = f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours"
+    assert f"{figures}: those with error_renderer='html' or past_end='clamp'\n" in told
+
+
 def test_tests_that_pass_say_nothing(suite: Suite) -> None:
     told = suite.told(
         "@pytest.mark.outreach(behaviour='pairwise')\ndef test_any(outreach_fake): pass",

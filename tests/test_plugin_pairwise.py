@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import combinations, product
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviour import READINGS
 from outreach_async.testing import differing, pairwise
 from outreach_async.testing.pairwise import cover
+from outreach_async.testing.reports import reading as written
 from outreach_async.testing.suspects import suspects, verdicts
 
 figures = st.lists(st.integers(1, 5), max_size=6)
@@ -72,6 +74,49 @@ def test_two_readings_that_a_test_cannot_bear_together_are_found() -> None:
     assert "numbers='mixed' and past_end='clamp'" in found
 
 
+ALL_READINGS = sorted((knob, reading) for knob in KNOBS for reading in range(len(READINGS[knob])))
+
+
+def has(row: Behaviour, place: tuple[str, int]) -> bool:
+    knob, number = place
+    return bool(getattr(row, knob) == READINGS[knob][number])
+
+
+def named(place: tuple[str, int]) -> str:
+    knob, number = place
+    return f"{knob}={written(READINGS[knob][number])}"
+
+
+@given(places=st.lists(st.sampled_from(ALL_READINGS), min_size=2, max_size=2, unique=True))
+def test_either_of_two_readings_that_a_test_cannot_bear_is_found(places: list[tuple[str, int]]) -> None:
+    assume(any(not any(has(row, place) for place in places) for row in pairwise()))
+    found = told(lambda row: any(has(row, place) for place in places))
+    assert " or ".join(sorted(map(named, places))) in found
+
+
+def test_three_readings_that_a_test_cannot_bear_are_the_only_explanation() -> None:
+    assert told(lambda row: row.past_end == "clamp" or row.order == "newest" or row.numbers == "float") == [
+        "numbers='float' or order='newest' or past_end='clamp'"
+    ]
+
+
+def test_a_reading_or_a_pair_that_a_test_cannot_bear_is_found() -> None:
+    found = told(lambda row: row.past_end == "clamp" or (row.numbers == "mixed" and row.order == "newest"))
+    assert "numbers='mixed' and order='newest' or past_end='clamp'" in found
+
+
+def test_every_explanation_fits_the_rows_and_none_has_a_reading_too_many() -> None:
+    def fails(row: Behaviour) -> bool:
+        return row.created_status == 201 or row.campaign_max_display == 100
+
+    for text in told(fails):
+        causes = [dict(part.split("=") for part in cause.split(" and ")) for cause in text.split(" or ")]
+        hits = [{knob: written(getattr(row, knob)) for cause in causes for knob in cause} for row in pairwise()]
+        explained = [any(cause.items() <= hit.items() for cause in causes) for hit in hits]
+        assert explained == [fails(row) for row in pairwise()]
+        assert len(causes) == 2
+
+
 def test_a_failure_that_no_reading_explains_accuses_none() -> None:
     rows = pairwise()
     assert suspects([rows[0], rows[0]], rows) == []
@@ -84,6 +129,19 @@ def test_a_verdict_names_the_test_the_figures_and_the_readings() -> None:
     line = f"test_a.py::test_x[asyncio-row*] failed under {failed} of {len(ran)} behaviours: those with past_end='clamp'"
     assert verdicts(ran) == [line]
     assert verdicts([*ran, *((name, row, False) for name, row, _ in ran)]) == [line], "a row that failed once has failed"
+
+
+def test_a_verdict_names_alternatives_and_each_explanation() -> None:
+    def verdict(fails: Callable[[Behaviour], bool]) -> str:
+        (line,) = verdicts((f"t[row{number:02}]", number, fails(row)) for number, row in enumerate(pairwise()))
+        return line.partition(": ")[2]
+
+    assert verdict(lambda row: row.past_end != "empty") == "those with past_end='clamp' or past_end='error'"
+    several = verdict(lambda row: row.created_status == 201 or row.campaign_max_display == 100)
+    assert "those with campaign_max_display=100 or created_status=201" in several.split("; or ")
+    many = verdict(lambda row: row == pairwise()[5])
+    assert many.count("; or ") == 8
+    assert re.search(r"; or \d+ more explanations$", many)
 
 
 def test_a_test_that_fails_or_passes_under_every_behaviour_accuses_no_reading() -> None:

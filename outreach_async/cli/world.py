@@ -73,7 +73,7 @@ _MAILBOXES: Final[dict[str, tuple[_Boxes, ...]]] = {
         _Boxes("get-northwind", 31),
         _Boxes("northwind-get", 4, {"sent_30days": 810, "bounced_30days": 58}),
         _Boxes("northwind-go", 2, {"sent_30days": 118, "bounced_30days": 3}),  # too few to be sure
-        _Boxes("northwind-news", 11, a_domain=11),
+        _Boxes("northwind-news", 11, {"domain_ip": None}, a_domain=11),
         _Boxes("northwind-offers", 5, _BURNT, a_domain=5),
     ),
     WORKSPACES[1]: (

@@ -10,9 +10,9 @@ import attrs
 from outreach_async.conformance import figures, reading, writing
 from outreach_async.conformance.carrying import Carrier, Patience
 from outreach_async.conformance.findings import Finding, attempt, unseen
-from outreach_async.conformance.site import Dialogue, Site, Unclear
+from outreach_async.conformance.site import Dialogue, Site
 from outreach_async.conformance.survey import Asked, Survey, survey_of
-from outreach_async.conformance.writing import Trial, trial_of
+from outreach_async.conformance.writing import Membership, Trial, trial_of
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.behaviourfile import KNOBS, dump_behaviour
 from outreach_async.refusals import masked_text
@@ -103,12 +103,14 @@ class Measured:
         survey: What was read.
         trial: What was created first; `None` without writes.
         findings: By knob.
+        membership: What the campaign that contacts may join counted; `None` if none joined.
     """
 
     site: Site
     survey: Survey
     trial: Trial | None
     findings: Mapping[str, Finding]
+    membership: Membership | None = None
 
 
 async def calibrate(
@@ -124,7 +126,7 @@ async def calibrate(
 ) -> Calibration:
     """Measure how a service takes what the interface leaves unsaid.
 
-    Some 20 requests, one after the other, that only read. With `writes` it creates at most `plan.CONTACTS` contacts, which stay.
+    Some 30 requests, one after the other, that only read. With `writes` it creates at most `plan.CONTACTS` contacts, which stay.
 
     Args:
         transport: Where requests go; it stays open.
@@ -175,11 +177,16 @@ def measure(site: Site) -> Dialogue[Measured]:
     findings |= yield from _read(site, survey)
     trial = (yield from trial_of(site, survey)) if site.writes else None
     trouble = trial.trouble if trial else _NO_WRITES
+    membership = None
     findings |= dict.fromkeys((*_WRITES, "created_status", "unknown_custom", "skip_enrols", "reenrol"), unseen(trouble))
     if trial and not trouble:
         findings["created_status"] = writing.created_status(trial)
-        findings |= yield from _write(site, survey, findings["campaign_max_display"])
-    return Measured(site, survey, trial, {knob: _masked(found, site.secrets) for knob, found in findings.items()})
+        findings |= yield from _write(site, survey)
+        most = min([_CAMPAIGNS, *(maximum for maximum in findings["campaign_max_display"].possible if maximum)])
+        joined, membership = yield from writing.enrolment(site, survey.first, most)
+        findings |= joined
+    masked = {knob: _masked(found, site.secrets) for knob, found in findings.items()}
+    return Measured(site, survey, trial, masked, membership)
 
 
 def _masked(found: Finding, secrets: tuple[str, ...]) -> Finding:
@@ -187,7 +194,7 @@ def _masked(found: Finding, secrets: tuple[str, ...]) -> Finding:
 
 
 def _read(site: Site, survey: Survey) -> Dialogue[dict[str, Finding]]:
-    boxes, campaigns, first = survey.mailboxes, survey.campaigns[0], survey.first
+    boxes, campaigns, first = survey.mailboxes, survey.campaigns, survey.first
     over = yield from _where(boxes, reading.over_max(site, first))
     maximum = yield from _where(campaigns, reading.campaign_max_display(site, first, over))
     return {
@@ -207,12 +214,8 @@ def _where(asked: Asked, probe: Dialogue[Finding]) -> Dialogue[Finding]:
     return (yield from attempt(probe))
 
 
-def _write(site: Site, survey: Survey, maximum: Finding) -> Dialogue[dict[str, Finding]]:
+def _write(site: Site, survey: Survey) -> Dialogue[dict[str, Finding]]:
     findings = {"unknown_custom": (yield from attempt(writing.unknown_custom(site, survey)))}
     for knob, probe in _WRITES.items():
         findings[knob] = yield from attempt(probe(site))
-    known = [most for most in maximum.possible if most]
-    try:
-        return findings | (yield from writing.enrolment(site, survey.first, min([_CAMPAIGNS, *known])))
-    except Unclear as unclear:
-        return findings | dict.fromkeys(("skip_enrols", "reenrol"), unseen(str(unclear)))
+    return findings

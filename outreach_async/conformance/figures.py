@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.conformance.findings import Finding, among, seen, unseen
-from outreach_async.conformance.survey import COMPLETE, Survey
+from outreach_async.conformance.survey import Survey
 
 ENOUGH: Final = 12
 """Values that must be alike before it is no accident: by turns, one in some 2,000 times they would be."""
@@ -54,7 +54,7 @@ class Percentage:
 
 def percentages(survey: Survey) -> list[Percentage]:
     """Collect every percentage that was read."""
-    listed = [*_values(survey.campaign_rows, _CAMPAIGN), *_values(survey.mailboxes.rows, _MAILBOX)]
+    listed = [*_values(survey.campaign_rows, _CAMPAIGN), *_values(survey.mailbox_rows, _MAILBOX)]
     return [*map(Percentage, listed), *(found for template in survey.templates for found in _of_template(template))]
 
 
@@ -105,13 +105,14 @@ def percent_digits(survey: Survey) -> Finding:
 
 def list_date(survey: Survey) -> Finding:
     """See how the campaign list writes dates (rule T16)."""
-    dates = [row["days_left_date"] for row in survey.campaign_rows if row.get("days_left_date", COMPLETE) != COMPLETE]
+    dates = [row.get("days_left_date") for row in survey.campaign_rows]
     stamps = sum(map(_is_number, dates))
-    texts = sum(isinstance(date, str) for date in dates)
-    how = f"of {len(dates)} dates {stamps} are numbers, {texts} texts"
+    # A text without a digit, such as Complete, stands where there is no date.
+    texts = sum(isinstance(date, str) and any(map(str.isdigit, date)) for date in dates)
+    how = f"of {stamps + texts} dates {stamps} are numbers, {texts} texts"
     if not stamps and not texts:
         return unseen("no campaign that was read has a date")
-    return _one_or_mixed({"timestamp": stamps, "text": texts}, len(dates), how)
+    return _one_or_mixed({"timestamp": stamps, "text": texts}, stamps + texts, how)
 
 
 def _one_or_mixed(forms: Mapping[str, int], read: int, how: str) -> Finding:
@@ -125,9 +126,9 @@ def _one_or_mixed(forms: Mapping[str, int], read: int, how: str) -> Finding:
 def order(survey: Survey) -> Finding:
     """See how lists are ordered (rule P10)."""
     campaigns = _fitting_orders(survey.campaign_rows, "created")
-    mailboxes = _fitting_orders(survey.mailboxes.rows, "created_at")
+    mailboxes = _fitting_orders(survey.mailbox_rows, "created_at")
     fitting = [reading for reading in campaigns if reading in mailboxes]
-    how = f"{len(survey.campaign_rows)} campaigns and {len(survey.mailboxes.rows)} mailboxes stand in this order"
+    how = f"{len(survey.campaign_rows)} campaigns and {len(survey.mailbox_rows)} mailboxes stand in this order"
     if not fitting:
         return unseen("the lists are in no order that has a name, or in different ones")
     if len(fitting) == len(_ORDERS):

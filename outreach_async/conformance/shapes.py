@@ -1,12 +1,32 @@
-"""The tables of the interface: which fields every item has, and of what kind (rule W4)."""
+"""The tables of the interface: which fields every item has, of what kind (rule W4), and what their values may be."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 Kind = tuple[str, Callable[[Any], bool]]
 """What a value is called, and whether one is."""
+
+_HUNDRED: Final = 100
+_FIRST_MOMENT: Final = 10**9
+"""September 2001 in Unix seconds. Below it lie years and dates written as numbers; times in milliseconds lie above it."""
+
+_ABSOLUTE: Final = re.compile(
+    r"""\s*(?: [0-9.]+                              # a timestamp
+        | [0-9]{4}-[0-9]{2}.*                     # 2026-01-31T12:00:00Z
+        | [0-9]{1,2}([/.])[0-9]{1,2}\1[0-9]{2}.*  # 01/31/2026
+        | [^\W\d_]{3,9}\.?\ [0-9]{1,2},?\ [0-9]{4}   # Jan 31, 2026
+        | [0-9]{1,2}\.?\ [^\W\d_]{3,9}\.?,?\ [0-9]{4} # 31 January 2026
+    )\s*""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Times that are not told as how long ago they were."""
+
+_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_LETTER: Final = re.compile(r"[A-Z]+")
 
 
 def _is_number(value: Any) -> bool:
@@ -17,6 +37,11 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
+def is_count(value: Any) -> bool:
+    """Tell whether a value counts something: a whole number from 0 on, which may be written as a float."""
+    return _is_number(value) and value >= 0 and (type(value) is int or value.is_integer())
+
+
 TEXT: Final[Kind] = ("a text", lambda value: isinstance(value, str))
 NUMBER: Final[Kind] = ("a number", _is_number)
 FLAG: Final[Kind] = ("true or false", lambda value: isinstance(value, bool))
@@ -25,6 +50,18 @@ ITEMS: Final[Kind] = ("a list", lambda value: isinstance(value, list))
 TEXT_OR_NULL: Final[Kind] = ("a text or null", lambda value: value is None or isinstance(value, str))
 FLAG_OR_NULL: Final[Kind] = ("true, false or null", lambda value: value is None or isinstance(value, bool))
 TEXT_OR_NUMBER: Final[Kind] = ("a text or a number", lambda value: isinstance(value, str) or _is_number(value))
+
+COUNT: Final[Kind] = ("a whole number from 0 on", is_count)
+PERCENTAGE: Final[Kind] = ("a percentage from 0 to 100", lambda value: 0 <= value <= _HUNDRED)
+AMOUNT: Final[Kind] = ("a finite number from 0 on", lambda value: 0 <= value < math.inf)
+MOMENT: Final[Kind] = ("a Unix timestamp", lambda value: _FIRST_MOMENT <= value < math.inf)
+MOMENT_OR_TEXT: Final[Kind] = (MOMENT[0], lambda value: isinstance(value, str) or MOMENT[1](value))
+AGO: Final[Kind] = ("a relative text", lambda value: not _ABSOLUTE.fullmatch(value))
+EMAIL: Final[Kind] = ("an e-mail address", lambda value: _EMAIL.fullmatch(value) is not None)
+STATUS: Final[Kind] = ("draft, live or paused", lambda value: value in {"draft", "live", "paused"})
+AUTO_EMAIL: Final[Kind] = ("auto_email", lambda value: value == "auto_email")
+SOME: Final[Kind] = ("one or more", bool)
+LETTER: Final[Kind] = ("a letter or PER", lambda value: _LETTER.fullmatch(value) is not None)
 
 Shape = Mapping[str, Kind]
 

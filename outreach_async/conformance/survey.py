@@ -20,8 +20,14 @@ COMPLETE: Final = "Complete"
 DISPLAYS: Final = (10, 5, 1)
 """Campaigns a page, the first that is not refused: no maximum is stated, so few."""
 
-_CAMPAIGNS: Final = 40
-_STEPS: Final = 5
+_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
+"""Pages of a list that are read from its beginning."""
+
+_MOST: Final = 10**8
+"""A `total_found` above this is not walked to its end."""
+
+_STEPS: Final = 10
+"""Campaigns whose steps are read."""
 
 
 @attrs.frozen
@@ -32,15 +38,16 @@ class Asked:
         request: The request.
         answer: The answer; `None` if there was none.
         trouble: Why there was none.
+        said: The document of a success; `None` of anything else.
     """
 
     request: Request
     answer: Response | None = None
     trouble: str = ""
+    said: dict[str, Any] | None = attrs.field(init=False, eq=False, repr=False)  # read once: many rules look at it
 
-    @property
-    def said(self) -> dict[str, Any] | None:
-        """The document of a success; `None` of anything else."""
+    @said.default
+    def _said(self) -> dict[str, Any] | None:
         try:
             return document(self.answer) if self.answer is not None and accepted(self.answer) else None
         except Unclear:
@@ -53,34 +60,104 @@ class Asked:
 
 
 @attrs.frozen
+class Page:
+    """A page of a list.
+
+    Attributes:
+        asked: The request and its answer.
+        number: The page that was asked for.
+        index: Its place among the pages, from 0.
+        display: Items a page that were asked for.
+        size: Items a page that the service serves: fewer, if it has a lower maximum and does not say so.
+    """
+
+    asked: Asked
+    number: int
+    index: int
+    display: int
+    size: int
+
+    @property
+    def total(self) -> int | None:
+        """The `total_found` of the page; `None` if it is no count."""
+        return _total(self.asked)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the page's items."""
+        return [row["id"] for row in self.asked.rows if isinstance(row.get("id"), str)]
+
+
+@attrs.frozen
+class Walk:
+    """Pages of one list at one `display`.
+
+    Attributes:
+        pages: The first pages, in order, and the last one.
+        after: The page behind the last one; `None` if nobody knows where that is.
+    """
+
+    pages: tuple[Page, ...]
+    after: Page | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The items of the pages."""
+        return [row for page in self.pages for row in page.asked.rows]
+
+
+@attrs.frozen
 class Survey:
     """What was read.
 
     Attributes:
         fields: All-fields.
-        campaigns: Pages of campaigns, in order.
-        mailboxes: A page of mailboxes, as large as is allowed.
-        display: Campaigns a page that were asked for.
+        campaign_pages: Pages of campaigns, a few campaigns each.
+        mailbox_pages: Pages of mailboxes, as large as is allowed.
+        single_items: The first two pages of each list, one item each.
         steps: List-steps of some campaigns, by campaign id.
         first_page: The number of the first page.
     """
 
     fields: Asked
-    campaigns: tuple[Asked, ...]
-    mailboxes: Asked
-    display: int
+    campaign_pages: Walk
+    mailbox_pages: Walk
+    single_items: tuple[Walk, Walk]
     steps: Mapping[str, Asked]
     first_page: Finding
 
     @property
+    def walks(self) -> tuple[Walk, ...]:
+        """Every walk, campaigns first."""
+        return (self.campaign_pages, self.mailbox_pages, *self.single_items)
+
+    @property
+    def campaigns(self) -> Asked:
+        """The first page of campaigns."""
+        return self.campaign_pages.pages[0].asked
+
+    @property
+    def mailboxes(self) -> Asked:
+        """The first page of mailboxes."""
+        return self.mailbox_pages.pages[0].asked
+
+    @property
     def lists(self) -> Iterator[Asked]:
-        """Every answer of the four lists."""
-        yield from (*self.campaigns, self.mailboxes, *self.steps.values(), self.fields)
+        """Answers of the four lists, at least one of each; of further pages those that were served."""
+        for page in (page for walk in self.walks for page in walk.pages):
+            if not page.index or page.asked.said is not None:
+                yield page.asked
+        yield from (*self.steps.values(), self.fields)
 
     @property
     def campaign_rows(self) -> list[dict[str, Any]]:
         """Campaigns, as listed."""
-        return [row for page in self.campaigns for row in page.rows]
+        return self.campaign_pages.rows
+
+    @property
+    def mailbox_rows(self) -> list[dict[str, Any]]:
+        """Mailboxes, as listed."""
+        return self.mailbox_pages.rows
 
     @property
     def templates(self) -> list[dict[str, Any]]:
@@ -111,32 +188,69 @@ def survey_of(site: Site) -> Dialogue[Survey]:
     fields = yield from ask(site.fields())
     first_page = yield from attempt(first_page_of(site))
     first = first_page.possible[0] if first_page.possible else 1
-    mailboxes = yield from ask(site.page("mailboxes", first, MAX_MAILBOXES))
-    display, campaigns = yield from _campaigns(site, first)
-    steps = {}
-    for id_ in _worth_reading([row for page in campaigns for row in page.rows]):
-        steps[id_] = yield from ask(site.steps(id_))
-    return Survey(fields, campaigns, mailboxes, display, steps, first_page)
-
-
-def _campaigns(site: Site, first: int) -> Dialogue[tuple[int, tuple[Asked, ...]]]:
+    boxes = yield from _walk(site, "mailboxes", first, MAX_MAILBOXES, exact=True)
     for display in DISPLAYS:
-        pages = [(yield from ask(site.page("campaigns", first, display)))]
-        if pages[0].said is not None:
+        campaigns = yield from _walk(site, "campaigns", first, display)
+        if campaigns.pages[0].asked.said is not None:
             break
-    # What is past the end may be the last page once more.
-    total = (pages[0].said or {}).get("total_found")
-    most = min(total, _CAMPAIGNS) if isinstance(total, int) else 0
-    while len(pages) * display < most and len(pages[-1].rows) == display:
-        pages.append((yield from ask(site.page("campaigns", first + len(pages), display))))
-    return display, tuple(pages)
+    singles = (yield from _two_items(site, "campaigns", first)), (yield from _two_items(site, "mailboxes", first))
+    steps = {}
+    for id_ in _worth_reading(campaigns.rows):
+        steps[id_] = yield from ask(site.steps(id_))
+    return Survey(fields, campaigns, boxes, singles, steps, first_page)
+
+
+def _walk(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[Walk]:
+    """Read the first pages of a list, the last one, and the one behind it: together they show whether `total_found` is right.
+
+    Args:
+        site: Whom to ask.
+        kind: `campaigns` or `mailboxes`.
+        first: The number of the first page.
+        display: Items a page.
+        exact: Whether the interface says that so many are served; else fewer may be, if all pages do.
+    """
+    head = yield from ask(site.page(kind, first, display))
+    total, served_ = _total(head), len(head.rows)
+    size = display if exact or not served_ or total is None or total <= served_ else min(display, served_)
+    pages = [Page(head, first, 0, display, size)]
+
+    def page(index: int) -> Dialogue[Page]:
+        asked = yield from ask(site.page(kind, first + index, display))
+        return Page(asked, first + index, index, display, size)
+
+    if head.said is None or total is None or total > _MOST:
+        return Walk(tuple(pages))
+    count = -(-total // size)
+    while len(pages) < min(count, _PAGES[kind]) and pages[-1].asked.rows:
+        pages.append((yield from page(len(pages))))
+    if len(pages) < count:
+        pages.append((yield from page(count - 1)))
+    return Walk(tuple(pages), (yield from page(max(count, 1))))
+
+
+def _two_items(site: Site, kind: str, first: int) -> Dialogue[Walk]:
+    """Read the first two items of a list, a page each: they show whether `page` and `display` are obeyed."""
+    asked = [(yield from ask(site.page(kind, first, 1)))]
+    if (_total(asked[0]) or 0) > 1:
+        asked.append((yield from ask(site.page(kind, first + 1, 1))))
+    return Walk(tuple(Page(answer, first + index, index, 1, 1) for index, answer in enumerate(asked)))
+
+
+def _total(asked: Asked) -> int | None:
+    try:
+        total = number(asked.said or {}, "total_found")
+    except Unclear:
+        return None
+    return total if total >= 0 else None
 
 
 def _worth_reading(campaigns: list[dict[str, Any]]) -> list[str]:
-    """Choose campaigns to read the steps of: a finished one, then those that say most, which are those with opens, then steps."""
+    """Choose campaigns to read the steps of: one that is finished and one of each status, then those with opens, then steps."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
     telling = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
-    ids = [row["id"] for row in (*finished, *telling) if isinstance(row.get("id"), str)]
+    states = {str(row.get("status")): row for row in reversed(telling)}
+    ids = [row["id"] for row in (*finished, *states.values(), *telling) if isinstance(row.get("id"), str)]
     return list(dict.fromkeys(ids))[:_STEPS]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from outreach_async.conformance.rule import Rule
 from outreach_async.conformance.session import Result
-from outreach_async.conformance.stated import RULES, Rule, breaches
+from outreach_async.conformance.stated import RULES, breaches
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

@@ -5,6 +5,7 @@ Every contact has an address that nobody has. They stay: the interface has no op
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import attrs
 from outreach_async.conformance.findings import Finding, among, seen, unseen
 from outreach_async.conformance.site import LEFT_OUT, OUTCOMES, Dialogue, Site, Unclear, accepted, number, rows, served
 from outreach_async.conformance.survey import Asked, Survey, ask
-from outreach_async.fake.fields import CUSTOM, STANDARD, custom_number
+from outreach_async.fake.fields import CUSTOM, RESERVED, STANDARD, custom_number
 from outreach_async.transport.wire import Request
 
 PAGES: Final = 300
@@ -36,17 +37,23 @@ BAD: Final[Mapping[str, str]] = {
 """A value for each standard field that strict validation may be expected to refuse."""
 
 
+REQUIRED: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
+"""Members of a creation that the interface requires. `campaign` is another one; a knob says what becomes of it (rule C7)."""
+
+
 @attrs.frozen
 class Trial:
-    """One contact created with each duplicates option, and once with a custom field.
+    """One contact created with each duplicates option, once with every field, and once without each required member.
 
     Attributes:
         outcomes: What was asked, by the outcome that the interface states for it.
-        custom: A creation with a custom field of the workspace; `None` if it has none.
+        fields: A creation with every field that all-fields lists; `None` if it lists none.
+        lacking: Creations without a required member, by the member.
     """
 
     outcomes: Mapping[str, Asked]
-    custom: Asked | None = None
+    fields: Asked | None = None
+    lacking: Mapping[str, Asked] = attrs.field(factory=dict)
 
     @property
     def trouble(self) -> str:
@@ -57,16 +64,45 @@ class Trial:
         return "" if first.said else f"a plain creation was refused with {first.answer.status}"
 
 
+@attrs.frozen
+class Membership:
+    """Contacts that go through a campaign's first step, as contacts are created.
+
+    Attributes:
+        asked: The last list of steps.
+        before: Before anything was created.
+        joined: After a contact was created with the campaign.
+        alone: After another was created without one.
+    """
+
+    asked: Asked
+    before: int
+    joined: int
+    alone: int
+
+
 def trial_of(site: Site, survey: Survey) -> Dialogue[Trial]:
-    """Create a contact, then create it again with each duplicates option."""
+    """Create a contact, create it again with each duplicates option, and try what must be taken and what must be refused."""
     email = site.address("trial")
     outcomes = {}
     policies = ("skip", "skip", "overwrite", "update_missing_fields")
     for outcome, policy in zip(OUTCOMES, policies, strict=True):
         outcomes[outcome] = yield from ask(site.creation(email, policy, {"first_name": "Conformance"}))
-    known = _custom_codes(survey)
-    custom = (yield from ask(site.creation(site.address("custom"), fields={known[0]: "Conformance"}))) if known else None
-    return Trial(outcomes, custom)
+    if outcomes["added"].said is None:
+        return Trial(outcomes)
+    codes = [row.get("code") for row in survey.fields.rows]
+    given = {code: "Conformance" for code in codes if isinstance(code, str) and code not in RESERVED}
+    fields = (yield from ask(site.creation(site.address("fields"), fields=given))) if given else None
+    lacking = {}
+    for member in REQUIRED:
+        lacking[member] = yield from ask(_without(member, site.creation(site.address(f"without-{member}"))))
+    return Trial(outcomes, fields, lacking)
+
+
+def _without(member: str, creation: Request) -> Request:
+    body = json.loads(creation.body)
+    del (body if member in body else body["upload_options"])[member]
+    return attrs.evolve(creation, body=json.dumps(body).encode())
 
 
 def _custom_codes(survey: Survey) -> list[str]:
@@ -175,32 +211,52 @@ def strict_fields(site: Site) -> Dialogue[Finding]:
     return seen("all" if len(refused) > len(BAD) else frozenset(refused), how)
 
 
-def enrolment(site: Site, first: int, display: int) -> Dialogue[dict[str, Finding]]:
-    """Let two contacts join the campaign, and see who did (rules C10 and C16).
+def enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict[str, Finding], Membership | None]]:
+    """Let two contacts join the campaign, and see who did (rules C7, C10 and C16).
 
     Args:
         site: Whom to ask.
         first: The number of the first page.
         display: Campaigns a page that may be asked for.
+
+    Returns:
+        What was found, and what the campaign counted; `None` if it is not known to be the draft that contacts may join.
     """
     if site.campaign is None:
-        why = "no campaign was named that contacts may join"
-        return {"skip_enrols": unseen(why), "reenrol": unseen(why)}
-    yield from _check_draft(site, first, display)
-    before = yield from _queue(site)
-    member, options = site.address("member"), {"campaign": site.campaign}
-    yield from _created(site.creation(member, options=options))
-    joined = yield from _queue(site)
-    if joined != before + 1:
-        raise Unclear(f"a new contact joined the campaign, but {before} contacts became {joined}")
-    guest = site.address("guest")
-    yield from _created(site.creation(guest))
+        return _no_enrolment("no campaign was named that contacts may join"), None
+    try:
+        yield from _check_draft(site, first, display)
+        member, guest, options = site.address("member"), site.address("guest"), {"campaign": site.campaign}
+        before, _ = yield from _queue(site)
+        yield from _created(site.creation(member, options=options))
+        joined, _ = yield from _queue(site)
+        yield from _created(site.creation(guest))
+        alone, asked = yield from _queue(site)
+    except Unclear as unclear:
+        return _no_enrolment(str(unclear)), None
+    counted = Membership(asked, before, joined, alone)
+    if (joined, alone) != (before + 1, joined):
+        why = f"with a campaign {before} contacts became {joined}, and then without one {alone}"
+        return _no_enrolment(f"new contacts were not counted where they joined: {why}"), counted
+    try:
+        return (yield from _enrolled_again(site, member, guest, joined)), counted
+    except Unclear as unclear:
+        return _no_enrolment(str(unclear)), counted
+
+
+def _enrolled_again(site: Site, member: str, guest: str, joined: int) -> Dialogue[dict[str, Finding]]:
+    """Create contacts again that are in the campaign, and that are not."""
+    options = {"campaign": site.campaign}
     served((yield site.creation(guest, options=options)))
-    after = yield from _queue(site)
+    after, _ = yield from _queue(site)
     how = f"skipped with a campaign: {joined} contacts became {after}"
     skip = seen(after == joined + 1, how) if after in {joined, joined + 1} else unseen(how)
     again = accepted((yield site.creation(member, "overwrite", options=options)))
     return {"skip_enrols": skip, "reenrol": _reenrol(again)}
+
+
+def _no_enrolment(why: str) -> dict[str, Finding]:
+    return dict.fromkeys(("skip_enrols", "reenrol"), unseen(why))
 
 
 def _reenrol(again: bool) -> Finding:  # noqa: FBT001 - the one thing it is about
@@ -222,9 +278,10 @@ def _check_draft(site: Site, first: int, display: int) -> Dialogue[None]:
     raise Unclear("the campaign is not listed in the workspace")
 
 
-def _queue(site: Site) -> Dialogue[int]:
+def _queue(site: Site) -> Dialogue[tuple[int, Asked]]:
     """Count the contacts that go through the campaign's first step."""
-    steps: list[dict[str, Any]] = rows(served((yield site.steps(str(site.campaign)))))
+    asked = Asked(request := site.steps(str(site.campaign)), (yield request))
+    steps: list[dict[str, Any]] = asked.rows
     if not steps or not isinstance(steps[0].get("out_of"), int):
         raise Unclear("the campaign has no step that counts its contacts")
-    return int(steps[0]["out_of"])
+    return int(steps[0]["out_of"]), asked

@@ -155,7 +155,8 @@ class Behaviour:
         strict_fields: C27. The fields that strict validation looks at: all standard fields, or the codes given.
         reenrol: C16. A contact joins a campaign it is in: nothing happens, it starts anew, or 409.
         numbers: W9. Percentages: whole ones as JSON integers, all as floats, or either by turns.
-        list_date: T16. `days_left_date` in the campaign list: Unix seconds, a text, or either by turns.
+        list_date: T16. `days_left_date` in the campaign list: Unix seconds, a text, or either by turns. Where there is no date,
+            the list has the word of list-steps: `Complete`, `Not started` or `Unknown`.
         order: P10. How lists are ordered: by creation, by creation from the end, or by last activity, latest first.
         percent_digits: T8. Decimal places of percentages.
         error_renderer: E2. What refusals look like: a name, or a function from `Refusal` to status, headers and body.

@@ -74,8 +74,7 @@ class Steps:
         return Step(self.new_id("step_", seed.get("id")), text("status", seed.get("status", "live")), wait, left, parts)
 
     def _templates(self, step: Mapping[str, Any], order: int) -> tuple[Template, ...]:
-        said = step.get("templates", "A")
-        seeds: Sequence[TemplateSeed] = said.split("|") if isinstance(said, str) else said
+        seeds = _template_seeds(step.get("templates", "A"), order)
         given = [{"test_letter": seed} if isinstance(seed, str) else members("a template", seed) for seed in seeds]
         if "sent" in step and any(count in seed for seed in given for count in COUNTS):
             raise ValueError("give `sent` with the step, to have the counts of its templates drawn, or counts with each template")
@@ -114,6 +113,17 @@ class Steps:
         opened = int(sent * self.chance.uniform(0.4, 0.6))
         rates = {"clicked_num": (0.03, 0.12), "replied_num": (0.04, 0.14), "unsubscribed_num": (0.0, 0.03)}
         return {"sent": sent, "opened_num": opened} | {n: int(opened * self.chance.uniform(*rate)) for n, rate in rates.items()}
+
+
+def _template_seeds(said: object, order: int) -> Sequence[TemplateSeed]:
+    """Return the seeds of a step's templates: the interface says that every step has one or more."""
+    seeds = said.split("|") if isinstance(said, str) and said.strip() else said
+    if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
+        raise ValueError(
+            f"steps[{order - 1}].templates: expected one or more templates, got {said!r}; "
+            "pass letters such as 'A|B' or a list of templates, or leave it out for one template"
+        )
+    return seeds
 
 
 def _letters(seeds: Sequence[Mapping[str, Any]]) -> list[str]:

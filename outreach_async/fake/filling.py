@@ -146,8 +146,8 @@ class Fillable(ABC):
             mailboxes: Ids of the mailboxes that it sends through.
             steps: Its steps in order. A step is a text of template letters, such as `A|B|PER`, or a mapping with any of `id`,
                 `status`, `wait_time` (milliseconds), `left_to_send`, `templates` (letters, or a list of letters and mappings with
-                the fields of a template, and `rates` of its own) and `sent`: e-mails to share out over its templates, with
-                made-up opens and replies.
+                the fields of a template, and `rates` of its own; at least one, and `A` if it is left out) and `sent`: e-mails to
+                share out over its templates, with made-up opens and replies.
             contacts: Contacts that are in it but not stored one by one; those of step 1 if not given.
             bounces_num: E-mails bounced; made up for steps with `sent`, else 0.
             interested_num: Replies that show interest; likewise.
@@ -161,7 +161,8 @@ class Fillable(ABC):
 
         Raises:
             TypeError: A step or template has no such field, or a value is of the wrong kind.
-            ValueError: There is no such workspace or mailbox, the id is taken or malformed, or the counts do not agree.
+            ValueError: There is no such workspace or mailbox, the id is taken or malformed, a step has no template, or the
+                counts do not agree.
 
         Example:
             ```python

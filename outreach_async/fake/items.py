@@ -9,7 +9,7 @@ from typing import Any, Literal
 import attrs
 
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.estimates import COMPLETE, Estimate, estimate
+from outreach_async.fake.estimates import Estimate, estimate
 from outreach_async.fake.figures import Figures
 from outreach_async.fake.records import Campaign, Mailbox, Share, Step, Template
 from outreach_async.fake.relative import DAY, ago
@@ -108,7 +108,8 @@ class Items:
 
     def _list_date(self, campaign: Campaign, end: Estimate) -> int | str:
         timestamp = self.list_date == "timestamp" or (self.list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
-        return end.timestamp(self.now) if timestamp and end.word != COMPLETE else end.date(self.now)
+        # Where there is no date, the list says the same word as the steps: a timestamp would be a date that nobody has estimated.
+        return end.timestamp(self.now) if timestamp and not end.word else end.date(self.now)
 
     def _step(self, step: Step, place: int, flow: Flow) -> dict[str, Any]:
         # Who left early is not going through the step any more: what is left and what is sent make up the whole (rule T4).

@@ -1,38 +1,76 @@
-"""Which readings a test cannot bear, told from the rows of a cover that it failed and passed."""
+"""Finds the readings that a test cannot bear, from the rows of a cover that it failed and passed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Final
 
 from outreach_async.fake.behaviour import READINGS, Behaviour
 from outreach_async.testing.pairwise import pairwise
 from outreach_async.testing.reports import reading, row_id
 
 _Readings = frozenset[str]
+_Causes = tuple[_Readings, ...]
+"""Alternatives: a row fails if it has every reading of one of them."""
+
+_SINGLES: Final = 4
+"""Single readings that are tried together as alternatives."""
+
+_PAIRS: Final = 2
+"""The same where pairs of readings are among them: there are too many pairs to try more."""
+
+_SHOWN: Final = 8
+"""Explanations of a test's failures that are written out."""
 
 
 def suspects(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
-    """Find the readings that all failed rows share and no passed row has; pairs of them if no single one is so.
+    """Find the fewest readings that explain which rows failed: every failed row has one of them, no passed row has any.
+
+    Where single readings explain nothing, pairs of them are tried too.
 
     Args:
         failed: Behaviours under which a test failed; one at least.
         passed: Those under which it passed.
 
     Returns:
-        Readings as they are written in a test, pairs joined by `and`; none if the cover cannot tell.
+        Explanations, the one whose readings are in most failed rows first. Each has its readings as they are written in a test,
+        alternatives joined by `or`, pairs by `and`. Several explain the rows equally well; none if the cover cannot tell.
     """
-    shared = _shared([_written(behaviour) for behaviour in failed])
-    innocent = [_written(behaviour) for behaviour in passed]
-    for size in (1, 2):
-        found = [some for some in combinations(shared, size) if not any(set(some) <= row for row in innocent)]
-        if found:
-            return [" and ".join(some) for some in found]
+    rows, innocent = [_written(behaviour) for behaviour in failed], [_written(behaviour) for behaviour in passed]
+    singles = [cause for cause in _parts(rows, 1) if not any(cause <= row for row in innocent)]
+    guilty = frozenset[str]().union(*singles)
+    pairs = [pair for pair in _parts(rows, 2) if not pair & guilty and not any(pair <= row for row in innocent)]
+    for causes, most in ((singles, _SINGLES), ([*singles, *pairs], _PAIRS)):
+        for count in range(1, most + 1):
+            found = set(_covers(rows, causes, count))
+            if found:
+                return [_text(cover) for cover in sorted(found, key=lambda cover: (-_weight(cover, rows), _text(cover)))]
     return []
 
 
-def _shared(rows: Sequence[_Readings]) -> list[str]:
-    return sorted(rows[0].intersection(*rows[1:]))
+def _parts(rows: Sequence[_Readings], size: int) -> list[_Readings]:
+    return list(dict.fromkeys(frozenset(part) for row in rows for part in combinations(sorted(row), size)))
+
+
+def _covers(rows: Sequence[_Readings], causes: Sequence[_Readings], count: int) -> Iterator[_Causes]:
+    """Find causes, so many at most, such that every row has one of them."""
+    if not rows:
+        yield ()
+    elif count:
+        # One of them must be in the first row.
+        for cause in causes:
+            if cause <= rows[0]:
+                left = [row for row in rows if not cause <= row]
+                yield from (tuple(sorted((cause, *others), key=sorted)) for others in _covers(left, causes, count - 1))
+
+
+def _weight(causes: _Causes, rows: Sequence[_Readings]) -> int:
+    return sum(cause <= row for cause in causes for row in rows)
+
+
+def _text(causes: _Causes) -> str:
+    return " or ".join(" and ".join(sorted(cause)) for cause in causes)
 
 
 def _written(behaviour: Behaviour) -> _Readings:
@@ -57,4 +95,7 @@ def _verdict(name: str, rows: Mapping[int, bool]) -> str:
     passed = [pairwise()[row] for row, bad in rows.items() if not bad]
     found = suspects(failed, passed) if passed else []
     line = f"{name} failed under {len(failed)} of {len(rows)} behaviours"
-    return f"{line}: those with {', or with '.join(found)}" if found else line
+    if not found:
+        return line
+    more = [f"{len(found) - _SHOWN} more explanations"] if len(found) > _SHOWN else []
+    return f"{line}: {'; or '.join([*(f'those with {text}' for text in found[:_SHOWN]), *more])}"

@@ -163,7 +163,7 @@ def _event(item: Any, campaigns: Mapping[str, Campaign], mailboxes: Mapping[str,
     steps = _known(event.campaign, campaigns).steps
     mailbox = mailboxes.get(event.mailbox)
     fits = 0 <= event.kind < len(NAMES) and 0 <= event.step < event.stop <= len(steps)
-    if not fits or not 0 <= event.template < max(1, len(steps[event.step].templates)):
+    if not fits or not 0 <= event.template < len(steps[event.step].templates):
         raise ValueError(f"{event}: the campaign has no such step or template")
     if mailbox is None and (event.mailbox or event.kind != DUE):
         raise ValueError(f"{event}: there is no such mailbox")

@@ -1,0 +1,125 @@
+"""What the interface states of creating a contact: what is taken, what is refused, and what is answered. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from outreach_async.conformance.calibration import Measured
+from outreach_async.conformance.rule import Rule, Subject, no_success, shown
+from outreach_async.conformance.site import OUTCOMES
+from outreach_async.conformance.survey import Asked
+from outreach_async.conformance.writing import Membership
+
+_TAKEN: Final = (200, 201)
+
+
+# What rules are about.
+
+
+def _creations(measured: Measured) -> Iterator[Subject]:
+    if measured.trial:
+        for outcome, asked in measured.trial.outcomes.items():
+            yield Subject(asked, "the answer", (outcome, asked))
+
+
+def _first_creation(measured: Measured) -> Iterator[Subject]:
+    return (subject for subject in _creations(measured) if subject.value[0] == "added")
+
+
+def _duplicates(measured: Measured) -> Iterator[Subject]:
+    return (subject for subject in _creations(measured) if subject.value[0] != "added")
+
+
+def _skipped(measured: Measured) -> Iterator[Subject]:
+    return (subject for subject in _creations(measured) if subject.value[0] == "skipped")
+
+
+def _fields(measured: Measured) -> Iterator[Subject]:
+    if measured.trial and measured.trial.fields:
+        yield Subject(measured.trial.fields, "the answer", ("added", measured.trial.fields))
+
+
+def _lacking(measured: Measured) -> Iterator[Subject]:
+    if measured.trial:
+        for member, asked in measured.trial.lacking.items():
+            yield Subject(asked, "the answer", (member, asked))
+
+
+def _ids(measured: Measured) -> Iterator[Subject]:
+    """Find the ids that one contact was answered with, by outcome, and that of another contact, if there is one."""
+    if measured.trial:
+        outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
+        said = {outcome: _id(asked) for outcome, asked in outcomes.items() if asked and outcome != "skipped"}
+        yield Subject(measured.trial.outcomes["updated_missing_fields"], "the contact", said)
+
+
+def _id(asked: Asked) -> str | None:
+    id_ = (asked.said or {}).get("id")
+    return id_ if isinstance(id_, str) else None
+
+
+def _memberships(measured: Measured) -> Iterator[Subject]:
+    if measured.membership:
+        yield Subject(measured.membership.asked, "the first step", measured.membership)
+
+
+# What breaks them.
+
+
+def _not_taken(creation: tuple[str, Asked]) -> Iterator[str]:
+    return no_success(creation[1], _TAKEN)
+
+
+def _taken(lacking: tuple[str, Asked]) -> Iterator[str]:
+    member, asked = lacking
+    if asked.said is not None:
+        yield f"has the status {shown(asked.said.get('status'))}, though {member} was left out"
+
+
+def _no_outcome(creation: tuple[str, Asked]) -> Iterator[str]:
+    wanted, asked = creation
+    said = asked.said or {}
+    if said.get("status") != wanted:
+        yield f"has the status {shown(said.get('status'))}, not {wanted!r}"
+
+
+def _bad_result(creation: tuple[str, Asked]) -> Iterator[str]:
+    outcome, asked = creation
+    said = asked.said
+    if said is None or said.get("status") not in OUTCOMES:
+        return
+    id_, details = said.get("id", KeyError), said.get("details", KeyError)
+    if outcome == "skipped":
+        if id_ is not None or not (isinstance(details, str) and details.strip()):
+            yield f"has the id {shown(id_)} and details {shown(details)}, not null and a text"
+    elif not (isinstance(id_, str) and id_.startswith("contact_")) or details is not None:
+        yield f"has the id {shown(id_)} and details {shown(details)}, not contact_... and null"
+
+
+def _other_id(ids: Mapping[str, str | None]) -> Iterator[str]:
+    added = ids["added"]
+    for outcome, id_ in ids.items():
+        if None not in {added, id_} and (outcome == "another") == (id_ == added):
+            yield f"has the id {shown(id_)} ({outcome}), and {shown(added)} when it was added"
+
+
+def _miscounted(counted: Membership) -> Iterator[str]:
+    if counted.joined != counted.before + 1:
+        yield f"counts {counted.joined} contacts after {counted.before}, with one created for the campaign"
+    if counted.alone != counted.joined:
+        yield f"counts {counted.alone} contacts after {counted.joined}, with one created for no campaign"
+
+
+CREATION_RULES: Final[tuple[Rule, ...]] = (
+    Rule("A1", "a contact is created with the owner_key in the body", _first_creation, _not_taken, writes=True),
+    Rule("C1", "a duplicate is the same e-mail in the same workspace", _duplicates, _no_outcome, writes=True),
+    Rule("C2", "id is null only when skipped; details is null but for that", _creations, _bad_result, writes=True),
+    Rule("C2-added", "a new contact is added", _first_creation, _no_outcome, writes=True),
+    Rule("C2-id", "a contact has an id of its own, which duplicates of it are answered with", _ids, _other_id, writes=True),
+    Rule("C6", "a creation needs owner_key, workspace, email and upload_options", _lacking, _taken, writes=True),
+    Rule("C7", "a contact joins the campaign that it is created with, none with null", _memberships, _miscounted, writes=True),
+    Rule("C19", "codes of all-fields are taken at creation", _fields, _not_taken, writes=True),
+    Rule("E1", "a duplicate is no error", _skipped, _not_taken, writes=True),
+)
+"""The stated rules about creating contacts."""

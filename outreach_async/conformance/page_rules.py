@@ -1,0 +1,202 @@
+"""What the interface states of answers and of pages of lists: what was asked for, and what was found. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.conformance import shapes
+from outreach_async.conformance.calibration import Measured
+from outreach_async.conformance.rule import Rule, Subject, no_success, shown
+from outreach_async.conformance.site import document
+from outreach_async.conformance.survey import MAX_MAILBOXES, Asked, Page, Walk
+
+_OK: Final = (200,)
+
+
+@attrs.frozen
+class Walked:
+    """Pages of a list, and the list as it was read most fully.
+
+    Attributes:
+        walk: The pages.
+        still: Whether the list stands in the order of creation, so that nothing but creation moves its items.
+    """
+
+    walk: Walk
+    still: bool
+
+
+# What rules are about.
+
+
+def _answers(measured: Measured) -> Iterator[Subject]:
+    for asked in measured.survey.lists:
+        yield Subject(asked, "the answer", asked)
+
+
+def _bodies(measured: Measured) -> Iterator[Subject]:
+    yield from _answers(measured)
+    for asked in measured.trial.outcomes.values() if measured.trial else ():
+        yield Subject(asked, "the answer", asked)
+
+
+def _pages(measured: Measured) -> Iterator[Subject]:
+    for walk in measured.survey.walks:
+        for page in walk.pages:
+            if page.asked.said is not None:
+                yield Subject(page.asked, "the page", (page, page.asked.said))
+
+
+def _further_pages(measured: Measured) -> Iterator[Subject]:
+    for walk in measured.survey.walks:
+        for page in walk.pages:
+            if page.index or page.asked.said is not None:
+                yield Subject(page.asked, "the page", page)
+
+
+def _ends(measured: Measured) -> Iterator[Subject]:
+    for walk in measured.survey.walks:
+        if walk.after is not None:
+            yield Subject(walk.after.asked, "the page", walk)
+
+
+def _walks(measured: Measured) -> Iterator[Subject]:
+    survey = measured.survey
+    whole = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
+    for walk, (most, created) in zip(survey.walks, whole * 2, strict=True):
+        times: list[float] = [row[created] for row in most.rows if shapes.NUMBER[1](row.get(created))]
+        still = times in (sorted(times), sorted(times, reverse=True))
+        yield Subject(walk.pages[-1].asked, "the page", Walked(walk, still))
+
+
+def _mailbox_page(measured: Measured) -> Iterator[Subject]:
+    yield Subject(measured.survey.mailboxes, "the answer", measured.survey.mailbox_pages.pages[0])
+
+
+# What breaks them.
+
+
+def _no_success(asked: Asked) -> Iterator[str]:
+    return no_success(asked, _OK)
+
+
+def _no_json(asked: Asked) -> Iterator[str]:
+    """Say why a body is no JSON, where Python reads it nevertheless."""
+    if asked.said is not None and asked.answer is not None:
+        try:
+            json.loads(asked.answer.body.decode(), parse_constant=_refuse)
+        except ValueError as error:
+            yield f"is no JSON: {error}"
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _no_ok(asked: Asked) -> Iterator[str]:
+    said = document(asked.answer) if asked.answer is not None else None
+    if isinstance(said, dict) and said.get("status") != "ok":
+        yield f"has the status {shown(said.get('status'))}, not 'ok'"
+
+
+def _bad_page(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
+    page, said = served
+    yield from shapes.misfits(said, shapes.PAGE)
+    data = said.get("data")
+    if isinstance(data, list) and len(data) > page.display:
+        yield f"holds {len(data)} items, more than display={page.display}"
+
+
+def _bad_counts(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
+    said = served[1]
+    for name in ("total_found", "current_page", "total_pages"):
+        if shapes.NUMBER[1](said.get(name)) and not shapes.is_count(said[name]):
+            yield f"has the {name} {shown(said[name])}, not {shapes.COUNT[0]}"
+
+
+def _other_page(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
+    page, said = served
+    current = said.get("current_page")
+    if shapes.is_count(current) and current != page.number:
+        yield f"has the current_page {current}, though page {page.number} was asked for"
+
+
+def _other_pages(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
+    page, said = served
+    total, pages = page.total, said.get("total_pages")
+    if total is None or not shapes.is_count(pages):
+        return
+    # Whether an empty list has one page or none is not stated.
+    wanted = {0, 1} if total == 0 else {-(-total // page.size)}
+    if pages not in wanted:
+        yield f"has the total_pages {pages}, not {max(wanted)}: {total} found, {page.size} a page"
+
+
+def _other_total(page: Page) -> Iterator[str]:
+    if page.asked.said is None:
+        yield "was not served, though total_found of the first page counts it in"
+        return
+    data = page.asked.said.get("data")
+    if page.total is None or not isinstance(data, list):
+        return
+    wanted = min(page.size, max(0, page.total - page.index * page.size))
+    if len(data) != wanted:
+        yield f"holds {len(data)} items, not {wanted}: total_found is {page.total}, with {page.size} a page"
+
+
+def _more(walk: Walk) -> Iterator[str]:
+    """Say what lies behind the last page. It may be refused, empty, or the last page again: that is not stated."""
+    after = walk.after
+    if after is None or after.total != walk.pages[-1].total:
+        return  # what came meanwhile is no fault
+    new = set(after.ids) - {id_ for page in walk.pages for id_ in page.ids}
+    if new:
+        yield f"holds {shown(min(new))}, which no page had: it lies behind the last one, by total_found {after.total}"
+
+
+def _again(walked: Walked) -> Iterator[str]:
+    """Say what stands on two pages. In an order that is not that of creation, an item may move from page to page meanwhile."""
+    seen: set[str] = set()
+    if len({page.total for page in walked.walk.pages}) > 1:
+        return  # what came or went meanwhile moves what comes after it
+    for page in walked.walk.pages:
+        again = seen.intersection(page.ids)
+        if again and (walked.still or len(again) == len(page.ids) > 1):
+            yield f"number {page.number} holds {shown(min(again))} again, which an earlier page has"
+        seen.update(page.ids)
+
+
+def _bad_headers(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
+    return shapes.misfits(served[1], {"headers": shapes.TEXTS})
+
+
+def _too_few(page: Page) -> Iterator[str]:
+    if page.asked.said is None:
+        yield from _no_success(page.asked)
+    elif page.total is not None and len(page.asked.rows) < min(page.total, MAX_MAILBOXES):
+        yield f"holds {len(page.asked.rows)} of {page.total} mailboxes at display={MAX_MAILBOXES}"
+
+
+ANSWER_RULES: Final[tuple[Rule, ...]] = (
+    Rule("W1", "each list answers 200 with a JSON object", _answers, _no_success),
+    Rule("W1-json", "all bodies are JSON", _bodies, _no_json),
+    Rule("W2", "answers of the four lists carry status ok", _answers, _no_ok),
+)
+"""The stated rules about every answer of a list."""
+
+PAGE_RULES: Final[tuple[Rule, ...]] = (
+    Rule("P1", "a page has headers, data of at most display items, total_found, current_page, total_pages", _pages, _bad_page),
+    Rule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _bad_counts),
+    Rule("P1-current", "current_page is the page that was asked for", _pages, _other_page),
+    Rule("P1-pages", "total_pages is the number of pages of display items", _pages, _other_pages),
+    Rule("P1-total", "total_found is the number of items on all pages", _further_pages, _other_total),
+    Rule("P1-end", "total_pages pages are all that are available", _ends, _more),
+    Rule("P1-repeat", "each page has items of its own", _walks, _again),
+    Rule("P2", "mailboxes: display may be up to 2,000", _mailbox_page, _too_few),
+    Rule("P14", "headers is an array of strings", _pages, _bad_headers),
+)
+"""The stated rules about pages."""

@@ -1,0 +1,122 @@
+"""Services that are wrong in exactly one thing: the fake, with one answer or one request changed on its way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.fake import FakeTransport
+from outreach_async.transport.wire import Progress, Request, Response, Transport
+
+KINDS: Final = {
+    "campaigns": "/campaigns?",
+    "mailboxes": "/mailboxes?",
+    "steps": "/steps",
+    "fields": "/all-fields",
+    "contacts": "/contacts",
+}
+"""A part of the target that only one operation has."""
+
+OK: Final = 200
+
+Answered = Callable[[Request, Response], Response]
+Asked = Callable[[Any], None]
+Changed = Callable[[Any], object]
+
+
+def _unchanged(_: Request, response: Response) -> Response:
+    return response
+
+
+def _as_asked(_: Any) -> None:
+    """Leave a creation as it is."""
+
+
+@attrs.frozen
+class Wrong:
+    """What is wrong with a service.
+
+    Attributes:
+        answered: Changes an answer.
+        asked: Changes the body of a creation before the service reads it.
+    """
+
+    answered: Answered = _unchanged
+    asked: Asked = _as_asked
+
+
+class WrongTransport:
+    """A transport to a fake that is wrong in one thing.
+
+    Args:
+        transport: A transport to the fake.
+        wrong: What is wrong.
+    """
+
+    def __init__(self, transport: FakeTransport, wrong: Wrong) -> None:
+        self._transport: Transport = transport
+        self._wrong = wrong
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        if request.body:
+            body = json.loads(request.body)
+            self._wrong.asked(body)
+            request = attrs.evolve(request, body=json.dumps(body).encode())
+        return self._wrong.answered(request, await self._transport.send(request, progress))
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+def document(kind: str, change: Changed, *, containing: str = "") -> Wrong:
+    """Change the documents of an operation's successes."""
+
+    def answered(request: Request, response: Response) -> Response:
+        if not _is(kind, request, containing) or response.status > OK + 1:
+            return response
+        said = json.loads(response.body)
+        change(said)
+        return attrs.evolve(response, body=json.dumps(said).encode())
+
+    return Wrong(answered)
+
+
+def _is(kind: str, request: Request, containing: str) -> bool:
+    return KINDS[kind] in request.target and (containing in request.target or containing in request.body.decode())
+
+
+def put(kind: str, path: str, value: Any, *, containing: str = "") -> Wrong:
+    """Put a value where a path leads; a function makes it of the one that is there, `KeyError` takes it away."""
+
+    def change(said: Any) -> None:
+        *way, last = path.split(".")
+        for name in way:
+            said = _part(said, name)
+        if said is not None and _part(said, last, KeyError) is not KeyError:
+            key = int(last) if isinstance(said, list) else last
+            if value is KeyError:
+                del said[key]
+            else:
+                said[key] = value(said[key]) if callable(value) else value
+
+    return document(kind, change, containing=containing)
+
+
+def _part(said: Any, name: str, default: Any = None) -> Any:
+    if isinstance(said, dict):
+        return said.get(name, default)
+    return said[int(name)] if isinstance(said, list) and int(name) < len(said) else default
+
+
+def refused(kind: str, status: int, *, containing: str = "", body: bytes | None = None) -> Wrong:
+    """Answer with another status, and another body if one is given."""
+    return Wrong(
+        lambda request, response: (
+            attrs.evolve(response, status=status, body=response.body if body is None else body)
+            if _is(kind, request, containing)
+            else response
+        )
+    )
