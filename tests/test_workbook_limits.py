@@ -78,10 +78,10 @@ read_apart(Source.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
 """
 
 
-def python(code: str, *arguments: str | Path, **options: bytes) -> subprocess.CompletedProcess[bytes]:
+def python(code: str, *arguments: str | Path, sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run a program; its memory is not that of a process whose lines are counted."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False, env=plain, **options)
+    return subprocess.run([sys.executable, "-c", code, *arguments], input=sent, capture_output=True, check=False, env=plain)
 
 
 def refusal(content: bytes, *reader: str) -> str:
@@ -257,7 +257,7 @@ def test_a_verdict_quotes_little_of_a_file() -> None:
 
 def test_standard_input_is_read_and_standard_output_left_alone() -> None:
     code = "from outreach_async.importer import open_file; file = open_file('-'); print(file.count(), [*file.records()])"
-    done = python(code, input=PEOPLE)
+    done = python(code, sent=PEOPLE)
     assert (done.stdout, done.stderr) == (b"1 [(2, ('ann@a.example',), None)]\n", b"")
 
 

@@ -104,7 +104,7 @@ def seconds_for(size: int) -> float:
 
 def peak() -> int:
     """Return the most memory that the process had so far, in bytes; 0 where that is unknown."""
-    if sys.platform == "win32":
+    if sys.platform == "win32":  # pragma: no cover - it does not tell
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
@@ -419,5 +419,5 @@ def main() -> None:  # pragma: no cover - it runs in a process of its own
         os.write(answer, told(verdict(work)))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # pragma: no cover - it runs in a process of its own
     main()
