@@ -158,7 +158,8 @@ def read_workbook(
         file.seek(0)
         if _ENCRYPTED in file.read():  # python-calamine takes it for no workbook
             raise Refused("shut by a password; save it without one") from error
-        raise Refused(f"no workbook that can be read ({error}); save it anew, or as CSV") from error
+        what = f"no workbook that can be read ({error}), damaged perhaps, or of more cells than can be held"
+        raise Refused(f"{what}; save it anew, or as CSV") from error
     loaded()
     marked = archive is not None and _WORKBOOK in archive.namelist()
     marks = _MarkedRows(marks_of(archive, name) if archive is not None and marked else iter(()))
@@ -401,8 +402,10 @@ def main() -> None:  # pragma: no cover - it runs in a process of its own
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # python-calamine reports panics there
 
     def leave(reason: str) -> None:
-        os.write(answer, told({"refused": reason}))
-        os._exit(1)
+        try:
+            os.write(answer, told({"refused": reason}))
+        finally:  # nobody reads it when the caller is gone
+            os._exit(1)
 
     with open(0, "rb", closefd=False) as file, open(1, "wb", closefd=False) as rows:
         size = file.seek(0, os.SEEK_END)
