@@ -86,6 +86,13 @@ def test_what_cannot_be_mapped_is_refused_with_the_way_out(headers: list[str], o
     assert message in str(caught.value)
 
 
+def test_an_error_names_the_first_fifty_columns_that_nobody_knows() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        map_columns(["email", *(f"Odd {at}" for at in range(53))])
+    assert str(caught.value).count("unknown column") == 50
+    assert "; 3 more columns; map each" in str(caught.value)
+
+
 def test_a_name_shared_by_two_fields_is_refused_rather_than_guessed() -> None:
     twin = WorkspaceField(label="plan", code="custom_2", searchable=[])
     with pytest.raises(InvalidRequest, match="column 'PLAN' names 'custom_1' and 'custom_2'"):

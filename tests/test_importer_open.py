@@ -111,6 +111,12 @@ def test_a_file_of_no_known_format_is_refused_with_those_that_are(content: bytes
     )
 
 
+@pytest.mark.parametrize("before", range(1, 16))
+def test_the_parts_of_a_workbook_are_found_wherever_their_names_stand(before: int) -> None:
+    archive = b"PK" + b"-" * ((1 << 18) - 2 - before) + b"xl/workbook.xml"
+    assert "no workbook that can be read" in refusal(archive)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "looks"),
     [("people.xls", CSV, "csv"), ("people.csv", XLSX, "xlsx"), ("p.csv", OLE, "xlsx"), ("p.jsonl", PARQUET, "parquet")],

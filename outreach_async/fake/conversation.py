@@ -26,12 +26,16 @@ from outreach_async.transport.wire import Request, Response
 HEAD_BOUND = 64 * 1024
 """Bytes of a request's first line and header fields; more is refused with 431."""
 
+HEAD_SECONDS = 10.0
+"""Seconds from the first byte of a head to its last; a connection may be idle between requests for as long as it likes."""
+
 LINGER = 1.0
 """Seconds that a closed connection waits for the client to close too: what it still sends would turn the FIN into an RST."""
 
 _CHUNK = 64 * 1024
 _BODILESS = (204, 304)
 _FRAMING = ("content-length", "transfer-encoding")
+_BARE_LF = re.compile(rb"(?<!\r)\n")
 
 _log = logging.getLogger(__name__)
 
@@ -109,11 +113,17 @@ async def _exchange(line: Line, conversation: h11.Connection, service: Service) 
 
 
 async def _request(line: Line, conversation: h11.Connection) -> Request | None:
-    """Read one whole request; `None` if the client has closed."""
-    head = await _event(line, conversation)
+    """Read one whole request; `None` if the client has closed, or takes too long for the head."""
+    head: object = None
+    if not conversation.trailing_data[0]:
+        conversation.receive_data(await line.read())
+    with anyio.move_on_after(HEAD_SECONDS):
+        head = await _event(line, conversation)
     if not isinstance(head, h11.Request):
         return None
     headers = joined(head.headers)
+    if headers.keys() >= set(_FRAMING):
+        raise h11.RemoteProtocolError("a body framed in two ways, which others may read as two requests")
     if int(headers.get("content-length", 0)) > BODY_BOUND:
         raise BodyTooLarge
     body = bytearray()
@@ -125,13 +135,32 @@ async def _request(line: Line, conversation: h11.Connection) -> Request | None:
 
 
 async def _event(line: Line, conversation: h11.Connection) -> object:
-    """Read until something has come: one of h11's events."""
-    while (event := conversation.next_event()) is h11.NEED_DATA:
+    """Read until something has come: one of h11's events.
+
+    Raises:
+        h11.RemoteProtocolError: What came is not HTTP/1.1, or has a line that ends without a carriage return. h11 takes such a
+            line; whoever does not would see where a request ends differently.
+    """
+    while True:
+        before = conversation.trailing_data[0]
+        event = conversation.next_event()
+        after = conversation.trailing_data[0]
+        if event is not h11.NEED_DATA:
+            if not isinstance(event, h11.Data):
+                read = before[: len(before) - len(after)]
+                # The end of a chunk may come in two pieces: the line feed that begins the rest has had its carriage return.
+                _refuse_bare_lf(read.removeprefix(b"\n") or read)
+            return event
+        _refuse_bare_lf(after)  # the start of a head, or of a line around a chunk
         if conversation.they_are_waiting_for_100_continue:
             go_on = h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
             await line.write(conversation.send(go_on) or b"")
         conversation.receive_data(await line.read())
-    return event
+
+
+def _refuse_bare_lf(lines: bytes) -> None:
+    if _BARE_LF.search(lines):
+        raise h11.RemoteProtocolError("a line that ends with a bare line feed")
 
 
 def _origin_form(target: str) -> str:

@@ -21,6 +21,9 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
 
     What the block raises is raised as it is, in no exception group.
 
+    A connection is closed when the head of a request is incomplete 10 seconds after its first byte. A request with both
+    `Content-Length` and `Transfer-Encoding`, or with a line that ends with a bare line feed, is answered with 400.
+
     Args:
         service: A `FakeService`, one with its control plane (`control.Controlled`), or whatever else answers `exchange`.
         host: The address to listen at.

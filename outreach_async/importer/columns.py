@@ -27,6 +27,9 @@ Example:
 _CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
+_NAMED: Final = 50
+"""Unknown columns that an error names at most: the nearest names are looked for, and a sheet has up to 16,384 columns."""
+
 _NEAR: Final = 0.5  # 'Email Address' is that near to 'email'
 
 _Index: TypeAlias = Mapping[str, frozenset[str]]
@@ -130,7 +133,10 @@ def map_columns(
     decider = Decider.of(headers, _chosen(headers, overrides or {}, fields), fields)
     decided = [decider.decide(header) for header in headers]
     if not ignore_unknown and (unknown := [(at, headers[at - 1]) for at, each in enumerate(decided, 1) if each is None]):
-        raise InvalidRequest(f"{'; '.join(_unknown(at, header, fields) for at, header in unknown)}; {_REMEDY}")
+        named = [_unknown(at, header, fields) for at, header in unknown[:_NAMED]]
+        if len(unknown) > _NAMED:
+            named.append(f"{len(unknown) - _NAMED:,} more columns")
+        raise InvalidRequest(f"{'; '.join(named)}; {_REMEDY}")
     codes, reasons = zip(*(each or (None, "unknown, and left out as asked") for each in decided), strict=True)
     _refuse_doubles(headers, codes)
     return Columns(tuple(headers), codes, reasons, decider.export.name if decider.export else None)

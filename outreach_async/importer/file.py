@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -227,13 +228,14 @@ def trimmed(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
 def _told_apart(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Number the names that stand twice, so that each column can be mapped, and say so."""
     taken = {name.strip() for name in names}
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # by name, so that thousands alike take no hours
     seen: set[str] = set()
     told: list[str] = []
     notes: list[str] = []
     for name in names:
         own = name
         if (plain := name.strip()) and plain in seen:
-            own = next(f"{plain} ({at})" for at in count(2) if f"{plain} ({at})" not in taken)
+            own = next(f"{plain} ({at})" for at in numbers[plain] if f"{plain} ({at})" not in taken)
             taken.add(own)
             notes.append(f"the column name {plain!r} stands more than once; one of them is called {own!r} here")
         seen.add(plain)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from pathlib import PurePath
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -56,6 +55,8 @@ _TEXTS: Final = frozenset({"csv", "jsonl"})
 _HEAD: Final = 512
 _OBJECT: Final = re.compile(rb'\s*\[?\s*\{\s*["}]')
 _MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
+_BLOCK: Final = 1 << 18
 _KNOWN: Final = (
     "known are csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), parquet (.parquet .pq)"
     " and xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two as gzip (.gz) too"
@@ -162,10 +163,16 @@ def _looks(source: Source, head: bytes) -> str | None:
 
 
 def _is_workbook(source: Source) -> bool:
-    """Whether a zip archive is a workbook: of Microsoft's kind, or of OpenDocument's."""
-    try:
-        with source.plain() as file, zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile:
-        return False
-    return any(name.startswith("xl/") for name in names) or "content.xml" in names
+    """Whether a zip archive has the parts of a workbook: of Microsoft's kind, or of OpenDocument's.
+
+    Names stand in an archive as they are. They are looked for without reading its directory, which may be enormous.
+    """
+    if source.zipped:
+        return True  # gzip is refused later, and might unpack without end
+    last = b""
+    with source.raw() as file:
+        while block := file.read(_BLOCK):
+            if any(name in last + block for name in _PARTS):
+                return True
+            last = block[-_HEAD:]
+    return False

@@ -41,15 +41,26 @@ class Spool:
     """The bytes of a stream, in a file that has no name: nobody else can read it, and it goes with the process however that ends.
 
     Args:
-        stream: Is read to its end.
+        stream: Is read to its end; without, there are no bytes until another process writes them.
     """
 
-    def __init__(self, stream: Readable) -> None:
+    def __init__(self, stream: Readable | None = None) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
         finalize(self, self._file.close)
         self._lock = Lock()
-        while block := stream.read(_BLOCK):
+        while stream is not None and (block := stream.read(_BLOCK)):
             self._file.write(block)
+
+    @contextmanager
+    def lend(self) -> Iterator[int]:
+        """Yield the file's descriptor to another process, which may move its place; readers of this object wait meanwhile."""
+        with self._lock:
+            self._file.flush()
+            try:
+                yield self._file.fileno()
+            finally:
+                # A seek from the end asks the system; one from the start would trust a place that is no longer true.
+                self._file.seek(0, io.SEEK_END)
 
     def open(self) -> BinaryIO:
         """Return a reader of its own place, at the start."""
@@ -158,6 +169,20 @@ class Source:
                 return
             with gzip.GzipFile(fileobj=file) as unpacked:
                 yield cast("BinaryIO", unpacked)
+
+    @contextmanager
+    def lend(self) -> Iterator[int]:
+        """Yield a descriptor of the bytes as they are to another process, which has to seek to their start.
+
+        Raises:
+            InvalidRequest: They cannot be read.
+        """
+        if self._spool is not None:
+            with self._spool.lend() as descriptor:
+                yield descriptor
+            return
+        with self.raw() as file:
+            yield file.fileno()
 
     def fingerprint(self) -> str:
         """Return a digest of the bytes as they are.

@@ -23,6 +23,9 @@ class Flaw(NamedTuple):
     fatal: bool = False
 
 
+_KEPT: Final = 15
+"""Digits of a number that a float keeps, and so does a spreadsheet."""
+
 _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # as spreadsheets write it
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
 
@@ -38,6 +41,24 @@ def suspects_of(cells: Sequence[str]) -> tuple[Flaw, ...]:
     if "E+" not in text and "\0" not in text and (text.isascii() or not _RARE.search(text)):
         return ()
     return tuple(flaw for column, cell in enumerate(cells) for look in _LOOKS if (flaw := look(column, cell)))
+
+
+def number_flaw(column: int, text: str, *, exact: bool = False) -> Flaw:
+    """Return what is wrong with a cell that holds a whole number, in case it goes to a field whose digits are none.
+
+    Args:
+        column: Its place in the row.
+        text: The number.
+        exact: Whether all of its digits are sure to be there.
+    """
+    if not exact and len(text.lstrip("-")) > _KEPT:
+        lost = f"{text} is a number in the file, which keeps {_KEPT} of its digits; bring back the others, as text"
+        return Flaw(column, "digits", lost, fatal=True)
+    return Flaw(
+        column,
+        "number",
+        f"{text} is a number in the file, which has lost zeros or a plus sign before it, if there were any; format it as text",
+    )
 
 
 def _unsendable(column: int, cell: str) -> Flaw | None:

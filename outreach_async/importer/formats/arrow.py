@@ -10,8 +10,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from pyarrow import types
 
-from outreach_async.importer.formats.values import number_flaw, number_text
-from outreach_async.importer.suspects import Flaw
+from outreach_async.importer.suspects import Flaw, number_flaw
 
 Array: TypeAlias = Any
 """A `pyarrow.Array`: it has no types of its own."""
@@ -67,8 +66,7 @@ def _floats(column: Array) -> list[str | None]:
     """Return floats as short as they are exact, which for one of four bytes only a cast knows."""
     pairs = zip(column.to_pylist(), _cast(column), strict=True)
     return [
-        None if value is None or math.isnan(value) else number_text(value) if value.is_integer() else text
-        for value, text in pairs
+        None if value is None or math.isnan(value) else str(int(value)) if value.is_integer() else text for value, text in pairs
     ]
 
 

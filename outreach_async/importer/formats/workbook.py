@@ -1,31 +1,55 @@
-"""Workbooks, XLSX above all, by python-calamine; the sheet is held whole, as a workbook has to be."""
+"""Workbooks, XLSX above all: a process of its own reads one, and its rows are kept in a temporary file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import attrs
-from python_calamine import (
-    CalamineError,
-    CalamineWorkbook,
-    SheetTypeEnum,
-    SheetVisibleEnum,
-)
+import msgspec
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.file import Heading, Table
-from outreach_async.importer.formats.parts import Mark, is_xlsx, marks_of
-from outreach_async.importer.formats.values import number_flaw, text_of
+from outreach_async.importer.formats import workbook_reader
 from outreach_async.importer.record import Record
-from outreach_async.importer.source import Source
-from outreach_async.importer.suspects import Flaw
+from outreach_async.importer.source import Source, Spool
+from outreach_async.importer.suspects import Flaw, number_flaw
 
-_ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
+READER: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
+"""The command that reads a workbook, with what it needs to know as its last argument."""
+
 _ERROR: Final = "the cell shows an error such as #N/A; mend its formula, or clear it"
 _BLIND: Final = "cells that show an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to find them"
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """What the reader says at its end.
+
+    Attributes:
+        refused: Why the workbook cannot be read; `None` if it was.
+        sheet: Name of the sheet that was read.
+        note: What a person should know of the choice of the sheet.
+        marked: Whether the file tells which cells show an error or zeros before their number.
+    """
+
+    refused: str | None = None
+    sheet: str = ""
+    note: str = ""
+    marked: bool = False
+
+
+Read: TypeAlias = Callable[[Source, str | None], tuple[Verdict, Spool]]
+"""Reads a sheet: the first that can be seen, if none is named."""
+
+_VERDICT: Final = msgspec.json.Decoder(Verdict)
+_ROW: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int, ...], tuple[int, ...]])
 
 
 @attrs.frozen(kw_only=True)
@@ -34,111 +58,79 @@ class WorkbookFile(Table):
 
     Attributes:
         sheet: Its name.
-        marked: Whether the file tells which cells show an error or zeros before their number.
     """
 
     sheet: str
-    marked: bool
+    _spool: Spool
 
     @classmethod
-    def of(cls, source: Source, sheet: str | None = None) -> WorkbookFile:
-        """Read the header: the first row that is not blank.
+    def of(cls, source: Source, sheet: str | None = None, read: Read | None = None) -> WorkbookFile:
+        """Read the workbook. The header is the first row that is not blank.
 
         Args:
             source: The workbook.
             sheet: Name of the sheet; without, the first that can be seen.
+            read: Reads it; without, a process of its own does.
 
         Raises:
-            InvalidRequest: Not readable, shut by a password, without that sheet, or empty.
+            InvalidRequest: Not readable, too large, shut by a password, without that sheet, or empty.
         """
-        with _opened(source) as book:
-            name, notes = _choice(source, book, sheet)
-        with source.raw() as file:
-            marked = is_xlsx(file)
-        bare = cls(source=source, heading=Heading((), rejects=False, notes=()), sheet=name, marked=marked)
-        heading = Heading.of(source.name, next((record.cells for record in bare._all()), ()))
-        return attrs.evolve(bare, heading=heading, notes=(*notes, *([] if marked else [_BLIND]), *heading.notes))
+        found, spool = (read or read_apart)(source, sheet)
+        cells = next((record.cells for record in _records(spool)), ())
+        heading = Heading.of(source.name, cells)
+        notes = filter(None, (found.note, "" if found.marked else _BLIND, *heading.notes))
+        return cls(source=source, heading=heading, notes=tuple(notes), sheet=found.sheet, spool=spool)
 
     def _read(self) -> Iterator[Record]:
-        return islice(self._all(), 1, None)
-
-    def _all(self) -> Iterator[Record]:
-        """Yield the rows that are not blank, the header first."""
-        with _opened(self.source) as book, self.source.raw() as file:
-            sheet = book.get_sheet_by_name(self.sheet)
-            left = sheet.start[1] if sheet.start else 0  # columns before the first that is used are not given
-            marks = _Marks(marks_of(file, self.sheet) if self.marked else iter(()))
-            for row, values in enumerate(sheet.iter_rows()):
-                record = _record(row, values, left, marks.up_to(row))
-                if record.flaws or any(map(str.strip, record.cells)):
-                    yield record
+        return islice(_records(self._spool), 1, None)
 
 
-class _Marks:
-    """The marks of a sheet, taken row by row."""
+def read_apart(source: Source, sheet: str | None, reader: Sequence[str] = READER) -> tuple[Verdict, Spool]:
+    """Read a sheet in a process of its own, and return what is known of it and its rows.
 
-    def __init__(self, marks: Iterator[Mark]) -> None:
-        self._marks = marks
-        self._next = next(marks, None)
+    Whatever ends the wait, such as a KeyboardInterrupt, ends that process too; it ends by itself if this one is killed.
 
-    def up_to(self, row: int) -> dict[int, int]:
-        """Return the widths of the marks by column that come before the end of a row."""
-        found: dict[int, int] = {}
-        while self._next is not None and self._next.row <= row:
-            found[self._next.column] = self._next.width
-            self._next = next(self._marks, None)
-        return found
+    Args:
+        source: The workbook.
+        sheet: Name of the sheet; `None` for the first that can be seen.
+        reader: The command to run.
 
-
-def _record(row: int, values: Sequence[Any], left: int, widths: dict[int, int]) -> Record:
-    cells = tuple(value if isinstance(value, str) else text_of(value) for value in values)
-    if not widths and not any(isinstance(value, int | float) for value in values):
-        return Record(row + 1, cells)
-    shown = tuple(_shown(cell, widths.get(at + left, 0)) for at, cell in enumerate(cells))
-    flaws = (_flaw(at, value, shown[at], widths.get(at + left)) for at, value in enumerate(values))
-    return Record(row + 1, shown, None, tuple(flaw for flaw in flaws if flaw is not None))
-
-
-def _shown(cell: str, width: int) -> str:
-    """Return a whole number with the zeros that its format shows."""
-    return cell.zfill(width) if cell.isdigit() else cell
+    Raises:
+        InvalidRequest: The workbook cannot be read, or the process cannot be started.
+    """
+    spool = Spool()
+    given = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
+    with source.lend() as book, spool.lend() as rows:
+        try:
+            done = subprocess.run([*reader, given], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
+        except OSError as error:
+            raise InvalidRequest(
+                f"{source.name}: the process that reads workbooks does not start ({error}); save it as CSV"
+            ) from error
+    found = _verdict(done)
+    if found.refused is not None:
+        raise InvalidRequest(f"{source.name}: {found.refused}")
+    return found, spool
 
 
-def _flaw(at: int, value: Any, cell: str, width: int | None) -> Flaw | None:
-    if width == 0:
-        return Flaw(at, "error", _ERROR, fatal=True)
-    if isinstance(value, int | float) and width is None and cell.lstrip("-").isdigit():
-        return number_flaw(at, cell)
-    return None
-
-
-def _choice(source: Source, book: CalamineWorkbook, asked: str | None) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the sheet to read, and what to say of it."""
-    names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
-    if asked is not None:
-        if asked not in names:
-            raise InvalidRequest(f"{source.name}: no sheet {asked!r}; its sheets are {', '.join(map(repr, names))}")
-        return asked, ()
-    hidden = [sheet.name for sheet in book.sheets_metadata if sheet.visible != SheetVisibleEnum.Visible]
-    name = next((name for name in names if name not in hidden), None)
-    if name is None:
-        raise InvalidRequest(f"{source.name}: no sheet that can be seen; name one of {', '.join(map(repr, names)) or 'none'}")
-    others = [repr(each) for each in names if each != name]
-    return name, (f"sheet {name!r} is read, and not {', '.join(others)}",) if others else ()
-
-
-@contextmanager
-def _opened(source: Source) -> Iterator[CalamineWorkbook]:
+def _verdict(done: subprocess.CompletedProcess[bytes]) -> Verdict:
+    """Return the verdict. A process without one says why it could not start, or was ended for what it took."""
     try:
-        with source.raw() as file, CalamineWorkbook.from_filelike(file) as book:
-            yield book
-    except CalamineError as error:
-        if _is_shut(source):
-            raise InvalidRequest(f"{source.name}: shut by a password; save it without one") from error
-        raise InvalidRequest(f"{source.name}: no workbook that can be read ({error}); save it anew, or as CSV") from error
+        return _VERDICT.decode(done.stderr.partition(b"\n")[0])
+    except msgspec.DecodeError:
+        failure = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if failure:
+        return Verdict(refused=f"the process that reads workbooks failed ({failure})")
+    if sys.platform != "win32" and done.returncode == -signal.SIGPROF:
+        return Verdict(refused=workbook_reader.TOO_LONG)
+    return Verdict(refused=workbook_reader.TOO_LARGE)  # an allocation that fails aborts
 
 
-def _is_shut(source: Source) -> bool:
-    """Whether a workbook is encrypted, which python-calamine takes for no workbook if it is not given a path."""
-    with source.raw() as file:
-        return _ENCRYPTED in file.read()
+def _records(spool: Spool) -> Iterator[Record]:
+    """Yield the rows that are not blank, the header first."""
+    with spool.open() as file:
+        for text in file:
+            line, cells, errors, numbers = _ROW.decode(text)
+            flaws = [Flaw(at, "error", _ERROR, fatal=True) for at in errors]
+            flaws += [number_flaw(at, cells[at]) for at in numbers]
+            yield Record(line, cells, None, tuple(sorted(flaws)))

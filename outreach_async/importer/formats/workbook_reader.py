@@ -1,0 +1,426 @@
+"""Read a workbook in a process of its own, with limits on memory and processor time.
+
+`workbook.py` runs this file as a script. python-calamine holds a whole sheet in memory, and a workbook of a few kilobytes can
+describe a sheet of hundreds of gigabytes; a failed allocation aborts the process, and signals wait until a sheet is loaded. Here
+an abort costs the caller nothing, and the caller can end the process at any time.
+
+The workbook comes in on standard input. The rows go out on standard output, one JSON array a line, and the verdict, one JSON
+object, on standard error. Only the standard library and python-calamine are imported, which keeps the start short.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import date, timedelta
+from datetime import time as clock_time
+from typing import IO, Any, BinaryIO, Final, NamedTuple
+from xml.parsers import expat
+
+if sys.platform != "win32":  # pragma: no branch - Windows has no such limits
+    import resource
+
+MEMORY: Final = 384 * 2**20
+"""Bytes that the process may use. With the caller's own, that stays below 500 MB."""
+
+LONGEST: Final = 1 << 20
+"""Bytes of a row at most, as it is written out: the caller holds a row at a time."""
+
+CELL: Final = 1 << 17
+"""Characters of a cell at most, as in a CSV file; Excel allows 32,767."""
+
+_OUTPUT: Final = 1 << 30
+"""Bytes of all rows at most: they go to a temporary file."""
+
+_TICK: Final = 0.01
+"""Seconds between two looks at what the process takes."""
+
+_SWOLLEN: Final = 200
+"""How many times its size an archive may unpack to. Sheets of people unpack to 5 to 40 times their size."""
+
+_MODEST: Final = 64 * 2**20
+"""Bytes that any archive may unpack to."""
+
+TOO_LARGE: Final = f"its sheet takes more than {MEMORY // 2**20} MiB of memory to read; save the sheet as CSV"
+TOO_LONG: Final = "its sheet takes too long to read for a file of its size; save the sheet as CSV"
+GONE: Final = "the process that asked for its rows is gone"
+
+_WORKBOOK: Final = "xl/workbook.xml"
+_RELATIONS: Final = "xl/_rels/workbook.xml.rels"
+_STYLES: Final = "xl/styles.xml"
+_RELATION: Final = "http://schemas.openxmlformats.org/officeDocument/2006/relationships id"
+_STRICT_RELATION: Final = "http://purl.oclc.org/ooxml/officeDocument/relationships id"
+_ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
+
+_BLOCK: Final = 1 << 16
+_SHORT: Final = 1000
+"""Characters of a message at most: it may quote the file."""
+
+_ZEROS: Final = re.compile(r"0{2,255}")  # a format code has 255 characters at most
+
+
+class Refused(Exception):
+    """The workbook cannot be read, for the reason that the message gives."""
+
+
+def limit(size: int) -> None:  # pragma: no cover - it runs in a process of its own
+    """Make the system end this process when it takes too much memory, disk, or processor time to load a sheet.
+
+    macOS accepts the limit of memory and ignores it: there, only `watch` looks. Windows has no limit.
+
+    Args:
+        size: Bytes of the workbook.
+    """
+    if sys.platform == "win32":
+        return
+    for kind, most in (resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, _OUTPUT), (resource.RLIMIT_CORE, 0):
+        _, hard = resource.getrlimit(kind)
+        with suppress(OSError, ValueError):  # a system that will not set one
+            resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    # python-calamine may hold the interpreter while it loads. No handler and no thread runs then, so the signal has to kill.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    allow(seconds_for(size))
+
+
+def allow(seconds: float) -> None:  # pragma: no cover - it runs in a process of its own
+    """Allow so many seconds of processor time from now on."""
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def seconds_for(size: int) -> float:
+    """Return the processor time to allow for loading a workbook: one of 100,000 people has 8 MB and takes 1.2 s."""
+    return 1 + size / 1e6
+
+
+def peak() -> int:
+    """Return the most memory that the process had so far, in bytes; 0 where that is unknown."""
+    if sys.platform == "win32":  # pragma: no cover - it does not tell
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def watch(parent: int, most: int, leave: Callable[[str], object], wait: Callable[[float], object] = time.sleep) -> None:
+    """Leave when the caller is gone, or when there was more memory than may be, which not every system limits.
+
+    Args:
+        parent: Process id of the caller.
+        most: Bytes of memory.
+        leave: Takes the reason.
+        wait: Waits between two looks.
+    """
+    while os.getppid() == parent:
+        if peak() > most:
+            leave(TOO_LARGE)
+            return
+        wait(_TICK)
+    leave(GONE)
+
+
+# Rows
+
+
+def read_workbook(
+    file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
+) -> dict[str, Any]:
+    """Write the rows of a sheet that are not blank, and return what is known of it.
+
+    A row is `[line, cells, errors, numbers]`: its cells as texts, the columns of those that show an error, and the columns of
+    those that are whole numbers without a format that shows zeros before them.
+
+    Args:
+        file: The workbook.
+        sheet: Name of the sheet; `None` takes the first that can be seen.
+        write: Takes each row as a line of JSON.
+        loaded: Called once the sheet is in memory.
+
+    Raises:
+        Refused: It cannot be read.
+    """
+    import python_calamine
+
+    archive = _archive(file)
+    file.seek(0)
+    try:
+        with python_calamine.CalamineWorkbook.from_filelike(file) as book:
+            name, note = _choice(book, sheet)
+            table = book.get_sheet_by_name(name)
+    except python_calamine.CalamineError as error:
+        file.seek(0)
+        if _ENCRYPTED in file.read():  # python-calamine takes it for no workbook
+            raise Refused("shut by a password; save it without one") from error
+        what = f"no workbook that can be read ({error}), damaged perhaps, or of more cells than can be held"
+        raise Refused(f"{what}; save it anew, or as CSV") from error
+    loaded()
+    marked = archive is not None and _WORKBOOK in archive.namelist()
+    marks = _MarkedRows(marks_of(archive, name) if archive is not None and marked else iter(()))
+    left = table.start[1] if table.start else 0  # columns before the first that is used are not given
+    for row, values in enumerate(table.iter_rows()):
+        cells, errors, numbers = _row(values, left, marks.up_to(row))
+        if errors or any(map(str.strip, cells)):
+            write(_line(row + 1, cells, errors, numbers))
+    return {"sheet": name, "note": note, "marked": marked}
+
+
+def _archive(file: BinaryIO) -> zipfile.ZipFile | None:
+    """Return a workbook as a zip archive; `None` if it is none."""
+    try:
+        archive = zipfile.ZipFile(file)
+    except zipfile.BadZipFile:
+        return None
+    unpacked, size = sum(part.file_size for part in archive.infolist()), file.seek(0, os.SEEK_END)
+    if unpacked > max(_MODEST, _SWOLLEN * size):
+        raise Refused(f"it unpacks to {unpacked:,} bytes, {unpacked // size:,} times its size; save the sheet as CSV")
+    return archive
+
+
+def _choice(book: Any, asked: str | None) -> tuple[str, str]:
+    """Return the name of the sheet to read, and what to say of it."""
+    from python_calamine import SheetTypeEnum, SheetVisibleEnum
+
+    names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
+    if asked is not None:
+        if asked not in names:
+            raise Refused(f"no sheet {asked!r}; its sheets are {', '.join(map(repr, names))}")
+        return asked, ""
+    hidden = [sheet.name for sheet in book.sheets_metadata if sheet.visible != SheetVisibleEnum.Visible]
+    name = next((name for name in names if name not in hidden), None)
+    if name is None:
+        raise Refused(f"no sheet that can be seen; name one of {', '.join(map(repr, names)) or 'none'}")
+    others = [repr(each) for each in names if each != name]
+    return name, f"sheet {name!r} is read, and not {', '.join(others)}" if others else ""
+
+
+def _row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list[str], list[int], list[int]]:
+    """Return the cells of a row as texts, and the columns of errors and of whole numbers."""
+    cells = [value if isinstance(value, str) else text_of(value) for value in values]
+    errors, numbers = [], []
+    for at, value in enumerate(values):
+        width = widths.get(at + left)
+        if width == 0:
+            errors.append(at)
+        if width and cells[at].isdigit():
+            cells[at] = cells[at].zfill(width)
+        if width is None and isinstance(value, int | float) and cells[at].lstrip("-").isdigit():
+            numbers.append(at)
+    return cells, errors, numbers
+
+
+def _line(row: int, cells: list[str], errors: list[int], numbers: list[int]) -> bytes:
+    if max(map(len, cells), default=0) > CELL:
+        raise Refused(f"row {row} has a cell of more than {CELL:,} characters; shorten it, or clear it")
+    line = _ENCODER.encode((row, cells, errors, numbers)).encode()
+    if len(line) >= LONGEST:
+        raise Refused(f"row {row} is longer than {LONGEST:,} bytes; is it a table?")
+    return line + b"\n"
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def text_of(value: Any) -> str:
+    """Return a cell that is no text: TRUE and FALSE, dates and times as ISO 8601 has them, whole numbers without `.0`."""
+    return next(write for kind, write in _WRITERS if isinstance(value, kind))(value)
+
+
+def _number(value: float) -> str:
+    """Return a number as a spreadsheet shows it: with 15 digits at most, a whole one without `.0` and without an exponent."""
+    return str(int(value)) if float(value).is_integer() else format(value, ".15g")
+
+
+def _duration(value: timedelta) -> str:
+    """Return a duration as a spreadsheet shows it, hours going on past 24."""
+    seconds = round(value.total_seconds())
+    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
+    return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+# bool comes before int, which it is; a datetime is a date.
+_WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
+    (bool, lambda value: str(value).upper()),
+    ((int, float), _number),
+    ((date, clock_time), lambda value: value.isoformat()),
+    (timedelta, _duration),
+)
+
+
+# What an XLSX file knows of its cells beyond their values: which are errors, and which show zeros before their number. calamine
+# reads an error as a blank, and 00123 as 123.
+
+
+class Mark(NamedTuple):
+    """What is special about a cell.
+
+    Attributes:
+        row: From 0.
+        column: From 0.
+        width: Digits that its number is shown with at least; 0 for a cell that shows an error.
+    """
+
+    row: int
+    column: int
+    width: int
+
+
+class _MarkedRows:
+    """The marks of a sheet, taken row by row."""
+
+    def __init__(self, marks: Iterator[Mark]) -> None:
+        self._marks = marks
+        self._next = next(marks, None)
+
+    def up_to(self, row: int) -> dict[int, int]:
+        """Return the widths of the marks by column that come before the end of a row."""
+        found: dict[int, int] = {}
+        while self._next is not None and self._next.row <= row:
+            found[self._next.column] = self._next.width
+            self._next = next(self._marks, None)
+        return found
+
+
+def marks_of(archive: zipfile.ZipFile, sheet: str) -> Iterator[Mark]:
+    """Yield the marks of a sheet, in the order of its cells.
+
+    Raises:
+        Refused: The parts of the file do not hang together.
+    """
+    try:
+        widths = _widths(archive)
+        with archive.open(_part(archive, sheet)) as part:
+            yield from _marks(part, widths)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, RuntimeError, expat.ExpatError) as error:
+        raise Refused(f"sheet {sheet!r} cannot be read ({error}); save the workbook anew") from error
+
+
+def _part(archive: zipfile.ZipFile, sheet: str) -> str:
+    """Return the path of a sheet's part."""
+    with archive.open(_WORKBOOK) as file:
+        found = [attributes for _, attributes in _elements(file, "sheet") if attributes.get("name") == sheet]
+    relation = found[0].get(_RELATION) or found[0][_STRICT_RELATION] if found else ""
+    with archive.open(_RELATIONS) as file:
+        targets = {attributes.get("Id"): attributes.get("Target", "") for _, attributes in _elements(file, "Relationship")}
+    target = targets[relation]
+    return target.removeprefix("/") if target.startswith("/") else f"xl/{target}"
+
+
+def _widths(archive: zipfile.ZipFile) -> dict[str, int]:
+    """Return by style how many digits it shows at least, for the styles that are nothing but zeros."""
+    if _STYLES not in archive.namelist():
+        return {}
+    formats: dict[str | None, int] = {}
+    widths: dict[str, int] = {}
+    kind, style = "", 0
+    with archive.open(_STYLES) as file:
+        for name, attributes in _elements(file, "numFmt", "cellXfs", "cellStyleXfs", "dxfs", "xf"):
+            if name == "numFmt":
+                code = attributes.get("formatCode", "")
+                formats[attributes.get("numFmtId")] = len(code) if _ZEROS.fullmatch(code) else 0
+            elif name != "xf":
+                kind = name
+            elif kind == "cellXfs":
+                if width := formats.get(attributes.get("numFmtId")):
+                    widths[str(style)] = width
+                style += 1
+    return widths
+
+
+def _marks(file: IO[bytes], widths: dict[str, int]) -> Iterator[Mark]:
+    row, column = -1, -1
+    for name, attributes in _elements(file, "row", "c"):
+        if name == "row":
+            row, column = int(attributes.get("r", row + 2)) - 1, -1
+            continue
+        column = _column(attributes["r"]) if "r" in attributes else column + 1
+        if attributes.get("t") == "e":
+            yield Mark(row, column, 0)
+        elif width := widths.get(attributes.get("s", "")):
+            yield Mark(row, column, width)
+
+
+def _column(place: str) -> int:
+    """Return the column of a place such as `B3`, from 0."""
+    column = 0
+    for letter in place.rstrip("0123456789"):
+        column = column * 26 + ord(letter) - ord("A") + 1
+    return column - 1
+
+
+def _elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the local name and the attributes of each element of these names as it begins."""
+    found: list[tuple[str, dict[str, str]]] = []
+    parser = expat.ParserCreate(namespace_separator=" ")
+
+    def begin(name: str, attributes: dict[str, str]) -> None:
+        if (local := name.rpartition(" ")[2]) in wanted:
+            found.append((local, attributes))
+
+    parser.StartElementHandler = begin
+    while block := file.read(_BLOCK):
+        parser.Parse(block, False)
+        yield from found
+        found.clear()
+
+
+# The process
+
+
+def verdict(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what reading a workbook came to: what is known of the sheet, or why it is refused."""
+    try:
+        return work()
+    except Refused as error:
+        return {"refused": str(error)}
+    except MemoryError:
+        return {"refused": TOO_LARGE}
+    except OSError as error:
+        return {"refused": f"its rows cannot be kept in a temporary file ({error.strerror}); make room, or save it as CSV"}
+    except BaseException as error:  # noqa: BLE001 - a panic of python-calamine is no Exception
+        return {"refused": f"no workbook that can be read ({type(error).__name__}: {error}); save it anew, or as CSV"}
+
+
+def told(found: dict[str, Any]) -> bytes:
+    """Return a verdict as it is sent, its texts cut to what a person reads."""
+    short = {name: value[:_SHORT] if isinstance(value, str) else value for name, value in found.items()}
+    return json.dumps(short).encode() + b"\n"
+
+
+def main() -> None:  # pragma: no cover - it runs in a process of its own
+    """Read the workbook on standard input."""
+    given = json.loads(sys.argv[1])
+    sys.path[:] = given["path"]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what Ctrl-C means is for the caller to say, who ends this process
+    answer = os.dup(2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # python-calamine reports panics there
+
+    def leave(reason: str) -> None:
+        try:
+            os.write(answer, told({"refused": reason}))
+        finally:  # nobody reads it when the caller is gone
+            os._exit(1)
+
+    with open(0, "rb", closefd=False) as file, open(1, "wb", closefd=False) as rows:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        limit(size)
+        most = max(MEMORY, peak())  # Linux counts from the peak of the caller, of which this was a copy for a moment
+        threading.Thread(target=watch, args=(given["parent"], most, leave), daemon=True).start()
+
+        def work() -> dict[str, Any]:
+            found = read_workbook(file, given["sheet"], rows.write, lambda: allow(10 * seconds_for(size)))
+            rows.flush()
+            return found
+
+        os.write(answer, told(verdict(work)))
+
+
+if __name__ == "__main__":  # pragma: no cover - it runs in a process of its own
+    main()

@@ -1,0 +1,302 @@
+"""Workbooks are read in a process of their own: what it may take, how it ends, and what it leaves alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support_bombs import BOMBS, FAR_ROWS, a_cell_of, packed, understated, xlsx_with
+from support_files import (
+    STYLES,
+    ZIP,
+    number,
+    old_workbook,
+    opendocument,
+    read,
+    read_here,
+    read_sheet,
+    sheet_of,
+    text,
+    workbook,
+)
+from support_fuzz import mutated
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import open_file
+from outreach_async.importer.formats import workbook_reader
+from outreach_async.importer.formats.workbook import READER, WorkbookFile, read_apart
+from outreach_async.importer.formats.workbook_reader import CELL, GONE, TOO_LARGE, TOO_LONG, told, verdict, watch
+from outreach_async.importer.source import Source, Spool
+
+PEOPLE: Final = workbook({"People": sheet_of([[text("email")], [text("ann@a.example")]])})
+SAMPLES: Final = (packed(PEOPLE), old_workbook(), packed(opendocument([["email"], ["ann@a.example"]])))
+LINUX_ONLY: Final = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit memory")
+
+OPEN_ALL = """
+import json, resource, sys
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import open_file
+refusals = []
+for path in sys.argv[1:]:
+    try:
+        open_file(path, format="xlsx").count()
+    except InvalidRequest as error:
+        refusals.append(str(error))
+peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(json.dumps({"refusals": refusals, "kilobytes": sum(peaks)}))
+"""
+INTERRUPTED = """
+import io, os, sys
+from outreach_async.importer.formats.workbook import read_apart
+from outreach_async.importer.source import Source
+stuck = "import os, signal; os.kill(os.getppid(), signal.SIGINT); signal.pause()"
+try:
+    read_apart(Source.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
+except KeyboardInterrupt:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print("interrupted, and nobody is left")
+"""
+TERMINATED = """
+import io, sys
+from outreach_async.importer.formats.workbook import read_apart
+from outreach_async.importer.source import Source
+stuck = "import os, signal; os.kill(os.getppid(), signal.SIGTERM)"
+read_apart(Source.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
+"""
+
+
+def python(code: str, *arguments: str | Path, sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run a program; its memory is not that of a process whose lines are counted."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    return subprocess.run([sys.executable, "-c", code, *arguments], input=sent, capture_output=True, check=False, env=plain)
+
+
+def refusal(content: bytes, *reader: str) -> str:
+    """Return why a workbook is refused."""
+    with pytest.raises(InvalidRequest) as caught:
+        read_apart(Source.of(io.BytesIO(content)), None, reader or READER)
+    return str(caught.value)
+
+
+def refusal_here(content: bytes) -> str:
+    with pytest.raises(InvalidRequest) as caught:
+        read_sheet(content)
+    return str(caught.value)
+
+
+# Limits
+
+
+@LINUX_ONLY
+def test_workbooks_that_would_fill_the_memory_are_refused_in_500_mb(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{at}.bin" for at in range(len(BOMBS))]
+    for path, bomb in zip(paths, BOMBS.values(), strict=True):
+        path.write_bytes(bomb())
+    done = python(OPEN_ALL, *paths)
+    found = json.loads(done.stdout)
+    assert (len(found["refusals"]), done.returncode) == (len(BOMBS), 0)
+    assert found["kilobytes"] * 1024 < 500e6
+
+
+@LINUX_ONLY
+@pytest.mark.parametrize("name", ["xlsx, last cell", "xls, last cell", "ods, repeated cells"])
+def test_a_sheet_that_is_too_large_is_named_with_the_remedy(name: str) -> None:
+    assert refusal(BOMBS[name]()) == f"the stream: {TOO_LARGE}"
+
+
+def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> None:
+    message = refusal_here(a_cell_of(100))
+    assert message.startswith("the stream: it unpacks to 100,00")
+    assert message.endswith(" times its size; save the sheet as CSV")
+
+
+def test_an_archive_that_unpacks_to_more_than_it_says_is_refused() -> None:
+    assert "larger than its declared uncompressed size" in refusal_here(understated(a_cell_of(100), 1000))
+
+
+def test_a_small_archive_may_unpack_to_any_multiple() -> None:
+    assert read_sheet(xlsx_with(lambda: iter([b" " * 5_000_000])))[1] == []
+
+
+@pytest.mark.parametrize(("length", "is_read"), [(CELL, True), (CELL + 1, False)])
+def test_a_cell_holds_at_most_what_one_of_a_csv_file_does(length: int, is_read: bool) -> None:
+    content = workbook({"A": sheet_of([[text("email")], [text("a" * length)]])})
+    if is_read:
+        assert len(read_sheet(content)[1][0].cells[0]) == length
+    else:
+        assert "row 2 has a cell of more than 131,072 characters; shorten it" in refusal_here(content)
+
+
+def test_a_row_that_is_too_long_is_refused() -> None:
+    cells = [text(letter * (CELL - 10)) for letter in "abcdefgh"]
+    file = WorkbookFile.of(Source.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), None, read_here)
+    assert len(file.headers) == 8
+    assert "row 1 is longer than 1,048,576 bytes; is it a table?" in refusal_here(workbook({"A": sheet_of([[*cells, *cells]])}))
+
+
+@pytest.mark.parametrize(("zeros", "shown"), [(255, "7".zfill(255)), (256, "7")])
+def test_a_format_shows_no_more_zeros_than_a_format_code_holds(zeros: int, shown: str) -> None:
+    styles = STYLES.replace('formatCode="00000"', f'formatCode="{"0" * zeros}"')
+    content = workbook({"A": sheet_of([[text("email")], [number(7, ZIP)]])}, styles=styles)
+    assert read_sheet(content)[1][0].cells == (shown,)
+
+
+@LINUX_ONLY
+def test_the_process_gets_no_more_memory_than_its_limit() -> None:
+    done = python(
+        "import sys, runpy; w = runpy.run_path(sys.argv[1]); w['limit'](0); bytearray(w['MEMORY'])", workbook_reader.__file__
+    )
+    assert (b"MemoryError" in done.stderr, done.returncode) == (True, 1)
+
+
+def test_the_process_is_killed_when_its_processor_time_is_over() -> None:
+    code = "import sys, runpy; w = runpy.run_path(sys.argv[1]); w['limit'](0); w['allow'](0.01)\nwhile True: pass"
+    assert python(code, workbook_reader.__file__).returncode == -signal.SIGPROF
+
+
+def test_a_larger_file_may_take_longer() -> None:
+    assert workbook_reader.seconds_for(0) == 1
+    assert workbook_reader.seconds_for(8_000_000) == 9
+
+
+def test_the_process_leaves_when_it_has_had_too_much_memory() -> None:
+    left: list[str] = []
+    watch(os.getppid(), 0, left.append)
+    assert left == [TOO_LARGE]
+
+
+def test_the_process_looks_again_after_a_while() -> None:
+    def wait(seconds: float) -> None:
+        raise TimeoutError(seconds)
+
+    with pytest.raises(TimeoutError, match=r"0\.01"):
+        watch(os.getppid(), sys.maxsize, lambda _: None, wait)
+
+
+def test_the_process_leaves_when_its_caller_is_gone(tmp_path: Path) -> None:
+    left: list[str] = []
+    watch(0, sys.maxsize, left.append)
+    assert left == [GONE]
+    (path := tmp_path / "people.xlsx").write_bytes(FAR_ROWS)  # it takes seconds to read
+    given = json.dumps({"parent": 0, "sheet": None, "path": sys.path})
+    nobody, stderr = os.pipe()
+    os.close(nobody)
+    with path.open("rb") as file, os.fdopen(stderr, "wb") as gone:
+        done = subprocess.run([*READER, given], stdin=file, stdout=subprocess.PIPE, stderr=gone, check=False)
+    assert (done.stdout, done.returncode) == (b"", 1)
+
+
+# Endings
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import os; os.abort()", TOO_LARGE),
+        ("", TOO_LARGE),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGPROF)", TOO_LONG),
+        ("import sys; sys.exit('first\\nno module')", "the process that reads workbooks failed (no module)"),
+        ('import sys; sys.stderr.write(\'{"refused": "it is blue"}\\nand more\')', "it is blue"),
+    ],
+)
+def test_every_end_of_the_process_is_a_refusal_with_its_reason(code: str, reason: str) -> None:
+    assert refusal(b"", sys.executable, "-c", code) == f"the stream: {reason}"
+
+
+def test_a_process_that_does_not_start_is_a_refusal() -> None:
+    assert "the process that reads workbooks does not start ([Errno 2]" in refusal(b"", "/no/such/python")
+
+
+def test_ctrl_c_ends_the_process_too() -> None:
+    assert python(INTERRUPTED).stdout == b"interrupted, and nobody is left\n"
+
+
+def test_sigterm_is_not_held_up() -> None:
+    assert python(TERMINATED).returncode == -signal.SIGTERM
+
+
+class Panic(BaseException):
+    """As python-calamine raises one."""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), TOO_LARGE),
+        (
+            OSError(28, "No space left"),
+            "its rows cannot be kept in a temporary file (No space left); make room, or save it as CSV",
+        ),
+        (Panic("overflow"), "no workbook that can be read (Panic: overflow); save it anew, or as CSV"),
+    ],
+)
+def test_every_failure_to_read_is_a_verdict(error: BaseException, reason: str) -> None:
+    def fail() -> dict[str, object]:
+        raise error
+
+    assert verdict(fail) == {"refused": reason}
+
+
+def test_a_verdict_quotes_little_of_a_file() -> None:
+    assert json.loads(told({"refused": "a" * 5000, "marked": True})) == {"refused": "a" * 1000, "marked": True}
+
+
+# Around it
+
+
+def test_standard_input_is_read_and_standard_output_left_alone() -> None:
+    code = "from outreach_async.importer import open_file; file = open_file('-'); print(file.count(), [*file.records()])"
+    done = python(code, sent=PEOPLE)
+    assert (done.stdout, done.stderr) == (b"1 [(2, ('ann@a.example',), None)]\n", b"")
+
+
+async def test_workbooks_are_read_in_threads_beside_an_event_loop() -> None:
+    file = await anyio.to_thread.run_sync(open_file, io.BytesIO(PEOPLE))
+    assert file.headers == ("email",)
+
+
+def test_what_another_process_reads_of_a_stream_moves_nobody_elses_place() -> None:
+    spool = Spool(io.BytesIO(b"abcdefgh" * 10_000))
+    with spool.open() as file:
+        assert file.read(3) == b"abc"
+        with spool.lend() as descriptor:
+            os.lseek(descriptor, 40_000, os.SEEK_SET)
+        assert file.read() == (b"abcdefgh" * 10_000)[3:]
+
+
+def test_what_another_process_writes_is_read_from_the_start() -> None:
+    spool = Spool()
+    with spool.lend() as descriptor:
+        os.write(descriptor, b"abc")
+    with spool.open() as file:
+        assert file.read() == b"abc"
+
+
+def test_names_of_sheets_reach_the_process_whatever_is_in_them() -> None:
+    with pytest.raises(InvalidRequest, match=r"no sheet 'é\\x00\\n\"'; its sheets are 'People'"):
+        open_file(io.BytesIO(PEOPLE), sheet='é\0\n"')
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=["xlsx", "xls", "ods"])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_damaged_workbook_is_read_or_refused(sample: bytes, data: st.DataObject) -> None:
+    read_or_refused(data.draw(st.integers(0, len(sample)).map(lambda end: sample[:end]) | mutated((sample,))))
+
+
+def read_or_refused(content: bytes) -> None:
+    with suppress(InvalidRequest):
+        read(content, format="xlsx")
