@@ -306,9 +306,8 @@ async def test_a_run_whose_journal_fails_while_it_is_held_up_ends_at_once(tmp_pa
     journal.verb = "record"
     begun = anyio.current_time()
     with pytest.raises(JournalError):
-        await client(Script(status(429, retry_after="600"), 1.0, added()), spy).contacts.create_many(
-            rows(2), journal=journal, concurrency=3
-        )
+        script = Script(status(429, retry_after="600"), 1.0, added(), together=2)
+        await client(script, spy).contacts.create_many(rows(2), journal=journal, concurrency=3)
     assert "paused" in spy.states
     assert anyio.current_time() - begun < 60.0
 
