@@ -58,9 +58,7 @@ class Script:
         together: The first requests are answered once so many of them are in flight, whichever task an event loop runs first.
     """
 
-    def __init__(
-        self, *entries: Response | Exception | str | float, max_in_flight: int | None = None, together: int = 1
-    ) -> None:
+    def __init__(self, *entries: Response | Exception | str | float, max_in_flight: int | None = None, together: int = 1) -> None:
         self.entries = list(entries)
         self.times: list[float] = []
         self.requests: list[Request] = []
