@@ -1,11 +1,13 @@
-"""Virtual time for tests that build what they wait for themselves: a mark, since a fixture has no place beside hypothesis."""
+"""Clocks for tests: virtual time, as a mark, since a fixture has no place beside hypothesis; and real time that can be moved."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import pytest
 import trio.lowlevel
+from support_transports import Loops
 from trio.testing import MockClock
 
 from outreach_async.testing import VirtualTime, VirtualTimeLoop
@@ -16,8 +18,24 @@ virtual_time = pytest.mark.parametrize(
 """Marks a test, or a module's tests, to run on both event loops in virtual time."""
 
 
-def stall(seconds: float) -> None:
-    """Let virtual time pass while no task runs, as on a busy machine: what is due meanwhile is late."""
+class MovableLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock is the real one, which `jump` moves forward."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+MOVABLE: Final[Loops] = {
+    "asyncio": ("asyncio", {"loop_factory": MovableLoop}),
+    "trio": ("trio", {"clock": MockClock(rate=1.0)}),
+}
+"""Both event loops in real time that `jump` moves forward: sockets have the time they take, and no test waits for a timeout."""
+
+
+def jump(seconds: float) -> None:
+    """Move the clock of the running event loop forward, as if nothing had run meanwhile: what is due by then is late."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:  # it is trio's
@@ -25,5 +43,8 @@ def stall(seconds: float) -> None:
         assert isinstance(clock, MockClock)
         clock.jump(seconds)
     else:
-        assert isinstance(loop, VirtualTimeLoop)
-        loop._jump.now += seconds
+        if isinstance(loop, VirtualTimeLoop):
+            loop._jump.now += seconds
+        else:
+            assert isinstance(loop, MovableLoop)
+            loop.ahead += seconds

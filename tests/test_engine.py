@@ -12,7 +12,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support_time import stall, virtual_time
+from support_time import jump, virtual_time
 from support_transport import HANG, STUCK, Script, added, lost, page, skipped, status, unsent
 
 from outreach_async import (
@@ -246,7 +246,7 @@ async def test_a_slot_that_comes_free_after_the_deadline_starts_no_attempt() -> 
 
         async def _play(self, progress: Progress) -> Response:
             await anyio.sleep(1.0)
-            stall(200.0)
+            jump(200.0)
             return await super()._play(progress)
 
     script = Busy(page())
