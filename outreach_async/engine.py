@@ -156,9 +156,7 @@ class Engine:
                 now = call.now()
                 if self._gate.opens_at <= now < call.ends:
                     return
-                self._forgo(call)
-                if now >= call.ends:
-                    break
+                self._forgo(call)  # if the call's time is over, the next wait ends it
         text = f"{call.operation.name}: no attempt could start within the deadline of {call.terms.deadline:g} s"
         call.fail(DeadlineExceeded(text), call.last)
 

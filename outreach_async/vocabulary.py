@@ -44,6 +44,10 @@ class OpenEnum(StrEnum):
         member._name_ = member._value_ = value
         return member
 
+    def __reduce_ex__(self, _protocol: object, /) -> tuple[type[Self], tuple[str]]:
+        # Python 3.11.0 to 3.11.2 reduce a member to its name, and look that up among the members listed in the class.
+        return self.__class__, (self._value_,)
+
 
 class CampaignStatus(OpenEnum):
     """`status` of a campaign."""

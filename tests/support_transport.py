@@ -58,14 +58,20 @@ class Script:
     """Answers requests from a list; the last entry repeats.
 
     An entry is an answer, an exception to raise, `HANG`, `STUCK`, or seconds that pass before the entry that follows it.
+
+    Args:
+        entries: The answers.
+        max_in_flight: As of a transport.
+        together: The first requests are answered once so many of them are in flight, whichever task an event loop runs first.
     """
 
-    def __init__(self, *entries: Response | Exception | str | float, max_in_flight: int | None = None) -> None:
+    def __init__(self, *entries: Response | Exception | str | float, max_in_flight: int | None = None, together: int = 1) -> None:
         self.entries = list(entries)
         self.times: list[float] = []
         self.requests: list[Request] = []
         self.in_flight = self.most_in_flight = 0
         self.closed = 0
+        self._together, self._met = together, anyio.Event()
         if max_in_flight is not None:
             self.max_in_flight = max_in_flight
 
@@ -79,10 +85,15 @@ class Script:
     async def send(self, request: Request, progress: Progress, /) -> Response:
         self.times.append(anyio.current_time())
         self.requests.append(request)
+        number = len(self.requests)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            return await self._play(progress, len(self.requests))
+            if self.in_flight >= self._together:
+                self._met.set()
+            if not self._met.is_set():
+                await self._met.wait()
+            return await self._play(progress, number)
         finally:
             self.in_flight -= 1
 

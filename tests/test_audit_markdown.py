@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from support_audit import REPORTS
-from support_audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, made
+from support_audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, made
 
 from outreach_async.audit import Report
+from outreach_async.audit.diff import Delta, Diff
 from outreach_async.audit.outputs import write
 from outreach_async.audit.outputs.markdown import code, plain
 
@@ -123,3 +124,13 @@ def test_only_the_first_figures_and_places_are_named() -> None:
     report = fleet(2000, sick=0.5, compared=True)
 
     assert " more\n" in write(report, "markdown")
+
+
+def test_figures_that_moved_beyond_ten_are_counted() -> None:
+    moved = [
+        Delta(kind="domain", key=f"d{n}.example", name="d.example", figure="score", before=90.0, after=80.0) for n in range(12)
+    ]
+    text = write(made(diff=Diff(at=AT, new=[], resolved=[], unchanged=[], not_judged=[], deltas=[], scores=moved)), "markdown")
+
+    assert text.count("score 90 \\-\\> 80") == 10
+    assert "- and 2 further figures moved" in text

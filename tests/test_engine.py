@@ -12,7 +12,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support_time import virtual_time
+from support_time import jump, virtual_time
 from support_transport import HANG, STUCK, Script, added, lost, page, skipped, status, unsent
 
 from outreach_async import (
@@ -21,6 +21,7 @@ from outreach_async import (
     Outcome,
     OutreachClient,
     OutreachError,
+    Progress,
     RateLimited,
     Request,
     Response,
@@ -237,6 +238,26 @@ async def test_a_task_that_waits_for_a_slot_meets_a_gate_that_closed_meanwhile()
         await anyio.wait_all_tasks_blocked()
         group.start_soon(one.campaigns.list().collect)
     assert [moment - script.times[0] for moment in script.times[1:]] == pytest.approx([11.0, 11.0])
+
+
+async def test_a_slot_that_comes_free_after_the_deadline_starts_no_attempt() -> None:
+    class Busy(Script):
+        """Keeps the event loop busy for longer than the other call has, and answers only then."""
+
+        async def _play(self, progress: Progress) -> Response:
+            await anyio.sleep(1.0)
+            jump(200.0)
+            return await super()._play(progress)
+
+    script = Busy(page())
+    one = client(script, max_in_flight=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(one.campaigns.list(timeout=None, deadline=None).collect)
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(DeadlineExceeded, match="no attempt could start within the deadline of 120 s") as caught:
+            await one.campaigns.list()
+    assert (caught.value.attempts, caught.value.maybe_sent, len(script.requests)) == (0, False, 1)
+    assert one._engine._slots.free == 1
 
 
 async def test_a_call_whose_deadline_lies_before_the_gate_opens_is_refused_at_once_and_unsent() -> None:

@@ -304,11 +304,9 @@ async def test_a_run_that_waits_for_its_quota_is_throttled_though_nothing_failed
 async def test_a_run_whose_journal_fails_while_it_is_held_up_ends_at_once(tmp_path: Path) -> None:
     spy, journal = Spy(), Breaking(tmp_path / "run.db", inline=True)
     journal.verb = "record"
-    begun = anyio.current_time()
+    script, begun = Script(status(429, retry_after="600"), 1.0, added(), together=2), anyio.current_time()
     with pytest.raises(JournalError):
-        await client(Script(status(429, retry_after="600"), 1.0, added()), spy).contacts.create_many(
-            rows(2), journal=journal, concurrency=3
-        )
+        await client(script, spy).contacts.create_many(rows(2), journal=journal, concurrency=3)
     assert "paused" in spy.states
     assert anyio.current_time() - begun < 60.0
 

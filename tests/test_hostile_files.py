@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,9 +50,8 @@ def test_any_bytes_are_a_journal_or_are_refused(data: bytes) -> None:
 def changed(table: str, column: str, value: object) -> bytes:
     """Return a journal, every row of a table changed in one column, by whoever has SQLite."""
     path = scratch("changed.db", a_journal())
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608 - names of our own
-    db.close()
     return path.read_bytes()
 
 
