@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
-_PRIVATE = 0o600
+_PRIVATE: Final = 0o600
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 
 
 @contextmanager
@@ -41,8 +44,11 @@ def draft_of(path: str | os.PathLike[str]) -> Iterator[Path]:
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write a file by `draft_of`, in UTF-8 and with line ends as they are.
 
+    Other control characters than tabs and line ends become escapes, as JSON and TOML have them.
+
     Raises:
         OSError: It cannot be written; what was there stays as it was.
     """
     with draft_of(path) as draft:
-        draft.write_bytes(text.encode("utf-8", errors="backslashreplace"))  # services may send halves of characters
+        shown = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        draft.write_bytes(shown.encode("utf-8", errors="backslashreplace"))  # services may send halves of characters

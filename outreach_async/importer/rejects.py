@@ -64,7 +64,8 @@ class Reject:
 class RejectsFile:
     """A CSV file in UTF-8 of rows that made no contact; it takes its name when the block ends, however it ends.
 
-    Cells that a spreadsheet would take for a formula are shielded by an apostrophe, which an import of the file takes off again.
+    Cells that a spreadsheet would take for a formula are shielded by an apostrophe, and control characters other than newline and
+    tab are written as escapes; an import of the file takes both back.
 
     Args:
         path: Where it will be.
