@@ -20,10 +20,10 @@ _ESCAPED: Final = re.compile(rf"(?<!\\)(\\++)({_CODE})")
 
 
 def shield(text: str) -> str:
-    """Make a string safe in a cell; `unshield` restores it.
+    r"""Make a string safe in a cell; `unshield` restores it.
 
     An apostrophe keeps a spreadsheet from running the string, or a part of it if the spreadsheet splits cells at another
-    delimiter, as a formula. Control characters other than newline and tab become escapes such as `\\x1b`.
+    delimiter, as a formula. Control characters other than newline and tab become escapes such as `\x1b`.
     """
     return _EXPOSED.sub("'", _RAW.sub(_escaped, text))
 

@@ -17,10 +17,10 @@ _COLUMNS: Final = tuple(field.name for field in attrs.fields(Finding))
 
 
 def report_csv(report: Report) -> str:
-    """Write the findings as CSV (RFC 4180), in the report's order.
+    r"""Write the findings as CSV (RFC 4180), in the report's order.
 
     Strings are as the service sent them, apart from an apostrophe before what a spreadsheet would run, and escapes such as
-    `\\x1b` for control characters; `spreadsheets.unshield` takes both back.
+    `\x1b` for control characters; `spreadsheets.unshield` takes both back.
     """
     page = io.StringIO()
     writer = csv.writer(page)
