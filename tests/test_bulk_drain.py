@@ -150,6 +150,37 @@ async def test_a_request_in_flight_is_waited_for(journal: Journal) -> None:
     assert len(rest) == len(script.requests) - 1 > 0
 
 
+REASONS = {
+    "Retry-After": "the service answered 429 and asked to wait 600 s",
+    "503": "most requests fail: the service answered 503",
+    "lost answers": "most requests fail: the answer was lost",
+    "never reached": "no connection",
+}
+
+
+@pytest.mark.parametrize("pause", REASONS)
+async def test_progress_says_why_a_run_is_paused(pause: str) -> None:
+    async with client(Distant(*PAUSES[pause])).contacts.create_many(rows(300), concurrency=8) as outcomes:
+        assert outcomes.progress.why == ""
+        with anyio.move_on_after(600):
+            await until_paused(outcomes)
+        assert outcomes.progress.why == REASONS[pause]
+
+
+async def test_a_run_that_goes_on_has_no_reason_to_pause() -> None:
+    script = Distant(*[added()] * 5, status(429, retry_after="60"), added())
+    async with client(script).contacts.create_many(rows(300), concurrency=8) as outcomes:
+        await until_paused(outcomes)
+        await anyio.sleep(120)
+        assert (outcomes.progress.state, outcomes.progress.why) == ("running", "")
+
+
+async def test_refusals_that_use_up_the_retry_budget_are_named() -> None:
+    async with client(Distant(*[added()] * 5, status(429))).contacts.create_many(rows(300), concurrency=8) as outcomes:
+        await until_paused(outcomes)
+        assert outcomes.progress.why == "too many requests had to be repeated: the service answered 429"
+
+
 # Ctrl-C.
 
 

@@ -39,7 +39,7 @@ async def create(client: OutreachClient, job: Job, screen: Screen, few: int | No
             tell(outcomes)
             interrupts.drain = partial(drained, outcomes)
             with undone, progress("Importing", total) as show, _rejects(job, found) as keep:
-                interrupts.group.start_soon(follow, outcomes, show)
+                interrupts.group.start_soon(follow, outcomes, show, screen.warn)
                 async for outcome in outcomes:
                     undone.add(outcome)
                     keep(outcome)
