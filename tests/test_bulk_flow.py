@@ -169,6 +169,14 @@ def test_what_was_not_sent_is_never_blamed_on_a_row() -> None:
     assert fail(run, UNSENT, Evidence.NOT_SENT, 2.0, blamed=3) is Verdict.REPEAT
 
 
+def test_a_service_that_answered_before_is_an_outage_when_it_cannot_be_reached() -> None:
+    run = flow()
+    assert run.admits(0.0)
+    run.answered(0.0, 0.0, {})
+    assert {fail(run, UNSENT, Evidence.NOT_SENT, 10.0 * at) for at in range(1, 9)} == {Verdict.REPEAT}
+    assert run.halted is None
+
+
 def test_with_one_attempt_nothing_is_repeated_but_what_was_refused() -> None:
     run = flow(attempts=1)
     assert fail(run, UNSENT, Evidence.NOT_SENT, 1.0) is Verdict.GIVE_UP

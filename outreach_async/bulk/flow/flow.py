@@ -199,7 +199,7 @@ class RunFlow:
 
     def _faulted(self, error: OutreachError, evidence: Evidence, blamed: int, started: float, now: float) -> Verdict:
         """Find out whose fault it is, the row's or the service's."""
-        if evidence is Evidence.AMBIGUOUS:
+        if evidence is Evidence.AMBIGUOUS or self._health.results:
             self._contact.made = True
         if not self._contact.made:
             self._search(error, started, now)
