@@ -92,7 +92,8 @@ def import_(*, options: Options, reading: Reading, file: Path, dry_run: bool, fo
     error, rows are kept from being sent.
 
     With --journal the run survives its end: after a crash, Ctrl-C or exit code 75, the same command with --resume gives every row
-    that is left its outcome, and none a second one. Ctrl-C lets the rows under way finish; a second one stops them.
+    that is left its outcome, and none a second one. Ctrl-C waits for the requests under way, for 30 seconds at most, or for one
+    second while the run is paused; a second one stops them.
     """
     require_options(given["duplicates"], given["strict"], given["campaign"])
     require_journal(resume=given["resume"], journal=given["journal"])

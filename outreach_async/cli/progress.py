@@ -1,4 +1,4 @@
-"""The progress of a run on stderr: a bar on a terminal, and elsewhere a line for each pause."""
+"""The progress of a run on stderr: a bar if that is a terminal, and a line for each pause."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ async def follow(outcomes: Outcomes, show: Show, warn: Callable[[str], None]) ->
     Args:
         outcomes: The run's.
         show: Shows it on a terminal.
-        warn: Prints a line; used for each pause where stderr is no terminal.
+        warn: Prints a line; used for each pause, of which a bar may have no room to say why.
     """
     told = ""
     while True:
         seen = outcomes.progress
         show(seen.rows, text_of(seen))
-        if seen.why != told and seen.why and not sys.stderr.isatty():
-            warn(f"{seen.rows:,} rows, {text_of(seen)}")
+        if seen.why and seen.why != told:
+            of = "" if seen.total is None else f" of {seen.total:,}"
+            warn(f"{seen.rows:,}{of} rows, {text_of(seen)}")
         told = seen.why
         await anyio.sleep(_REFRESH)
 
