@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,13 +118,20 @@ def ended(process: subprocess.Popen[str]) -> Ended:
     return Ended(process.returncode, out or "", err or "")
 
 
-def on_terminal(*arguments: str, piped_stdout: bool = False) -> Ended:
-    """Run the command on a terminal; with `piped_stdout` only its stderr is one. `err` is what the terminal showed."""
+def on_terminal(*arguments: str, piped_stdout: bool = False, interrupt_at: str = "") -> Ended:
+    """Run the command on a terminal; with `piped_stdout` only its stderr is one. `err` is what the terminal showed.
+
+    With `interrupt_at` it is sent a Ctrl-C as soon as it shows that text.
+    """
     ours, theirs = pty.openpty()
     env = {"TERM": "xterm-256color", "COLUMNS": "120", "NO_COLOR": ""}
     with started(*arguments, env=env, stdin=theirs, stdout=subprocess.PIPE if piped_stdout else theirs, stderr=theirs) as process:
         os.close(theirs)
-        shown = b"".join(_read(ours))
+        shown = b""
+        for part in _read(ours):
+            before, shown = shown, shown + part
+            if interrupt_at and interrupt_at.encode() in shown and interrupt_at.encode() not in before:
+                process.send_signal(signal.SIGINT)
         out = process.stdout.read() if process.stdout else ""
     os.close(ours)
     return Ended(process.returncode, out, shown.decode())

@@ -169,6 +169,14 @@ def test_what_was_not_sent_is_never_blamed_on_a_row() -> None:
     assert fail(run, UNSENT, Evidence.NOT_SENT, 2.0, blamed=3) is Verdict.REPEAT
 
 
+def test_a_service_that_answered_before_is_an_outage_when_it_cannot_be_reached() -> None:
+    run = flow()
+    assert run.admits(0.0)
+    run.answered(0.0, 0.0, {})
+    assert {fail(run, UNSENT, Evidence.NOT_SENT, 10.0 * at) for at in range(1, 9)} == {Verdict.REPEAT}
+    assert run.halted is None
+
+
 def test_with_one_attempt_nothing_is_repeated_but_what_was_refused() -> None:
     run = flow(attempts=1)
     assert fail(run, UNSENT, Evidence.NOT_SENT, 1.0) is Verdict.GIVE_UP
@@ -193,12 +201,12 @@ def test_half_of_the_results_failing_pauses_the_run_until_a_probe_succeeds() -> 
     for _ in range(10):
         assert run.state(2.0) == "running"
         fail(run, LOST, Evidence.AMBIGUOUS, 2.0)
-    assert (run.state(2.0), run.opens_at) == ("paused", 7.0)
+    assert (run.state(2.0), run.opens_at, run.why) == ("paused", 7.0, "most requests fail: lost")
     assert not run.admits(6.9)
     assert run.admits(7.0)
     assert not run.admits(7.0)
     assert run.failed(LOST, Evidence.AMBIGUOUS, blamed=0, asked=None, started=7.0, now=8.0) is Verdict.REPEAT
-    assert run.opens_at == 18.0
+    assert (run.opens_at, run.why) == (18.0, "lost")
     assert run.admits(18.0)
     run.answered(18.5, 18.0, {})
     assert run.state(18.5) == "running"
@@ -210,7 +218,7 @@ def test_a_probe_that_is_refused_keeps_the_run_paused_for_as_long_again() -> Non
     fail(run, UNSENT, Evidence.NOT_SENT, 1.0)
     assert run.admits(1.5)
     assert run.failed(REFUSED, Evidence.REFUSED, blamed=0, asked=None, started=1.5, now=2.0) is Verdict.REPEAT
-    assert run.opens_at == 2.5
+    assert (run.opens_at, run.why) == (2.5, "the service answered 429")
 
 
 def test_what_began_before_a_pause_is_neither_its_probe_nor_blamed() -> None:

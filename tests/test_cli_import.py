@@ -168,7 +168,7 @@ def test_dry_run_and_import_agree_and_add_up_to_the_rows_of_the_file(
 
 
 def test_a_row_refused_in_a_run_that_keeps_its_input_is_listed(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
-    path = saved(tmp_path, "email\na@a.example\nbad\n\n ,\n")
+    path = saved(tmp_path, "email,city\na@a.example\nbad,x\n\n ,y\n")
     done = shell("import", path, "--repeats", "last", "--journal", str(tmp_path / "run.db"), *there)
     assert done.code == 3
     assert "row 2: bad: rejected: create_contact: the service answered 422" in done.out

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from support_time import virtual_time
 
-from outreach_async.cli.interrupts import Interrupts, interruptible
+from outreach_async.cli.interrupts import PATIENCE, Interrupts, interruptible
 from outreach_async.cli.screen import Screen
 
 pytestmark = virtual_time
@@ -17,8 +17,13 @@ SCREEN = Screen(as_json=True, console=None)
 async def test_the_first_drains_and_gives_the_rows_under_way_half_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
     drained: list[float] = []
     began = anyio.current_time()
+
+    def drain() -> float:
+        drained.append(anyio.current_time() - began)
+        return PATIENCE
+
     async with interruptible(SCREEN) as interrupts:
-        interrupts.drain = lambda: drained.append(anyio.current_time() - began)
+        interrupts.drain = drain
         interrupts.take()
         await anyio.sleep_forever()
     assert (drained, anyio.current_time() - began, interrupts.count) == ([0.0], 30.0, 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
+from time import monotonic
 
 import attrs
 import pytest
@@ -28,8 +31,10 @@ from support_cli import (
     started,
 )
 
+from outreach_async import Journal
 from outreach_async.cli.demo import as_called
-from outreach_async.fake.faults import hang, ok
+from outreach_async.fake.faults import hang, ok, status
+from outreach_async.logs import LOGGER
 
 
 @contextmanager
@@ -133,6 +138,68 @@ def test_the_first_ctrl_c_lets_rows_finish_and_the_second_stops_them(tmp_path: P
     )
     report = json.loads(done.out)
     assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
+
+
+def test_ctrl_c_during_the_demos_import_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    class AtTheStart(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.__dict__.get("state") == "running":
+                os.kill(os.getpid(), signal.SIGINT)
+
+    handler, before = AtTheStart(), LOGGER.level
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    try:
+        done = Shell(capsys)("demo", "--json")
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(before)
+    assert (done.code, done.err.splitlines()[-1]) == (130, "outreach-async: interrupted")
+    told = json.loads(done.out)
+    assert (list(told), 0 < told["import"]["rows"] < 3044) == (["import"], True)
+
+
+def test_ctrl_c_ends_a_demo_whenever_it_comes() -> None:
+    process = started("demo", env={"OUTREACH_LOG": "info"})
+    assert process.stderr is not None
+    assert "running" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    done = ended(process)
+    assert done.code == 130
+    assert "What to try next" not in done.out
+
+
+def test_the_first_ctrl_c_ends_a_paused_import_and_a_pipe_knows_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service, journal = small_service(), str(tmp_path / "run.db")
+    service.faults.script("create_contact", ok, ok, ok, status(429, retry_after=600), ok)
+    path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
+    with served(service) as url:
+        options = (path, *connected(url), "--concurrency", "1", "--journal", journal)
+        process = started("import", *options)
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        assert "paused for 0:" in told
+        assert "(the service answered 429 and asked to wait 600 s)" in told
+        process.send_signal(signal.SIGINT)
+        began = monotonic()
+        done = ended(process)
+        assert done.code == 130
+        assert monotonic() - began < 20  # it took 30 s, and takes less than 2 s on a machine that is not busy
+        assert done.err.splitlines()[-1] == "outreach-async: interrupted"
+        kept = Journal(journal).report()
+        assert kept.state == "interrupted"
+        code, value = Shell(capsys).json("import", *options, "--resume")
+    assert (code, value["rows"], value["outcomes"]["added"], value["uncertain"]) == (0, 100, 100, 0)
+
+
+def test_a_paused_import_says_why_on_a_terminal(tmp_path: Path) -> None:
+    service = small_service()
+    service.faults.script("create_contact", ok, status(503, retry_after=600), ok)
+    why = "(the service answered 503 and asked to wait 600 s)"
+    with served(service) as url:
+        done = on_terminal("import", saved(tmp_path, "email\na@a.example\nb@a.example\n"), *connected(url), interrupt_at=why)
+    assert (done.code, why in done.err) == (130, True)
+    assert "outreach-async: 1 of 2 rows, " in done.err
 
 
 def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> Ended:

@@ -49,6 +49,7 @@ async def looked_at(
 async def test_the_rows_that_are_sent_refused_and_stood_for_are_all_the_rows_there_are(
     repeats: Repeats, rows: list[tuple[str, str]], level: str
 ) -> None:
+    rows = [row for row in rows if any(map(str.strip, row))]
     found, refused = await looked_at(rows, level, repeats=repeats)
     assert found.rows == found.sent + found.refused + found.stood_for == len(rows)
     assert found.refused == len(refused)

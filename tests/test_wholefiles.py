@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
+from unicodedata import category
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outreach_async.wholefiles import draft_of, write_whole
 
@@ -127,3 +132,18 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
 def test_a_half_of_a_character_is_no_obstacle(path: Path) -> None:
     write_whole(path, "a\ud800")
     assert path.read_bytes() == b"a\\ud800"
+
+
+@given(st.text())
+def test_a_text_file_holds_no_control_characters_but_line_ends_and_tabs(text: str) -> None:
+    with TemporaryDirectory() as folder:
+        write_whole(Path(folder) / "report", text)
+        written = (Path(folder) / "report").read_bytes().decode()
+    assert {character for character in written.replace("\r\n", "\n") if category(character) == "Cc"} <= {"\n", "\t"}
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_json_that_is_written_holds_what_it_held(values: dict[str, str]) -> None:
+    with TemporaryDirectory() as folder:
+        write_whole(Path(folder) / "report.json", json.dumps(values, ensure_ascii=False))
+        assert json.loads((Path(folder) / "report.json").read_bytes()) == values

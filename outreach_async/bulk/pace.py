@@ -26,6 +26,7 @@ class BulkProgress:
             asked for a wait or is down.
         resumes: Seconds until a pause ends; 0.0 outside of one.
         eta: Seconds until the last outcome at this rate; `None` if nobody knows.
+        why: What a pause is for; an empty string outside of one.
 
     Example:
         ```python
@@ -41,6 +42,7 @@ class BulkProgress:
     state: State
     resumes: float
     eta: float | None
+    why: str = ""
 
 
 class Pace:

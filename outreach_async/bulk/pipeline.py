@@ -168,18 +168,22 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         now, rows = anyio.current_time(), self._record.tally.rows
         rate = min(self._pace.rate(now), self._flow.limit or math.inf)
         left = None if self._plan.total is None else max(0, self._plan.total - rows)
-        pause = max(0.0, self._flow.opens_at - now)
+        pause, state = max(0.0, self._flow.opens_at - now), self._flow.state(now)
         return BulkProgress(
             rows=rows,
             total=self._plan.total,
             rate=rate,
-            state=self._flow.state(now),
+            state=state,
             resumes=pause,
             eta=None if left is None or not rate else pause + left / rate,
+            why=self._flow.why if state == "paused" else "",
         )
 
     def drain(self) -> None:
-        """Pull no further row: iterating ends when those under way have their outcome. A journal can be resumed later.
+        """Pull no further row, and wait for requests in flight only: iterating ends when they are answered.
+
+        Rows that wait for a pause to end, or for another attempt, are left to a resumed run; without a journal they end
+        `not_applied`, or `unknown` if they may have been sent.
 
         Example:
             ```python
@@ -190,6 +194,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             print(outcomes.report.rows < 10_000)  # -> True
             ```
         """
+        self._pull_no_more()
+        self._flow.drain()
+
+    def _pull_no_more(self) -> None:
         self._ended = True
         self._record.intake.stop()
 
@@ -298,11 +306,12 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             except OutreachError as error:
                 if concerns_every_row(error):
                     self._flow.halt(BulkStopped.over(error, "the run stopped, for this concerns every row"))
-                elif self._flow.halted is None or is_final_answer(error):
+                elif error is not self._flow.drained and (self._flow.halted is None or is_final_answer(error)):
                     return failed(row.index, row.given, error, duplicates)
                 cause = error
         self._plan.engine.abandon(call)
-        self._stop(self._flow.halted or cause)
+        if cause is not self._flow.drained:
+            self._stop(self._flow.halted or cause)
         if self._record.resumable:
             return None
         return unfinished(row.index, row.given, cause, duplicates, attempts=call.begun, tainted=call.maybe_applied)
@@ -316,7 +325,8 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return misdirected(outcome, earlier, duplicates)
 
     def _leave(self, row: Row, hand: _Hand) -> None:
-        """Leave the row in hand without an outcome."""
+        """Leave the row in hand without an outcome: the run is not finished, even if this was the last."""
+        self._exhausted = False
         self._ready.forget(row.index)
         if (suspect := hand.suspect()) is not None:
             self._suspects.append(suspect)
@@ -327,7 +337,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         if isinstance(error, JournalError | InvalidRequest) and self._sent:  # it is about the run, whose rows were on their way
             error.maybe_sent = error.maybe_applied = True
         self._failure = self._failure or error
-        self.drain()
+        self._pull_no_more()
 
     def _settle(self, outcome: ContactOutcome) -> None:
         self._record.settle(outcome)

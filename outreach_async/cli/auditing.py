@@ -15,7 +15,7 @@ import attrs
 import click
 
 from outreach_async import audit as auditing
-from outreach_async.audit.outputs import SUFFIXES, WRITERS, format_of, schema, write
+from outreach_async.audit.outputs import SUFFIXES, WRITERS, begins_as, format_of, schema, write
 from outreach_async.audit.outputs.overview import headline, verdict
 from outreach_async.audit.outputs.terminal import report_renderable
 from outreach_async.cli.completion import of_words
@@ -24,7 +24,7 @@ from outreach_async.cli.exits import OK
 from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.running import run_async
 from outreach_async.cli.screen import Screen
-from outreach_async.cli.writing import require_folder
+from outreach_async.cli.writing import FileUse, OutputPath, force_option, require_folder, require_writable
 from outreach_async.errors import InvalidRequest
 from outreach_async.wholefiles import write_whole
 
@@ -70,11 +70,12 @@ class Job:
 @click.option(
     "--output",
     "outputs",
-    type=click.Path(path_type=Path),
+    type=OutputPath(),
     metavar="FILE",
     multiple=True,
     help=f"Write the report to a file; its suffix tells the format ({', '.join(SUFFIXES)}). May be given several times.",
 )
+@force_option
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the one --output, or of what is printed.")
 @click.option(
     "--explain",
@@ -91,6 +92,7 @@ def audit(
     policy: Path | None,
     compare: Path | None,
     outputs: tuple[Path, ...],
+    force: bool,
     form: str | None,
     explain: str | None,
     as_schema: bool,
@@ -108,11 +110,18 @@ def audit(
     if explain is not None:
         text = auditing.explain(explain, chosen)
         return _print(screen, text, {"rule": explain.upper(), "explanation": text})
+    files = _files(outputs, form)
+    require_writable(
+        FileUse.read("--policy", policy),
+        FileUse.read("--compare", compare),
+        *(FileUse.write("--output", path, partial(begins_as, chosen_form)) for path, chosen_form in files),
+        force=force,
+    )
     job = Job(
         fail_on=fail_on,
         policy=chosen,
         earlier=_earlier(compare) if compare else None,
-        files=_files(outputs, form),
+        files=dict(files),
         form=None if outputs else _printed(form, screen),
     )
     return run_async(partial(_audit, options, screen, job))
@@ -175,12 +184,12 @@ def _printed(form: str | None, screen: Screen) -> str | None:
     return form
 
 
-def _files(paths: Sequence[Path], form: str | None) -> dict[Path, str]:
+def _files(paths: Sequence[Path], form: str | None) -> list[tuple[Path, str]]:
     if form and len(paths) > 1:
         raise click.UsageError("--format goes with one --output; of several, the suffix of each tells.")
     for path in paths:
         require_folder(path)
-    return {path: form or format_of(path.name) for path in paths}
+    return [(path, form or format_of(path.name)) for path in paths]
 
 
 def _earlier(path: Path) -> auditing.Report:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, Outcomes
 from outreach_async.cli.checking import prepare
 from outreach_async.cli.exits import INTERRUPTED, code_of_rows
-from outreach_async.cli.interrupts import Interrupts, interruptible
+from outreach_async.cli.interrupts import PATIENCE, PATIENCE_IN_PAUSE, Interrupts, interruptible
 from outreach_async.cli.job import Job
 from outreach_async.cli.progress import follow, progress, text_of
 from outreach_async.cli.screen import Screen
@@ -36,14 +37,21 @@ async def create(client: OutreachClient, job: Job, screen: Screen, few: int | No
     with _told(job, screen, total, closing) as tell:
         async with interruptible(screen) as interrupts, _run(client, job, rows, total) as outcomes:
             tell(outcomes)
-            interrupts.drain = outcomes.drain
+            interrupts.drain = partial(drained, outcomes)
             with undone, progress("Importing", total) as show, _rejects(job, found) as keep:
-                interrupts.group.start_soon(follow, outcomes, show)
+                interrupts.group.start_soon(follow, outcomes, show, screen.warn)
                 async for outcome in outcomes:
                     undone.add(outcome)
                     keep(outcome)
                 show(outcomes.report.rows, text_of(outcomes.progress))
     return _code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
+
+
+def drained(outcomes: Outcomes) -> float:
+    """Drain a run, and return how many seconds to wait for the requests in flight."""
+    paused = outcomes.progress.state == "paused"
+    outcomes.drain()
+    return PATIENCE_IN_PAUSE if paused else PATIENCE
 
 
 async def _work(client: OutreachClient, job: Job, screen: Screen) -> tuple[Survey, Iterable[Row]]:

@@ -16,7 +16,7 @@ from outreach_async.audit import audit
 from outreach_async.bulk import BulkReport
 from outreach_async.cli.auditing import clock_of, show_audit
 from outreach_async.cli.connection import open_client
-from outreach_async.cli.exits import OK
+from outreach_async.cli.exits import INTERRUPTED, OK
 from outreach_async.cli.importing import Job, create
 from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.running import run_async
@@ -59,7 +59,10 @@ async def _demo(options: Options, path: Path) -> int:
     async with open_client(embedded(options)) as client:
         screen.say(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]}, on an embedded service", "bold")
         figures: list[BulkReport] = []
-        await create(client, job, screen, _FEW, figures.append)
+        code = await create(client, job, screen, _FEW, figures.append)
+        if code == INTERRUPTED:
+            screen.result({"import": figures[-1].to_dict()})
+            return code
         _announce(screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
         audited = await audit(client, WORKSPACES, clock=clock_of(embedded(options)))
     show_audit(screen, audited)

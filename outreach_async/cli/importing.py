@@ -21,11 +21,12 @@ from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.running import run_async
 from outreach_async.cli.screen import Screen
 from outreach_async.cli.tally import listed
-from outreach_async.cli.writing import require_folder
+from outreach_async.cli.writing import FileUse, OutputPath, force_option, require_writable
 from outreach_async.importer import parse_overrides
 from outreach_async.importer.checks import CHECKS, Level, Policy
 from outreach_async.importer.estimate import require_rate
-from outreach_async.importer.mapping import apply_mapping, read_mapping
+from outreach_async.importer.mapping import apply_mapping, is_mapping, read_mapping
+from outreach_async.importer.rejects import begins_as_rejects
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 __all__ = ["Job", "create", "export_rejects", "import_"]
@@ -56,7 +57,7 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--journal", metavar="PATH", type=_PATH, help="Keep the run in this file, to resume it.")
 @click.option("--resume", is_flag=True, help="Go on with the journal if it is there.")
-@click.option("--rejects", metavar="PATH", type=_PATH, help="Write rows that made no contact to this CSV file.")
+@click.option("--rejects", metavar="PATH", type=OutputPath(), help="Write rows that made no contact to this CSV file.")
 @click.option("--dry-run", is_flag=True, help="Check the whole file and create nothing; at most the workspace's fields are read.")
 @click.option(
     "--map",
@@ -66,7 +67,8 @@ _PATH = click.Path(path_type=Path)
     help="Send a column under a field's code, or leave it out with the code 'ignore'.",
 )
 @click.option("--mapping", metavar="PATH", type=_PATH, help="Read where columns go from this TOML file; --map wins over it.")
-@click.option("--save-mapping", metavar="PATH", type=_PATH, help="Write where the columns go to this TOML file.")
+@click.option("--save-mapping", metavar="PATH", type=OutputPath(), help="Write where the columns go to this TOML file.")
+@force_option
 @click.option("--ignore-unknown", is_flag=True, help="Leave out columns that no field is known for.")
 @click.option(
     "--check",
@@ -79,7 +81,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--rate", type=float, metavar="N", help="Requests a second that you are allowed, to say how long it will take.")
 @file_options
 @shared_options
-def import_(*, options: Options, reading: Reading, file: Path, dry_run: bool, **given: Any) -> int:
+def import_(*, options: Options, reading: Reading, file: Path, dry_run: bool, force: bool, **given: Any) -> int:
     """Create a contact for each row of a file: CSV, Excel, Parquet or JSON Lines; '-' is standard input.
 
     Columns are matched by name: codes such as first_name, the same with other case and punctuation ("First Name", "E-mail"), and
@@ -90,13 +92,19 @@ def import_(*, options: Options, reading: Reading, file: Path, dry_run: bool, **
     error, rows are kept from being sent.
 
     With --journal the run survives its end: after a crash, Ctrl-C or exit code 75, the same command with --resume gives every row
-    that is left its outcome, and none a second one. Ctrl-C lets the rows under way finish; a second one stops them.
+    that is left its outcome, and none a second one. Ctrl-C waits for the requests under way, for 30 seconds at most, or for one
+    second while the run is paused; a second one stops them.
     """
     require_options(given["duplicates"], given["strict"], given["campaign"])
     require_journal(resume=given["resume"], journal=given["journal"])
-    for name in ("journal", "rejects", "save_mapping"):
-        if given[name] is not None:
-            require_folder(given[name])
+    require_writable(
+        FileUse.read("FILE", file),
+        FileUse.read("--mapping", given["mapping"]),
+        FileUse.journal("--journal", given["journal"], written=True),
+        FileUse.write("--rejects", given["rejects"], begins_as_rejects),
+        FileUse.write("--save-mapping", given["save_mapping"], is_mapping),
+        force=force,
+    )
     job = _job(reading, file, **given)
     return run_async(partial(check if dry_run else _import, options, job))
 

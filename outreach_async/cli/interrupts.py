@@ -14,8 +14,10 @@ from anyio.abc import TaskGroup, TaskStatus
 from outreach_async.cli.exits import INTERRUPTED
 from outreach_async.cli.screen import Screen
 
-_DRAIN: Final = 30.0
-"""Seconds that rows under way have to finish."""
+PATIENCE: Final = 30.0
+"""Seconds that requests under way have to be answered."""
+PATIENCE_IN_PAUSE: Final = 1.0
+"""The same while a run is paused: what is under way then hardly ever succeeds."""
 
 
 class Interrupts:
@@ -29,13 +31,13 @@ class Interrupts:
     Attributes:
         group: The same.
         scope: What the second one cancels.
-        drain: What the first one calls.
+        drain: What the first one calls: ends the run and returns the seconds that it may take.
         count: How many there were.
     """
 
     def __init__(self, screen: Screen, group: TaskGroup, leave: Callable[[int], object] = os._exit) -> None:
         self.scope = anyio.CancelScope()
-        self.drain: Callable[[], None] = lambda: None
+        self.drain: Callable[[], float] = lambda: PATIENCE
         self.count = 0
         self._screen = screen
         self.group = group
@@ -45,16 +47,16 @@ class Interrupts:
         """Take the next one."""
         self.count += 1
         if self.count == 1:
-            self._screen.warn(f"finishing the rows under way, for {_DRAIN:.0f} s at most; Ctrl-C again stops them")
-            self.drain()
-            self.group.start_soon(self._give_up)
+            seconds = self.drain()
+            self._screen.warn(f"finishing the rows under way, for {seconds:.0f} s at most; Ctrl-C again stops them")
+            self.group.start_soon(self._give_up, seconds)
         elif self.count == 2:  # noqa: PLR2004 - the second
             self.scope.cancel()
         else:
             self._leave(INTERRUPTED)
 
-    async def _give_up(self) -> None:
-        await anyio.sleep(_DRAIN)
+    async def _give_up(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
         self.scope.cancel()
 
 

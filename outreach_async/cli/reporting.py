@@ -14,31 +14,37 @@ from outreach_async.cli.exits import SUSPENDED, code_of_rows
 from outreach_async.cli.files import Reading, file_options
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.screen import Screen
-from outreach_async.cli.writing import require_folder
+from outreach_async.cli.writing import FileUse, OutputPath, force_option, require_writable
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File
+from outreach_async.importer.rejects import begins_as_rejects
 
 
 @click.command()
 @click.argument("journal", type=click.Path(path_type=Path))
 @click.option("--uncertain", is_flag=True, help="List the rows whose outcome is not certain.")
-@click.option(
-    "--rejects", metavar="PATH", type=click.Path(path_type=Path), help="Write rows that made no contact to this CSV file."
-)
+@click.option("--rejects", metavar="PATH", type=OutputPath(), help="Write rows that made no contact to this CSV file.")
+@force_option
 @file_options
 @shared_options
-def report(options: Options, journal: Path, *, reading: Reading, uncertain: bool, rejects: Path | None) -> int:
+def report(options: Options, journal: Path, *, reading: Reading, uncertain: bool, rejects: Path | None, force: bool) -> int:
     """Say how the run stands that JOURNAL keeps, also while it goes on. Nothing is sent, and nothing is changed.
 
     Exit codes: 0 finished, and every row made its contact; 3 finished with rows that made none; 75 not finished, can be resumed.
     """
     screen, kept = Screen.of(as_json=options.as_json), Journal(journal)
     figures = kept.report()
+    source = None if figures.source is None or figures.fingerprint is None else Path(figures.source)
+    require_writable(
+        FileUse.journal("JOURNAL", journal, written=False),
+        FileUse.read("the file that JOURNAL was imported from:", source),
+        FileUse.write("--rejects", rejects, begins_as_rejects),
+        force=force,
+    )
     if uncertain:
         columns = ("row", "status", "possible", "attempts", "id", "error")
         screen.table(columns, (_cells(outcome) for outcome in _uncertain(kept)))
     if rejects is not None:
-        require_folder(rejects)
         rows = export_rejects(rejects, _input(reading, figures), kept)
         screen.say(f"{rows:,} rows written to {rejects}")
     _show(screen, figures)

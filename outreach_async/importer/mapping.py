@@ -15,6 +15,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer.columns import Columns
 
 _TABLE: Final = "columns"
+_LARGEST: Final = 1 << 24
 _FORM: Final = 'write for example [columns] and under it "Company" = "company_name"'
 
 
@@ -38,6 +39,21 @@ def read_mapping(path: str | Path) -> dict[str, str]:
         if not isinstance(code, str):
             raise InvalidRequest(f"mapping: {path}: column {column!r} needs a code in quotes; {_FORM}")
     return {column.strip(): code.strip() for column, code in columns.items()}
+
+
+def is_mapping(path: Path) -> bool:
+    """Whether a file is a mapping.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if path.stat().st_size > _LARGEST:
+        return False
+    try:
+        read_mapping(path)
+    except InvalidRequest:
+        return False
+    return True
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:

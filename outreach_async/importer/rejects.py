@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file has over those of its input: the row's line, its outcome, the field at fault if one is named, and
 why. An import leaves them out."""
 
+_HEAD: Final = 1 << 16
 _UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 _FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
 _NAMED: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
@@ -64,7 +66,8 @@ class Reject:
 class RejectsFile:
     """A CSV file in UTF-8 of rows that made no contact; it takes its name when the block ends, however it ends.
 
-    Cells that a spreadsheet would take for a formula are shielded by an apostrophe, which an import of the file takes off again.
+    Cells that a spreadsheet would take for a formula are shielded by an apostrophe, and control characters other than newline and
+    tab are written as escapes; an import of the file takes both back.
 
     Args:
         path: Where it will be.
@@ -239,6 +242,16 @@ def field_of(outcome: ContactOutcome) -> str:
 
 def _is_field(name: str) -> bool:
     return name == "email" or name in STANDARD_FIELDS or _CUSTOM.fullmatch(name) is not None
+
+
+def begins_as_rejects(path: Path) -> bool:
+    """Whether a file begins as a `RejectsFile` does.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        return is_rejects(next(csv.reader(io.StringIO(file.read(_HEAD), newline="")), ()))
 
 
 def is_rejects(headers: Sequence[str]) -> bool:

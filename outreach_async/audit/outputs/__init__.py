@@ -22,8 +22,9 @@ anyio.run(main)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Final
 
@@ -56,6 +57,28 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The format that a file's name asks for."""
+
+
+_BEGINNINGS: Final[Mapping[str, re.Pattern[bytes]]] = MappingProxyType(
+    {
+        "terminal": re.compile(b"Mailbox audit: "),
+        "json": re.compile(rb'\s*\{\s*"version":'),
+        "csv": re.compile(b"(?:\xef\xbb\xbf)?rule,severity,workspace,"),
+        "markdown": re.compile(b"# Mailbox audit\r?\n"),
+        "html": re.compile(b"<!doctype html>.*?<title>Mailbox audit, ", re.DOTALL),
+    }
+)
+_HEAD: Final = 4096
+
+
+def begins_as(form: str, path: Path) -> bool:
+    """Whether a file begins as reports of a format do.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        return _BEGINNINGS[form].match(file.read(_HEAD)) is not None
 
 
 def write(report: Report, form: str) -> str:

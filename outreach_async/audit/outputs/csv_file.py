@@ -17,9 +17,10 @@ _COLUMNS: Final = tuple(field.name for field in attrs.fields(Finding))
 
 
 def report_csv(report: Report) -> str:
-    """Write the findings as CSV (RFC 4180), in the report's order.
+    r"""Write the findings as CSV (RFC 4180), in the report's order.
 
-    Texts are as the service sent them, apart from an apostrophe before those that a spreadsheet would run.
+    Strings are as the service sent them, apart from an apostrophe before what a spreadsheet would run, and escapes such as
+    `\x1b` for control characters; `spreadsheets.unshield` takes both back.
     """
     page = io.StringIO()
     writer = csv.writer(page)
@@ -37,6 +38,6 @@ def _cell(value: Any) -> Any:
         case str():
             return shield(value)
         case dict() | list():
-            return json.dumps(value) if value else ""
+            return shield(json.dumps(value)) if value else ""
         case _:
             return value

@@ -15,7 +15,7 @@ from outreach_async.bulk.flow.outage import Contact, Outage
 from outreach_async.bulk.flow.pace import Pace, Ramp
 from outreach_async.bulk.flow.rate import Cubic, Meter
 from outreach_async.calls import Verdict
-from outreach_async.errors import BulkSuspended, OutreachError
+from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
 from outreach_async.pacing import RetryBudget
 from outreach_async.retry import Evidence, RetryPolicy, cost
 
@@ -39,10 +39,14 @@ class RunFlow:
 
     Attributes:
         halted: Why the run is over; `None` while it is not.
+        drained: What ends every wait for a turn, once nobody is to wait any more; `None` before.
+        why: What the last pause is for.
     """
 
     def __init__(self, policy: RetryPolicy, *, max_outage: float = 900.0, wall: Callable[[], float] = time.time) -> None:
         self.halted: OutreachError | None = None
+        self.drained: OutreachError | None = None
+        self.why = ""
         self._policy = policy
         self._max_outage = max_outage
         self._wall = wall
@@ -83,14 +87,20 @@ class RunFlow:
         """Wait until an attempt may start, not before that instant, and start it; first come, first served.
 
         Raises:
-            BulkStopped: The run is over, or ends while waiting.
+            BulkStopped: The run is over, or ends or is drained while waiting.
         """
+        self._raise_if_over()
         await self._line.wait(not_before, self._take_or_raise)
 
     def halt(self, error: OutreachError) -> None:
         """End the run: whoever waits for a turn raises the error, and whoever asks for one later."""
         self.halted = self.halted or error
         self._calm = False
+        self._line.wake_all()
+
+    def drain(self) -> None:
+        """Let nobody wait any more, whatever for: an attempt that cannot start at once does not start."""
+        self.drained = self.drained or BulkStopped("the run was ended before this row was sent, or sent again")
         self._line.wake_all()
 
     def forgo(self) -> None:
@@ -162,6 +172,7 @@ class RunFlow:
         told = self._heed(error.headers, started, now)
         if self._breaker.is_probe(started):
             self._breaker.refused(now)
+            self.why = _words(error)
         if error.status_code == _TOO_MANY_REQUESTS and self._cubic.concerns(now, started):
             self._cubic.cut(now, self._meter.rate(now), asked or 0.0)
         if asked is not None:
@@ -170,7 +181,7 @@ class RunFlow:
             self._outage.ends()
         else:
             self._endure(error, started, now)
-        self._afford(Evidence.REFUSED, now)
+        self._afford(error, Evidence.REFUSED, now)
         return Verdict.REPEAT
 
     def _close(self, error: OutreachError, asked: float, now: float) -> None:
@@ -184,25 +195,27 @@ class RunFlow:
             self._cubic.rest(until - max(now, self._gate))
             self._meter.restart(now, until)
             self._gate = until
+            self.why = f"{_words(error)} and asked to wait {asked:.3g} s"
 
     def _faulted(self, error: OutreachError, evidence: Evidence, blamed: int, started: float, now: float) -> Verdict:
         """Find out whose fault it is, the row's or the service's."""
-        if evidence is Evidence.AMBIGUOUS:
+        if evidence is Evidence.AMBIGUOUS or self._health.results:
             self._contact.made = True
         if not self._contact.made:
             self._search(error, started, now)
             return Verdict.REPEAT if self._policy.attempts > 1 else Verdict.GIVE_UP
-        own = self._weigh(evidence, blamed, started, now)
+        own = self._weigh(error, evidence, blamed, started, now)
         self._endure(error, started, now)
         if self._policy.attempts == 1 or (own and blamed + 1 >= self._policy.attempts):
             return Verdict.GIVE_UP
-        self._afford(evidence, now)
+        self._afford(error, evidence, now)
         return Verdict.BLAME if own else Verdict.REPEAT
 
-    def _weigh(self, evidence: Evidence, blamed: int, started: float, now: float) -> bool:
+    def _weigh(self, error: OutreachError, evidence: Evidence, blamed: int, started: float, now: float) -> bool:
         """Return whether a failure is the row's own; what began before the breaker opened, or while it is open, never is."""
         if self._breaker.is_probe(started):
             self._breaker.failed(now)
+            self.why = _words(error)
             return False
         if not self._breaker.closed or started <= self._breaker.tripped_at:
             return False
@@ -210,6 +223,7 @@ class RunFlow:
         self._health.fault(blamed)
         if self._health.sick:
             self._breaker.trip(now)
+            self.why = f"most requests fail: {_words(error)}"
         return own
 
     def _search(self, error: OutreachError, started: float, now: float) -> None:
@@ -219,6 +233,7 @@ class RunFlow:
             if rounds >= max(2, self._policy.attempts):
                 self._suspend(f"nobody was reached there in {rounds} attempts", error)
             self._breaker.trip(now, min(FIRST, self._policy.backoff * 2.0 ** (rounds - 1)))
+            self.why = _words(error)
 
     def _endure(self, error: OutreachError, started: float, now: float) -> None:
         """Stop the run if nothing has come of anything for too long."""
@@ -226,10 +241,11 @@ class RunFlow:
         if (lasts := self._outage.lasts(now)) >= self._max_outage:
             self._suspend(f"nothing has succeeded for {lasts:.0f} s", error)
 
-    def _afford(self, evidence: Evidence, now: float) -> None:
+    def _afford(self, error: OutreachError, evidence: Evidence, now: float) -> None:
         """Pay for a repeat, or pause: what the pause itself tries is paid by it."""
         if self._breaker.closed and not self._budget.spend(cost(evidence)):
             self._breaker.trip(now, SHORTEST)  # the service may well be in good health
+            self.why = f"too many requests had to be repeated: {_words(error)}"
 
     def _heed(self, headers: Mapping[str, str], started: float, now: float) -> bool:
         """Take in what an answer says of a quota; a wait beyond the cap is left to the refusal that will ask for it."""
@@ -267,10 +283,18 @@ class RunFlow:
         if rate is not None:
             self._pace.start(rate, now)
 
+    def _raise_if_over(self) -> None:
+        if (over := self.halted or self.drained) is not None:
+            raise over.with_traceback(None)  # many raise the same one: none shows the others' way to it
+
     def _take_or_raise(self, now: float) -> float:
-        if self.halted is not None:
-            raise self.halted.with_traceback(None)  # many raise the same one: none shows the others' way to it
+        self._raise_if_over()
         opens = self._take(now)
         if opens > now:
             self._held_until = opens
         return opens
+
+
+def _words(error: OutreachError) -> str:
+    """Say how an attempt failed, without what the service said of it."""
+    return str(error) if error.status_code is None else f"the service answered {error.status_code}"

@@ -81,21 +81,17 @@ class CsvFile(Table):
         return islice(self._all(), 1, None)
 
     def _all(self) -> Generator[Record]:
-        """Yield the header and what follows."""
+        """Yield the header and the rows that are not blank: spreadsheets save empty rows above a table and below it."""
         lines = _Noted(lines_of(self.source, self.encoding))
         for _ in range(self._skip):
             next(lines, None)
-        begun = False
         for first, last, cells in parse(lines, self.delimiter):
             line, until = first + self._skip, last + self._skip
             if isinstance(cells, csv.Error):
                 self._refuse_swallowed(cells, line, until, lines.last)
                 yield Record(line, (), _unreadable(cells, line, until))
-            elif begun or any(map(str.strip, cells)):  # spreadsheets save the empty rows above a header
+            elif any(map(str.strip, cells)):
                 yield Record(line, tuple(cells))
-            else:
-                continue
-            begun = True
 
     def _refuse_swallowed(self, error: csv.Error, first: int, last: int, text: str) -> None:
         """Refuse a file of which a quote swallowed lines: where its cell would end, and rows begin, cannot be known."""
