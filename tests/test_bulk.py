@@ -152,6 +152,8 @@ async def test_an_invalid_row_is_a_rejected_outcome_with_its_input_and_the_other
         (status(500), "unknown", "added skipped not_applied"),
         (Response(200, {}, b"<html>"), "unknown", "added skipped not_applied"),
         (Response(200, {}, b'{"status":"error"}'), "unknown", "added skipped not_applied"),
+        (status(425), "unknown", "added skipped not_applied"),
+        (status(499), "unknown", "added skipped not_applied"),
         (status(422), "rejected", "rejected"),
         (status(400), "rejected", "rejected"),
         (status(409), "rejected", "rejected"),
@@ -189,8 +191,14 @@ async def test_a_duplicate_found_after_a_lost_answer_is_uncertain_and_counted_so
     assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (1, 1)
 
 
-@pytest.mark.parametrize("code", [301, 401, 403, 404, 405, 501])
-async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_read_has_its_outcome(code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "label"),
+    [
+        *((code, "not_applied") for code in (401, 403, 404, 405)),
+        *((code, "unknown") for code in (301, 302, 303, 308, 501, 505)),
+    ],
+)
+async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_read_has_its_outcome(code: int, label: str) -> None:
     script = Script(status(code, b'{"error":{"message":"unknown key"}}'))
     pulled = 0
 
@@ -207,7 +215,8 @@ async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_rea
         with pytest.raises(StopAsyncIteration):
             await anext(outcomes)
     assert sorted(outcome.index for outcome in found) == list(range(pulled))
-    assert {outcome.status.value for outcome in found} == {"not_applied"}
+    assert {outcome.status.value for outcome in found if outcome.attempts} == {label}
+    assert all(outcome.certain is (outcome.status is Outcome.NOT_APPLIED) for outcome in found)
     assert (caught.value.status_code, caught.value.report) == (code, outcomes.report.to_dict())
     assert isinstance(caught.value.__cause__, StatusError)
     assert len(script.requests) <= 3
