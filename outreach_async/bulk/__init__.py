@@ -96,7 +96,8 @@ input. The file grows by the rows.
 Repeated e-mails
 ----------------
 `repeats` says what becomes of an e-mail that comes again. `"serial"` sends every row, one after the other for each address that
-the service might hold equal. `"error"` rejects a row that repeats one of the last 10,000. `"first"`, `"last"` and `"coalesce"`
+the service might hold equal: case, compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot and
+Gmail's dots make no difference. `"error"` rejects a row that repeats one of the last 10,000. `"first"`, `"last"` and `"coalesce"`
 send one row for each e-mail and need a journal, for they read the whole input first; the other rows are `not_applied`, and
 `outcome.repeats` is the index of the row that stands for them.
 
