@@ -137,9 +137,9 @@ class Ahead:
 def order_key(email: str) -> str:
     """Return a string that is equal for any two addresses which a service may hold equal, and for no others.
 
-    Rows with one key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters, accents, a
-    trailing dot, tags, quotes around the local part, the spelling of an international domain, and in Gmail's domains dots. A local
-    part never becomes empty: one that consists of such characters alone is kept as it is.
+    Rows with one key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
+    accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain, and in Gmail's domains
+    dots. A local part never becomes empty: one that consists of such characters alone is kept as it is.
     """
     if email.isascii():  # as nearly all are, so that most of the folding is left out
         local, _, domain = email.rpartition("@")
