@@ -35,7 +35,8 @@ class OutreachError(Exception):
         request_id: The answer's `x-request-id`.
         attempts: How often the request was tried.
         maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
-        maybe_applied: `False` only if it is certain that the service carried out no attempt: none was sent, or each was refused.
+        maybe_applied: `False` only if it is certain that the service carried out no attempt: none was sent, or each was refused
+            with a status of 4xx other than 408, 425 and 499.
 
     Example:
         ```python

@@ -16,6 +16,9 @@ _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
 _UNAVAILABLE: Final = 503
 _NEVER_BETTER: Final = frozenset({501, 505})
+_CLIENT_ERRORS: Final = range(400, 500)
+_NO_PROOF: Final = frozenset({_REQUEST_TIMEOUT, 425, 499})
+"""Client errors that a proxy may answer although the service has the request."""
 
 
 @attrs.frozen
@@ -98,11 +101,15 @@ def _weigh_status(error: StatusError) -> Evidence:
 
 
 def taints(error: OutreachError, evidence: Evidence) -> bool:
-    """Whether the attempt may have been carried out, so that a later answer may speak of its effect.
+    """Whether the service may have carried the attempt out, now or later.
 
-    A 429 is a refusal. A 503 is one by convention only, so it counts as maybe.
+    Only two things prove that it did not: no byte left, or the service answered with a client error. 408, 425 and 499 prove
+    nothing: a proxy may answer so after it has passed the request on. Any 3xx or 5xx may follow a creation: a redirect after a
+    form is common, and a 503 is a refusal by convention only.
     """
-    return evidence is Evidence.AMBIGUOUS or (evidence is Evidence.REFUSED and error.status_code == _UNAVAILABLE)
+    if evidence is Evidence.AMBIGUOUS:
+        return True
+    return isinstance(error, StatusError) and (error.status_code not in _CLIENT_ERRORS or error.status_code in _NO_PROOF)
 
 
 def may_repeat(evidence: Evidence, repeat: Repeat) -> bool:

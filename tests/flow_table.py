@@ -2,7 +2,7 @@
 
 A line a scene, event loop and seed, in virtual time: what part of the ideal succeeded, what part of the answers were 429, seconds
 to the first good rate after each change of the limit, how often it paused, and what the scene demands and did not get. Time in an
-outage is not counted, nor the longest pause after it (60 s, and 30 s more where a probe hangs).
+outage is not counted, nor the longest pause after it (60 s, and 30 s more where a probe hangs; 30 s where everything is refused).
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ SCENES: Final[dict[str, tuple[Scene, float]]] = {
     "1/s": (Scene(seconds=1800, limits=[(0, 1)]), 1.0),
     "1/s, Retry-After: 1": (Scene(seconds=1800, limits=[(0, 1)], asks=1), 1.0),
     "60 a minute, told": (Scene(seconds=1800, limits=[(0, 1)], burst=60, told=True), 1.0),
+    "429 for 20 s at first": (Scene(seconds=150, limits=[(0, 100)], outages=[(0, 20, "429")], workers=8), 0.03),
+    "429 for 5 min": (Scene(seconds=600, limits=[(0, 100)], outages=[(60, 360, "429")]), 0.03),
     **{f"100/s, 5 min {kind}": (Scene(seconds=780, limits=[(0, 100)], outages=[(120, 420, kind)]), 0.01) for kind in OUTAGES},
 }
 """Each with the part of its answers that may be 429. One of 1/s is reported only: 64 workers' first attempts are many there."""

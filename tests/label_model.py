@@ -2,10 +2,11 @@
 
 Run: python tests/label_model.py [--attempts 3] [--faults 5] [--crash-faults 3] [--crashes 2] [--jobs N]
 
-Walks nearly two million paths in less than a minute of processor time, prints how many ended how, and exits with 1 if a label
-lacked the truth, a contact was lost or added twice, or the rows made what they could not have made one after the other. The one
-exception that is known is counted apart: an `overwrite` that something delayed until after a later row. Merging the rows first
-(`coalesce`) ends it. No path has more than `--faults` faults: one more would only add rows that both fail three times.
+Walks nearly three million paths in about a minute of processor time, prints how many ended how, and exits with 1 if a label
+lacked the truth, a contact was lost or added twice, or the rows made what they could not have made one after the other. Two
+exceptions are known and counted apart. An `overwrite` may be delayed until after a later row; merging the rows first (`coalesce`)
+prevents that. A row that failed is sent again, after a later row of its e-mail was, if a kill comes before its outcome is in the
+journal. No path has more than `--faults` faults: one more would only add rows that both fail three times.
 """
 
 from __future__ import annotations

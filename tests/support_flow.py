@@ -35,11 +35,14 @@ from outreach_async.refusals import retry_after
 from outreach_async.retry import Evidence, Repeat, backoff, cost, weigh
 from outreach_async.testing import VirtualTime
 
-Trouble = Literal["refused", "503", "hanging"]
+Trouble = Literal["refused", "503", "hanging", "429"]
 HANG: Final = 30.0
 """Seconds after which an attempt that hangs is given up."""
 SPAN: Final = 5.0
 """Seconds over which a rate is looked at."""
+RECOVERY: Final = 30.0
+"""Seconds at most in which `RECOVERED` rows succeed once a service that refused everything accepts requests again."""
+RECOVERED: Final = 300
 
 
 @attrs.frozen(kw_only=True)
@@ -76,8 +79,8 @@ class Scene:
 
     def counts(self, at: float) -> bool:
         """Whether a run is held to what it achieves at an instant: not in an outage, nor until a probe must have seen its end."""
-        wait = LONGEST + (HANG if any(kind == "hanging" for *_, kind in self.outages) else 0.0)
-        return not any(begins <= at < ends + wait for begins, ends, _ in self.outages)
+        waits = {"hanging": LONGEST + HANG, "429": RECOVERY}
+        return not any(begins <= at < ends + waits.get(kind, LONGEST) for begins, ends, kind in self.outages)
 
     def ideal(self, begins: float, ends: float) -> float:
         """How many requests could have succeeded between two instants, of the time that counts."""
@@ -195,6 +198,12 @@ class Run:
                 return second + width
         return float("inf")
 
+    def recovery(self) -> float:
+        """Return the longest time that `RECOVERED` successes took once a service that refused everything accepted requests."""
+        ends = [ends for _, ends, kind in self.scene.outages if kind == "429"]
+        later = [[at - end for at in self.service.succeeded if at >= end] for end in ends]
+        return max((times[RECOVERED - 1] if len(times) >= RECOVERED else math.inf for times in later), default=0.0)
+
     def busiest(self) -> float:
         """How far the starts within five seconds came to at most, as a factor of the limit and the burst.
 
@@ -229,6 +238,7 @@ class Run:
             f"rows failed: {self.failed or dict(self.fates)}": bool(self.failed or self.fates),
             f"{self.early()} starts inside a Retry-After": self.early() > 0,
             f"rate {self.busiest():.2f} of the limit": self.busiest() > 1.25,
+            f"{RECOVERED} rows {self.recovery():.0f} s after the refusals": self.recovery() > RECOVERY,
             f"{self.overspent():.0f} beyond the retry budget": self.overspent() > 0,
         }
         return [text for text, is_wrong in wrong.items() if is_wrong]

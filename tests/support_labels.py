@@ -13,16 +13,34 @@ from itertools import product
 from typing import Any, Final, TypeVar
 
 import attrs
-from support_truth import BEFORE, FIELDS, FIRST, SECOND, Act, Payload, Sent, Service, apply, sequences, surely, wrongs
+from support_truth import (
+    BEFORE,
+    CUTS,
+    DEATHS,
+    FAULTS,
+    FIELDS,
+    FIRST,
+    INVALID,
+    SECOND,
+    Act,
+    Payload,
+    Sent,
+    Service,
+    Way,
+    apply,
+    sequences,
+    surely,
+    wrongs,
+)
 
 from outreach_async.bulk.journal.merging import merge
-from outreach_async.bulk.outcome import ContactOutcome, answered, failed, unfinished
+from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, unfinished
 from outreach_async.bulk.pipeline import _Hand
 from outreach_async.bulk.rows import Answer, Row
 from outreach_async.bulk.suspects import NONE, Suspects
 from outreach_async.calls import Call, Terms
 from outreach_async.contacts import CreateAnswer
-from outreach_async.errors import BulkSuspended, OutreachError, RateLimited, StatusError, TransportError, UnexpectedResponse
+from outreach_async.errors import BulkSuspended, OutreachError
 from outreach_async.operations import Operation, Trail
 from outreach_async.retry import Repeat, may_repeat, weigh
 from outreach_async.transport.wire import Request, Response
@@ -37,47 +55,6 @@ CREATE: Final = Operation("create_contact", Request("POST", "/contacts"), _unrea
 TERMS: Final = Terms(None, None)
 
 
-@attrs.frozen
-class Way:
-    """How an attempt fails.
-
-    Attributes:
-        name: Of it.
-        act: When the service carries it out.
-        error: Makes the error that the client meets.
-        sent: Whether it left, and was not surely refused.
-    """
-
-    name: str
-    act: Act
-    error: Callable[[], OutreachError]
-    sent: bool = True
-
-
-def _lost() -> OutreachError:
-    return TransportError("lost", maybe_sent=True)
-
-
-def _unavailable() -> OutreachError:
-    return StatusError("unavailable", status_code=503, headers={"retry-after": "1"})
-
-
-INVALID: Final = Way("422", "never", lambda: StatusError("invalid", status_code=422), sent=False)
-FAULTS: Final = (
-    INVALID,
-    Way("429", "never", lambda: RateLimited("too many", status_code=429), sent=False),
-    Way("503 before", "never", _unavailable),
-    Way("503 after", "now", _unavailable),
-    Way("not sent", "never", lambda: TransportError("no connection", maybe_sent=False), sent=False),
-    Way("lost before", "never", _lost),
-    Way("lost after", "now", _lost),
-    Way("delayed", "later", _lost),
-    Way("broken answer", "now", lambda: UnexpectedResponse("no JSON")),
-)
-DEATHS: Final[tuple[tuple[str, Act], ...]] = (("before", "never"), ("after", "now"), ("while delayed", "later"))
-"""How an attempt stands with the service when its process is killed."""
-CUTS: Final[tuple[tuple[bool, Act], ...]] = ((False, "never"), (True, "never"), (True, "now"), (True, "later"))
-"""How an attempt stands that a run's orderly end cuts short: whether a byte may have left, and what the service makes of it."""
 HALTED: Final = BulkSuspended("the service is down")
 ONLY_ADDED: Final = frozenset({Outcome.ADDED})
 ANSWERS: Final = {
@@ -121,12 +98,14 @@ class Bounds:
         faults: Of a path, crashes and stops included.
         crashes: Kills, and ends in order, of a path; each is followed by a resume.
         delays: Requests of a path that the service meets later.
+        ways: In which an attempt can fail.
     """
 
     attempts: int = 3
     faults: int = 6
     crashes: int = 0
     delays: int = 1
+    ways: tuple[Way, ...] = FAULTS
 
 
 @attrs.define(slots=False)
@@ -147,6 +126,7 @@ class At:
         refused: Rows that the service found wrong: it will again.
         sent: Rows of which an attempt left that the service did not surely refuse.
         late: Whether a request that was delayed has arrived.
+        overtaken: Whether a kill took the outcome of a row that had failed, so that it is sent again, after a later row was.
         path: What happened last, after the path before.
     """
 
@@ -163,6 +143,7 @@ class At:
     refused: frozenset[int] = frozenset()
     sent: frozenset[int] = frozenset()
     late: bool = False
+    overtaken: bool = False
     path: tuple[Any, ...] = ()
 
 
@@ -179,7 +160,8 @@ class Model:
     Attributes:
         leaves: Paths walked to their end.
         violations: By kind.
-        known: Paths that end in the one way which is known and documented: an old overwriting that arrives after a later one.
+        known: Paths that break the order of the rows in one of two known ways: an old overwriting that arrives after a later one,
+            and a failed row that is sent again after a later one because a kill took its outcome.
         examples: The first path of each violation.
     """
 
@@ -215,8 +197,9 @@ class Model:
             else:
                 self._answer(place)
             if place.faults:
-                for way in FAULTS[place.row in place.refused :]:  # INVALID is the first
-                    self._fault(place, way)
+                for way in self.bounds.ways:
+                    if not (way.invalid and place.row in place.refused):
+                        self._fault(place, way)
                 if place.crashes:
                     self._crash(place)
                 elif not self.bounds.crashes:
@@ -264,12 +247,15 @@ class Model:
         error, call = way.error(), changed(at.call)
         at.call = call
         at.faults = max(0, at.faults - 1)  # one that was met before may be met again
-        if way is INVALID:
+        if way.invalid:
             at.refused |= {at.row}
         evidence = weigh(error, call.operation.repeat)
         call.learn(error, evidence)
         if may_repeat(evidence, call.operation.repeat) and call.attempts < self.bounds.attempts:
             self._attempt(at)
+            return
+        if concerns_every_row(error) and not may_repeat(evidence, call.operation.repeat):
+            self._stop_run(at)
             return
         try:
             call.fail(error)
@@ -304,7 +290,8 @@ class Model:
         """Kill the process, whatever was marked and whichever of its outcomes were kept by then."""
         for marked in range(max(at.marked, at.row + 1), len(self.rows) + 1):
             for kept in range(at.begun, at.row + 1):
-                self._resume(at, kept, self.rules.suspects(marked), marked)
+                forgotten = any(outcome.error for outcome in at.outcomes[kept:])
+                self._resume(changed(at, overtaken=forgotten or at.overtaken), kept, self.rules.suspects(marked), marked)
 
     def _stop(self, at: At, *, sent: bool | None) -> None:
         """End the run in order, in the middle of an attempt or between two."""
@@ -322,13 +309,20 @@ class Model:
         resumed = changed(at, row=row, outcomes=at.outcomes[:row], suspects=suspects, begun=row, marked=marked)
         resumed.call = self._call(row, suspects)
         resumed.path = (at.path, f"resumed at row {row}, {marked} marked")
-        resumed.faults -= 1
+        resumed.faults = max(0, resumed.faults - 1)
         resumed.crashes -= 1
         self._attempt(resumed)
 
+    def _stop_run(self, at: At) -> None:
+        """End a run over a refusal that concerns every row; one with a journal is resumed, as long as processes are left."""
+        if not self.bounds.crashes:
+            self._give_up_run(at)
+        elif at.crashes:
+            self._stop(at, sent=None)
+
     def _give_up_run(self, at: At) -> None:
         """End a run that keeps no journal: every row read is given an outcome."""
-        at = changed(at, path=(at.path, "given up"), faults=at.faults - 1)
+        at = changed(at, path=(at.path, "given up"), faults=max(0, at.faults - 1))
         for row in range(at.row, len(self.rows)):
             call = at.call if row == at.row else self._call(row, NONE)
             known = {"attempts": call.attempts, "tainted": call.tainted}
@@ -354,7 +348,7 @@ class Model:
         if at.faults == self.bounds.faults and not all(outcome.certain for outcome in outcomes):
             self._blame("uncertain without a fault", at)
         if at.service.contact not in self._made(tuple(map(surely, outcomes))):
-            if self.duplicates == "overwrite" and len(self.rows) > 1 and at.late:
+            if at.overtaken or (self.duplicates == "overwrite" and len(self.rows) > 1 and at.late):
                 self.known += 1
             else:
                 self._blame("not as one after the other", at)

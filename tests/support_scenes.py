@@ -40,6 +40,9 @@ TROUBLE: Final[tuple[Fault, ...]] = (
     faults.commit_then(faults.status(500)),
     faults.commit_then(faults.status(503, retry_after=1)),
     faults.truncate(5),
+    faults.status(303),
+    faults.status(499),
+    *(faults.commit_then(faults.status(code)) for code in (301, 302, 303, 425, 499, 501, 505)),
 )
 
 

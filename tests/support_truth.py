@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from itertools import permutations, product
 from typing import Any, Final, Literal
 
 import attrs
 
 from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.errors import OutreachError, RateLimited, StatusError, TransportError, UnexpectedResponse
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
 
 Act = Literal["never", "now", "later"]
@@ -23,6 +24,57 @@ BEFORE: Final[Payload] = (None, None, None, "before")
 """They share fields in every combination, so that it shows in which order they were applied."""
 FINDINGS: Final = frozenset({Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN})
 """Outcomes that are no answer of the service."""
+
+
+@attrs.frozen
+class Way:
+    """How an attempt fails.
+
+    Attributes:
+        name: Of it.
+        act: When the service carries it out.
+        error: Makes the error that the client meets.
+        sent: Whether it left, and was not surely refused.
+        invalid: Whether the service finds the row itself wrong, so that it always will.
+    """
+
+    name: str
+    act: Act
+    error: Callable[[], OutreachError]
+    sent: bool = True
+    invalid: bool = False
+
+
+def _status(code: int, **headers: str) -> Callable[[], OutreachError]:
+    return partial(StatusError, f"{code}", status_code=code, headers={name.replace("_", "-"): headers[name] for name in headers})
+
+
+def before_and_after(*codes: int) -> tuple[Way, ...]:
+    """Return two ways for each status: it is answered instead of the creation, or once the creation is done."""
+    acts: tuple[tuple[str, Act], ...] = (("before", "never"), ("after", "now"))
+    return tuple(Way(f"{code} {when}", act, _status(code)) for code in codes for when, act in acts)
+
+
+DOUBTFUL: Final = (*range(300, 309), 408, 425, 499, *range(500, 512), 520, 598, 599)
+"""Statuses that do not prove that the creation was not carried out; any other 3xx and 5xx is one as well."""
+_LOST: Final = partial(TransportError, "lost", maybe_sent=True)
+INVALID: Final = Way("422", "never", _status(422), sent=False, invalid=True)
+FAULTS: Final = (
+    INVALID,
+    Way("429", "never", partial(RateLimited, "too many", status_code=429), sent=False),
+    Way("503 before", "never", _status(503, retry_after="1")),
+    Way("503 after", "now", _status(503, retry_after="1")),
+    Way("not sent", "never", partial(TransportError, "no connection", maybe_sent=False), sent=False),
+    Way("lost before", "never", _LOST),
+    Way("lost after", "now", _LOST),
+    Way("delayed", "later", _LOST),
+    Way("broken answer", "now", partial(UnexpectedResponse, "no JSON")),
+    *before_and_after(301, 499),  # the first ends the run, the second the row
+)
+DEATHS: Final[tuple[tuple[str, Act], ...]] = (("before", "never"), ("after", "now"), ("while delayed", "later"))
+"""How an attempt stands with the service when its process is killed."""
+CUTS: Final[tuple[tuple[bool, Act], ...]] = ((False, "never"), (True, "never"), (True, "now"), (True, "later"))
+"""How an attempt stands that a run's orderly end cuts short: whether a byte may have left, and what the service makes of it."""
 
 
 @attrs.define

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support_flow import Run, Scene, Trouble, simulate
+from support_flow import RECOVERY, Run, Scene, Trouble, simulate
 from support_time import virtual_time
 from support_transports import LOOPS
 
@@ -78,6 +78,26 @@ def test_a_quota_that_answers_tell_is_used_up_and_not_overdrawn(play: Any) -> No
     run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, told=True))
     assert not run.shortfalls(refusals=0.15)
     assert len(run.service.refused) < 70  # hardly any but those of the first moment, before anything was told
+
+
+@pytest.mark.parametrize(("begins", "ends", "workers"), [(0, 2, 8), (0, 20, 8), (0, 20, 64), (5, 65, 8)])
+@pytest.mark.parametrize("asks", [None, 0, 1])
+@on("asyncio")
+def test_after_refusing_everything_for_a_while_a_service_gets_300_rows_in_half_a_minute(
+    play: Any, begins: float, ends: float, workers: int, asks: float | None
+) -> None:
+    scene = Scene(seconds=ends + RECOVERY, limits=[(0, 50)], outages=[(begins, ends, "429")], asks=asks, workers=workers)
+    run: Run = play(scene)
+    assert run.recovery() <= RECOVERY
+
+
+@on("trio")
+def test_a_service_that_refuses_everything_is_asked_ever_less_often(play: Any) -> None:
+    run: Run = play(Scene(seconds=300, limits=[(0, 50)], outages=[(0, 300, "429")], workers=8))
+    minutes = [sum(60 * minute <= at < 60 * (minute + 1) for at in run.service.started) for minute in range(5)]
+    assert minutes[0] <= 8 + 30
+    assert minutes[1] <= 12
+    assert all(started <= 7 for started in minutes[2:])
 
 
 @on("trio")

@@ -35,7 +35,7 @@ rates = st.floats(0.5, 2000)
 def test_the_limit_stays_between_the_floor_and_twice_what_was_achieved_and_only_refusals_lower_it(
     moves: list[tuple[float, bool, float]],
 ) -> None:
-    cubic, now, cut_at, most = Cubic(), 0.0, -math.inf, 10.0
+    cubic, now, cut_at, most, vain = Cubic(), 0.0, -math.inf, 10.0, 0
     for gap, refused, achieved in moves:
         now += gap
         most = max(most, 2 * achieved)
@@ -44,10 +44,13 @@ def test_the_limit_stays_between_the_floor_and_twice_what_was_achieved_and_only_
             assert now - cut_at >= SPACING
             cubic.cut(now, achieved)
             cut_at = now
+            vain += 1
+            everything = vain > 2 or (vain > 1 and not achieved)
             assert cubic.limit is not None
-            assert before is None or cubic.limit <= max(FLOOR, BETA * before)
+            assert before is None or cubic.limit <= (before if everything else max(FLOOR, BETA * before))
         else:
             cubic.grow(now, achieved)
+            vain = 0
             assert (cubic.limit is None) == (before is None)
             assert before is None or cubic.limit is None or cubic.limit >= before
         assert cubic.limit is None or FLOOR <= cubic.limit <= most
@@ -56,9 +59,9 @@ def test_the_limit_stays_between_the_floor_and_twice_what_was_achieved_and_only_
 @given(rates, st.floats(0.01, 0.99))
 def test_the_way_back_ends_at_the_rate_that_was_refused_and_not_before(rate: float, part: float) -> None:
     cubic = Cubic()
-    cubic.cut(0.0, rate)
-    cubic.cut(1.0, rate)
-    cubic.cut(2.0, rate)
+    for at in (0.0, 1.0, 2.0):
+        cubic.cut(at, rate)
+        cubic.grow(at, rate)
     peak = (cubic.limit or 0.0) / BETA
     cubic.grow(2.0 + 2.7 * part, 1e9)
     assert BETA * peak <= (cubic.limit or 0.0) < peak * 1.000001
@@ -90,9 +93,40 @@ def test_after_a_refusal_that_closed_the_gate_for_long_the_way_back_takes_longer
         cubic = Cubic()
         for at in (0.0, 1.0, 2.0, 3.0):
             cubic.cut(at, 100.0, asked)
+            cubic.grow(at, 100.0)
         cubic.grow(9.0, 1e9)
         limits.append(cubic.limit or 0.0)
     assert limits[1] < limits[0]
+
+
+def test_refusals_before_any_success_leave_a_rate_that_falls_with_time_to_the_floor() -> None:
+    cubic, limits = Cubic(), []
+    for at in (0.0, 1.0, 10.0, 16.0, 40.0, 100.0, 1000.0):
+        cubic.cut(at, 0.0)
+        limits.append(cubic.limit)
+    assert limits == pytest.approx([0.7, 0.7, 0.7, 0.5, 0.2, FLOOR, FLOOR])
+
+
+@pytest.mark.parametrize("achieved", [0.0, 0.01])
+def test_after_refusals_of_everything_the_search_for_the_rate_begins_anew(achieved: float) -> None:
+    cubic = Cubic()
+    for at in range(0, 1000, 10):
+        cubic.cut(float(at), achieved)
+    cubic.grow(1000.0, achieved)
+    assert cubic.limit == pytest.approx(BETA)
+    cubic.grow(1002.0, achieved)
+    assert cubic.limit == pytest.approx(10.0)
+
+
+def test_two_refusals_without_a_success_between_them_are_no_refusal_of_everything() -> None:
+    cubic = Cubic()
+    for at in (0.0, 1.0, 2.0):
+        cubic.cut(at, 100.0)
+        if not at:
+            cubic.grow(at, 100.0)
+    assert cubic.limit == pytest.approx(100 * BETA**3)
+    cubic.grow(2.5, 100.0)
+    assert (cubic.limit or 0.0) > BETA * 10
 
 
 def test_a_rest_moves_the_way_back_on() -> None:

@@ -295,6 +295,14 @@ async def test_a_run_that_was_stopped_for_its_key_goes_on_with_another(journal: 
     assert (report.outcomes[Outcome.SKIPPED], report.outcomes[Outcome.ADDED], report.uncertain) == (1, 2, 1)
 
 
+@pytest.mark.parametrize("code", [301, 303, 501, 505])
+async def test_a_row_whose_answer_stopped_the_run_may_have_been_sent(journal: Journal, code: int) -> None:
+    with pytest.raises(BulkStopped):
+        await client(Script(status(code))).contacts.create_many(rows(3), journal=journal, concurrency=1)
+    report = await client(Script(skipped(), added())).contacts.create_many(rows(3), journal=journal, resume=True)
+    assert (report.rows, report.uncertain) == (3, 1)
+
+
 class Breaking(Journal):
     """A journal whose disk is full at its nth record, or mark."""
 

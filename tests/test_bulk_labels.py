@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support_labels import Bounds, Rules, models
+from support_truth import DOUBTFUL, before_and_after
 
 from outreach_async.bulk.outcome import ContactOutcome, answered, failed, unfinished
 from outreach_async.bulk.pipeline import _Hand
@@ -52,6 +53,14 @@ def test_only_an_overwrite_that_arrives_after_a_later_row_breaks_the_order_and_m
     assert (known, violations) == (0, Counter())
 
 
+@pytest.mark.parametrize("crashes", [0, 1], ids=["without a journal", "with one"])
+@pytest.mark.parametrize("code", DOUBTFUL)
+def test_a_status_that_may_follow_a_creation_leaves_every_label_true(code: int, crashes: int) -> None:
+    for model in models(Bounds(attempts=2, faults=2, crashes=crashes, ways=before_and_after(code))):
+        model.walk()
+        assert (model.leaves > 4, model.violations, model.examples) == (True, Counter(), {})
+
+
 def test_without_faults_every_label_is_certain() -> None:
     for model in models(Bounds(faults=0)):
         model.walk()
@@ -73,6 +82,16 @@ class Trusting(Call[Answer]):
         before = self.tainted
         super().learn(error, evidence)
         if error.status_code == 503:
+            self.tainted = before
+
+
+class Credulous(Call[Answer]):
+    """Breaks the rule that a final status need not be a refusal."""
+
+    def learn(self, error: OutreachError, evidence: Evidence) -> None:
+        before = self.tainted
+        super().learn(error, evidence)
+        if evidence is Evidence.FINAL:
             self.tainted = before
 
 
@@ -100,6 +119,8 @@ def unsuspecting(hand: _Hand) -> int | None:
 BROKEN = {
     "a taint is not kept": (FAULTY, Rules(call=Forgetful), "label without the truth"),
     "a 503 is trusted": (FAULTY, Rules(call=Trusting), "label without the truth"),
+    "a final status is trusted": (FAULTY, Rules(call=Credulous), "label without the truth"),
+    "a redirected row is no suspect": (CRASHING, Rules(call=Credulous), "label without the truth"),
     "a taint says nothing": (FAULTY, Rules(answered=sure), "label without the truth"),
     "a failure is final": (FAULTY, Rules(failed=hopeless), "not_applied although sent"),
     "the end is final": (FAULTY, Rules(unfinished=dismissed), "not_applied although sent"),

@@ -157,6 +157,12 @@ async def test_an_input_whose_first_rows_are_all_rejected_for_one_reason_stops_t
 
 
 @virtual_time
+async def test_a_final_status_that_proves_nothing_stops_a_run_whose_first_rows_all_meet_it() -> None:
+    with pytest.raises(BulkStopped, match=r"its first 50 rows were all rejected for the same reason: .*answered 425"):
+        await client(Script(status(425))).contacts.create_many(rows(1000), concurrency=4)
+
+
+@virtual_time
 @pytest.mark.parametrize("option", [None, 1001])
 async def test_it_does_not_if_it_is_told_not_to(option: int | None) -> None:
     report = await client(Script(status(422))).contacts.create_many(rows(1000), stop_after_rejects=option)

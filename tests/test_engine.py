@@ -72,7 +72,17 @@ async def test_a_final_refusal_is_raised_at_once(code: int) -> None:
         await client(script).campaigns.list()
     error = caught.value
     assert (error.operation, error.status_code, error.request_id, error.attempts) == ("list_campaigns", code, "req_9", 1)
-    assert (error.maybe_sent, error.maybe_applied) == (True, False)
+    assert (error.maybe_sent, error.maybe_applied) == (True, not 400 <= code < 500)
+
+
+@pytest.mark.parametrize(
+    ("code", "maybe"), [(301, True), (303, True), (425, True), (499, True), (501, True), (505, True), (404, False), (422, False)]
+)
+async def test_a_creation_refused_at_once_says_whether_it_may_have_been_applied(code: int, maybe: bool) -> None:
+    script = Script(status(code))
+    with pytest.raises(StatusError) as caught:
+        await client(script).contacts.create(CONTACT)
+    assert (len(script.requests), caught.value.maybe_applied) == (1, maybe)
 
 
 async def test_attempts_run_out_and_the_last_error_is_raised_with_their_number() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -91,7 +92,6 @@ def test_when_an_operation_may_be_sent_again(evidence: Evidence, freely: bool, k
         (answered(503), AMBIGUOUS, True),
         (answered(429), REFUSED, False),
         (answered(503, retry_after="1"), REFUSED, True),
-        (answered(400), FINAL, False),
         (unexpected(well_formed=False), AMBIGUOUS, True),
         (unexpected(well_formed=True), FINAL, False),
     ],
@@ -99,6 +99,23 @@ def test_when_an_operation_may_be_sent_again(evidence: Evidence, freely: bool, k
 def test_which_failure_casts_doubt_on_later_answers(error: OutreachError, evidence: Evidence, tainted: bool) -> None:
     assert weigh(error, KNOWINGLY) is evidence
     assert taints(error, evidence) is tainted
+
+
+@pytest.mark.parametrize(
+    ("codes", "maybe"),
+    [
+        (range(300, 400), True),
+        ((408, 425, 499), True),
+        (set(range(400, 500)) - {408, 425, 499}, False),
+        (range(500, 600), True),
+        ((600, 999), True),
+    ],
+    ids=["3xx", "408, 425, 499", "every other 4xx", "5xx", "beyond 5xx"],
+)
+@pytest.mark.parametrize("retry_after", [None, "1"])
+def test_which_status_may_follow_a_creation(codes: Iterable[int], maybe: bool, retry_after: str | None) -> None:
+    errors = [answered(code, retry_after=retry_after) for code in codes]
+    assert {taints(error, weigh(error, KNOWINGLY)) for error in errors} == {maybe}
 
 
 @pytest.mark.parametrize(("evidence", "price"), [(NOT_SENT, 14), (REFUSED, 5), (AMBIGUOUS, 14), (FINAL, 14)])

@@ -29,6 +29,9 @@ the service's own word (`added`, `skipped`, `overwriten` as the wire spells it, 
     not_applied  the service cannot hold the row: it was never sent, or refused for another reason than the row
     unknown      it may have been carried out, and the last attempt failed
 
+Only a status of 4xx proves that a row was not carried out, and of those 408, 425 and 499 do not. Any 3xx or 5xx may follow a
+creation.
+
 A lost answer is repeated, which cannot make a second contact. But `skipped` may then speak of the contact that the lost attempt
 made: `possible` holds every outcome that agrees with what was seen, and `certain` says whether there is only one.
 
@@ -93,7 +96,8 @@ input. The file grows by the rows.
 Repeated e-mails
 ----------------
 `repeats` says what becomes of an e-mail that comes again. `"serial"` sends every row, one after the other for each address that
-the service might hold equal. `"error"` rejects a row that repeats one of the last 10,000. `"first"`, `"last"` and `"coalesce"`
+the service might hold equal: case, compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot and
+Gmail's dots make no difference. `"error"` rejects a row that repeats one of the last 10,000. `"first"`, `"last"` and `"coalesce"`
 send one row for each e-mail and need a journal, for they read the whole input first; the other rows are `not_applied`, and
 `outcome.repeats` is the index of the row that stands for them.
 

@@ -10,7 +10,7 @@ import attrs
 from outreach_async.contacts import CreateAnswer, possible_outcomes
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 from outreach_async.operations import Trail
-from outreach_async.retry import Evidence, Repeat, weigh
+from outreach_async.retry import Evidence, Repeat, taints, weigh
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
 
 _ABOUT_EVERY_ROW: Final = frozenset({401, 403, 404, 405, 501, 505})
@@ -78,9 +78,14 @@ def failed(index: int, row: object, error: OutreachError, duplicates: str) -> Co
 
 
 def _status(error: OutreachError) -> Outcome:
-    if isinstance(error, StatusError) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL:
+    if is_refusal(error) and not taints(error, Evidence.FINAL):
         return Outcome.REJECTED
     return Outcome.UNKNOWN if error.maybe_applied else Outcome.NOT_APPLIED
+
+
+def is_refusal(error: OutreachError) -> bool:
+    """Whether the service answered with a status that ends a row: asking again would change nothing."""
+    return isinstance(error, StatusError) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL
 
 
 def unsent(index: int, row: object, status: Outcome, cause: OutreachError) -> ContactOutcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.outcome import ContactOutcome, is_refusal
 from outreach_async.errors import BulkStopped
 from outreach_async.vocabulary import Outcome
 
@@ -23,8 +23,7 @@ class SameReason:
         """Return why the run should stop, at the outcome that completes the proof."""
         if not self._left:
             return None
-        error = outcome.error
-        reason = (error.status_code, str(error)) if error is not None and outcome.status is Outcome.REJECTED else None
+        reason = _reason(outcome)
         if reason is None or (self._reason is not None and reason != self._reason):
             self._left = 0
             return None
@@ -37,3 +36,11 @@ class SameReason:
             f"the run stopped, for its first {self._rows} rows were all rejected for the same reason: {text}; "
             "mend that, or pass stop_after_rejects=None to go on"
         )
+
+
+def _reason(outcome: ContactOutcome) -> tuple[int | None, str] | None:
+    """Return why a row was refused; `None` if it was not. Some refusals are `unknown`: the status does not prove anything."""
+    error = outcome.error
+    if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
+        return None
+    return error.status_code, str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sized
@@ -14,6 +15,20 @@ from outreach_async.contacts import NewContact
 from outreach_async.errors import InvalidRequest
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
+_AT_SIGNS: Final = dict.fromkeys((0xFE6B, 0xFF20), "@")
+_IDEOGRAPHIC_FULL_STOP: Final = "\u3002"
+"""Separates the labels of a domain, too (RFC 3490, section 3.1)."""
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Unicode's Default_Ignorable_Code_Point: zero-width characters, the byte order mark, variation selectors."""
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)+)"', re.DOTALL)
+_QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
+_GMAIL: Final = "gmail.com"
+_GOOGLEMAIL: Final = "googlemail.com"
+_LONGEST_DOMAIN: Final = 253
+"""Characters of a domain name at most; nobody decodes labels of a longer one."""
 END: Final = object()
 """What `Source.pull` returns when there is no further row."""
 
@@ -120,20 +135,50 @@ class Ahead:
 
 
 def order_key(email: str) -> str:
-    """Return a text that is equal for any two addresses which a service could hold to be the same mailbox.
+    """Return a string that is equal for any two addresses which a service may hold equal, and for no others.
 
-    It is coarse on purpose: rows with one key are sent one after the other, and doing that needlessly costs only time. Case,
-    composition, dots and tags of the local part, and the spelling of an international domain make no difference.
+    Rows with one key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
+    accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain, and in Gmail's domains
+    dots. A local part never becomes empty: one that consists of such characters alone is kept as it is.
     """
-    text = email.strip().casefold()
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    local, _, domain = text.rpartition("@")
-    return f"{local.partition('+')[0].replace('.', '')}@{domain if domain.isascii() else _ascii(domain)}"
+    if email.isascii():  # as nearly all are, so that most of the folding is left out
+        local, _, domain = email.rpartition("@")
+        domain = _folded_domain(domain.lower())
+        return f"{_folded_local(local.lower(), domain) or local}@{domain}"
+    local, _, domain = email.translate(_AT_SIGNS).rpartition("@")
+    domain = _folded_domain(_folded(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
+    return f"{_folded_local(_folded(local), domain) or local}@{domain}"
 
 
-def _ascii(domain: str) -> str:
+def _folded_local(local: str, domain: str) -> str:
+    """Leave out of a local part, whose characters are folded, what makes no other mailbox."""
+    local = local.lstrip()
+    if local[:1] == '"' and (quoted := _QUOTED.fullmatch(local)):
+        local = _QUOTED_PAIR.sub(r"\1", quoted[1])
+    if (tag := local.find("+", 1)) > 0:
+        local = local[:tag]
+    return local.replace(".", "") or local if domain == _GMAIL else local
+
+
+def _folded_domain(domain: str) -> str:
+    """Return the one spelling of a domain, whose characters are folded."""
+    domain = domain.rstrip().rstrip(".")
+    if "xn--" in domain and len(domain) <= _LONGEST_DOMAIN:
+        domain = ".".join(map(_decoded, domain.split(".")))
+    return _GMAIL if domain == _GOOGLEMAIL else domain
+
+
+def _folded(text: str) -> str:
+    """Fold characters that look alike into one, each by itself, so that it does not matter where a text is taken apart."""
+    # Both cases are needed: some characters have an upper case that folds to another letter than they do themselves.
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
+    return "".join(character for character in _INVISIBLE.sub("", decomposed) if not unicodedata.combining(character))
+
+
+def _decoded(label: str) -> str:
+    if not label.startswith("xn--"):
+        return label
     try:
-        return domain.encode("idna").decode()
+        return _folded(label[4:].encode("ascii").decode("punycode"))
     except UnicodeError:
-        return domain
+        return label

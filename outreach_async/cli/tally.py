@@ -117,7 +117,7 @@ def show_report(screen: Screen, report: BulkReport, total: int | None, journal: 
     if report.repeats:
         screen.say(f"{report.repeats:,} of the rows not applied repeat the e-mail of a row that was sent for them")
     if report.uncertain:
-        screen.say(f"{report.uncertain:,} rows have an outcome that is not certain: an answer was lost on the way")
+        screen.say(f"{report.uncertain:,} rows have an outcome that is not certain: an answer was lost, or proves nothing")
         screen.say(f"'report {journal} --uncertain' lists them" if journal else "--journal PATH would keep them, to be listed")
     if total is not None and report.rows < total:
         screen.say(_rest(journal))

@@ -148,9 +148,12 @@ class RunFlow:
         self._outage.ends()
         self._budget.refund(1)
         self._heed(headers, started, now)
-        if self._breaker.is_probe(started):
+        was_paused = self._breaker.is_probe(started)
+        if was_paused:
             self._reopen(now)
         self._cubic.grow(now, self._meter.rate(now))
+        if was_paused:  # after the limit has grown: one that refusals cut to next to nothing would hold up the run
+            self._ramp.begin(now, self._usual(now))
         self._line.nudge(self._opens(now))
 
     def _reopen(self, now: float) -> None:
@@ -160,7 +163,6 @@ class RunFlow:
         self._breaker.close()
         self._health.clear()
         self._budget.refund(self._budget.size // 2)
-        self._ramp.begin(now, self._usual(now))
 
     def _usual(self, now: float) -> float:
         """Return the rate to come back at half of."""

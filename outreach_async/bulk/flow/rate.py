@@ -3,6 +3,9 @@
 There is no limit until the first refusal. Each cut goes to 0.7 of the rate that was really achieved; then the rate rises fast,
 slows down towards where it was refused, stays near it, and rises again ever faster, in case the service now allows more. The
 shape is relative to the rate, so that a service of 1 a second is not asked for 3 a second as soon as one of 500 is for 502.
+
+A service that refuses everything for a while teaches no rate: it is asked ever less often, and when it accepts again, the search
+for its rate begins anew.
 """
 
 from __future__ import annotations
@@ -38,6 +41,11 @@ _LEAD: Final = 2.0
 """How far above the achieved rate the limit may be, as a factor."""
 _LEAP: Final = 10.0
 """Requests a second that the limit may come to in any case after the first cut, before much can have been achieved."""
+
+_VAIN: Final = 2
+"""Cuts in a row without a success between them, after which the service refuses everything, whatever the rate."""
+_PERSISTENCE: Final = 8.0
+"""While everything is refused, the time from one attempt to the next is the time since the first refusal, divided by this."""
 
 _ENOUGH: Final = 10
 _WEIGHT: Final = 2.5
@@ -93,12 +101,13 @@ class Cubic:
         limit: Requests a second; `None` until the first cut.
     """
 
-    __slots__ = ("_cut_at", "_peak", "_return", "_since", "limit")
+    __slots__ = ("_cut_at", "_peak", "_return", "_since", "_vain", "_vain_since", "limit")
 
     def __init__(self) -> None:
         self.limit: float | None = None
-        self._cut_at = self._since = -math.inf
+        self._cut_at = self._since = self._vain_since = -math.inf
         self._peak = self._return = 0.0
+        self._vain = 0
 
     def concerns(self, now: float, started: float) -> bool:
         """Whether a refusal says something of the present rate: its attempt began after the last cut, which was not just now."""
@@ -112,20 +121,32 @@ class Cubic:
             achieved: Answers a second of late.
             asked: Seconds of the refusal's `Retry-After`.
         """
+        if not self._vain:
+            self._vain_since = now
+        self._vain += 1
+        self._cut_at = now
         if self.limit is None:
             peak, self._return = max(achieved, _FIRST), _SEARCH
+        elif self._refuses_everything(achieved):
+            # These refusals say nothing about the rate. If they cut it as others do, the way back would take minutes.
+            self.limit = max(FLOOR, min(self.limit, _PERSISTENCE / max(SPACING, now - self._vain_since)))
+            return
         else:
             peak = max(FLOOR / BETA, min(self.limit, _LAG * achieved))
             way = max(_RETURN, _RETURN_REQUESTS / peak, _RETURN_GATES * asked)
             self._return = min(way, _RETURN_CAP, _WIDEN * self._return)
         self._peak = peak
-        self._cut_at = self._since = now
+        self._since = now
         self.limit = BETA * peak
 
     def grow(self, now: float, achieved: float) -> None:
         """Go as fast as the time since the last cut allows; never slower than before, nor far ahead of what is achieved."""
         if self.limit is None:
             return
+        if self._vain:
+            if self._refuses_everything(achieved):  # until now: what it allows is as unknown as at the first cut
+                self._peak, self._return, self._since = _FIRST, _SEARCH, now
+            self._vain = 0
         lead = _LEAD * achieved
         if self._return == _SEARCH:
             lead = max(lead, _LEAP)
@@ -134,6 +155,10 @@ class Cubic:
         x = (now - self._since) / self._return - 1  # -1 at the cut, 0 where the old rate is reached
         rise = (1 - BETA) * x**3 * (_STEEP if x > 0 else 1)
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
+
+    def _refuses_everything(self, achieved: float) -> bool:
+        """Whether the cuts since the last success are too many, or nothing has ever succeeded."""
+        return self._vain > _VAIN or (self._vain > 1 and not achieved)
 
     def rest(self, seconds: float) -> None:
         """Leave out a time in which nothing could be learned, for nothing was sent."""
