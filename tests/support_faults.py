@@ -84,7 +84,7 @@ class Fault:
         verdict: What the error says.
         meets: What the first connection meets.
         clock: Only a timeout ends it.
-        aiohttp: What aiohttp's error says, where that differs.
+        session: What the error says over a session of aiohttp's, where that differs.
         absent: Nobody listens until the first try is over.
         idle: The first connection works once and ends while it is idle: while the event loop runs, or while it is blocked.
         then: What the further connections meet; `None` if there is no way to have any.
@@ -97,7 +97,7 @@ class Fault:
     verdict: Verdict
     meets: Behaviour = attrs.field(kw_only=True, default=hang)
     clock: bool = attrs.field(kw_only=True, default=False)
-    aiohttp: Verdict | None = attrs.field(kw_only=True, default=None)
+    session: Verdict | None = attrs.field(kw_only=True, default=None)
     absent: bool = attrs.field(kw_only=True, default=False)
     idle: str = attrs.field(kw_only=True, default="")
     then: Behaviour | None = attrs.field(kw_only=True)
@@ -107,7 +107,7 @@ class Fault:
 
     def says(self, name: str, method: str) -> frozenset[bool]:
         """Return what `maybe_sent` of a transport's errors may be; nothing if there is none."""
-        verdict = self.aiohttp if self.aiohttp and name.startswith("aiohttp") else self.verdict
+        verdict = self.session if self.session and name == "aiohttp_session" else self.verdict
         return verdict.says(name, method)
 
 
@@ -230,8 +230,8 @@ def _proxied(verdict: Verdict, meets: Behaviour, *, clock: bool = False) -> Faul
     return Fault(verdict, meets=meets, clock=clock, then=then, url="https://localhost:1", proxy=_PROXY)
 
 
-def _kept(meets: Behaviour, idle: str, aiohttp: Verdict | None = None) -> Fault:
-    return Fault(Verdict.ANSWERED, meets=meets, idle=idle, aiohttp=aiohttp, then=service)
+def _kept(meets: Behaviour, idle: str, session: Verdict | None = None) -> Fault:
+    return Fault(Verdict.ANSWERED, meets=meets, idle=idle, session=session, then=service)
 
 
 _PROXY: Final = "http://user:key_secret@localhost:{port}"
@@ -268,8 +268,8 @@ FAULTS: Final[dict[str, Fault]] = {
     # a connection that ended while it was kept
     "closed while idle": _kept(answer_then_close, "running"),
     "reset while idle": _kept(answer_then_reset, "running"),
-    "closed while the loop was blocked": _kept(answer_then_close, "blocked", aiohttp=Verdict.CAREFUL),
-    "reset while the loop was blocked": _kept(answer_then_reset, "blocked", aiohttp=Verdict.CAREFUL),
+    "closed while the loop was blocked": _kept(answer_then_close, "blocked", session=Verdict.CAREFUL),
+    "reset while the loop was blocked": _kept(answer_then_reset, "blocked", session=Verdict.CAREFUL),
     # the exchange
     "reset before reading": _exchange(Verdict.RACE, reset_at_once),
     "reset after the request": _exchange(_S, reset_after_request),

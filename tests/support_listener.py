@@ -31,10 +31,16 @@ class Gone(Exception):
 
 
 class Peer:
-    """One accepted connection."""
+    """One accepted connection.
+
+    Attributes:
+        received: Every byte so far.
+        address: The client's address.
+    """
 
     def __init__(self, connection: socket.socket, listener: Listener) -> None:
         self.received = b""
+        self.address: object = connection.getpeername()
         self._connection = connection
         self._listener = listener
         self._taken = 0

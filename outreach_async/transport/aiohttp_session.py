@@ -15,7 +15,8 @@ import yarl
 from aiohttp.abc import AbstractStreamWriter
 
 from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.transport.answers import Intake, fields_of
+from outreach_async.transport.aiohttp_leftovers import Connector, refuse_unasked, settle, watch
+from outreach_async.transport.answers import Intake, accepted, fields_of
 from outreach_async.transport.evidence import closed, fields, lost, one_line, origin_form, release, said
 from outreach_async.transport.origin import BAD_HOST, BaseUrl
 from outreach_async.transport.task_scope import TaskScope
@@ -129,9 +130,12 @@ class Wire:
             if answer.status == _SWITCHED:
                 answer.close()
                 raise lost(f"no answer from {self._place.shown}: it switched to another protocol, unasked", progress)
+            accepted(answer.status)
             if not self._place.own:  # our own session has no jar
                 self._forget_cookies(answer)
-            return await self._read(answer)
+            response = await self._read(answer)
+            settle(answer)
+            return response
 
     def _join(self, target: str) -> yarl.URL:
         return yarl.URL(f"{self._place.prefix}{origin_form(target)}", encoded=True)
@@ -173,7 +177,7 @@ class Wire:
 def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
     """Make a session that does nothing of its own accord; `Turns` bounds its connections."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=context or True, socket_factory=_socket_factory()),
+        connector=Connector(limit=0, ssl=context or True, socket_factory=_socket_factory()),
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=_AUTOMATIC,
         proxy=None if proxy is None else _in_utf8(yarl.URL(proxy)),
@@ -218,6 +222,7 @@ class _Body(aiohttp.Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Write the bytes."""
+        refuse_unasked(getattr(writer, "protocol", None))
         self._progress.sent = True
         await writer.write(self._content)
 
@@ -240,6 +245,7 @@ class _Ended(Exception):
 
 
 async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    watch(request)
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:

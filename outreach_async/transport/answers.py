@@ -22,6 +22,8 @@ _MEMBERS: Final = 1024
 _PIECES: Final = 4096
 """Pieces that are kept one by one: each takes memory of its own, however small it is."""
 
+_FINAL: Final = 200
+
 _STATED: Final = re.compile(r"[0-9]{1,18}")
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
@@ -41,6 +43,17 @@ def fields_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
             text = value.decode("latin-1")
         fields[key] = f"{fields[key]}, {text}" if key in fields else text
     return fields
+
+
+def accepted(status: int) -> int:
+    """Return the status of a final response.
+
+    Raises:
+        TransportError: It is below 200: not every backend refuses a status such as 000, and 100 to 199 end no exchange.
+    """
+    if status < _FINAL:
+        raise TransportError(f"the answer has no valid status: expected 200 or more, got {status:03}", maybe_sent=True)
+    return status
 
 
 class Intake:

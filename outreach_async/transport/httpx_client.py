@@ -14,6 +14,7 @@ from outreach_async.transport.arguments import library_of
 from outreach_async.transport.bound import Bound
 from outreach_async.transport.evidence import closed, fields, origin_form, release
 from outreach_async.transport.httpx_messages import FAMILIES, Family, Handshakes, Route, body_class, read
+from outreach_async.transport.leftovers import Link
 from outreach_async.transport.origin import authorizations, credentials
 from outreach_async.transport.turns import Turns
 from outreach_async.transport.wire import Progress, Request, Response
@@ -68,7 +69,9 @@ class ClientRoute(Route):
             raise
         progress.sent = True
         try:
-            return await read(answer, self.limit)
+            network = answer.extensions.get("network_stream")
+            response, _ = await read(answer, self.limit, None if network is None else Link(network))
+            return response
         finally:
             with anyio.CancelScope(shield=True):
                 await answer.aclose()

@@ -12,6 +12,7 @@ from outreach_async.transport.bound import Bound
 from outreach_async.transport.evidence import fields, origin_form, release
 from outreach_async.transport.httpx_messages import Family, Route, body_class, read
 from outreach_async.transport.lanes import Lanes
+from outreach_async.transport.leftovers import Link
 from outreach_async.transport.origin import BAD_HOST, BaseUrl, choose_proxy, credentials
 from outreach_async.transport.tls import Trust
 from outreach_async.transport.wire import Progress, Request, Response
@@ -73,8 +74,8 @@ class LaneRoute(Route):
         release(progress, request, proof=True)
         answer = await lane.transport.handle_async_request(message)
         progress.sent = True
-        lane.settle(answer.extensions.get("network_stream"))
-        return await read(answer, self.limit)
+        response, lane.kept = await read(answer, self.limit, lane.settle(answer.extensions.get("network_stream")))
+        return response
 
     def _start(self, most: int) -> Lanes[_Lane]:
         library, context = self.library, self._tls()
@@ -109,30 +110,35 @@ class LaneRoute(Route):
 
 
 class _Lane:
-    """One connection of the library."""
+    """One connection of the library.
+
+    Attributes:
+        extensions: Goes with the next request.
+        kept: Nothing was seen behind the last response.
+    """
 
     def __init__(self, transport: Any) -> None:
         self.transport = transport
         # Cancelled within the TLS handshake, the library forgets its socket; until there is an answer we remember it.
         self.extensions: dict[str, Any] = {"trace": self._trace}
+        self.kept = True
         self._opened: list[Any] = []
-        self._stream: Any = None
+        self._link: Link | None = None
 
     async def _trace(self, event: str, info: dict[str, Any]) -> None:
         if event.endswith("connect_tcp.complete"):
             self._opened.append(info["return_value"])
 
-    def settle(self, stream: Any) -> None:
-        """Note that the connection works. Tracing is over: it takes time, and nothing is opened any more."""
+    def settle(self, network: Any) -> Link | None:
+        """Return the connection, which works. Tracing is over: it takes time, and nothing is opened any more."""
         self.extensions = {}
-        self._stream = stream
+        if network is not None and (self._link is None or self._link.network is not network):
+            self._link = Link(network)
+        return self._link
 
     def reusable(self) -> bool:
-        """Tell whether the connection is still open: an idle one that can be read has ended."""
-        if self._stream is None:  # there is no connection: a mock answered
-            return True
-        socket = self._stream.get_extra_info("socket")
-        return socket.fileno() >= 0 and not self._stream.get_extra_info("is_readable")
+        """Tell whether the connection is still open: an idle one that can be read has ended, or has bytes that none asked for."""
+        return self.kept and (self._link is None or self._link.silent())  # without a connection, a mock answered
 
     async def aclose(self) -> None:
         """Close the connection, however far it has come."""

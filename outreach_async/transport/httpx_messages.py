@@ -12,7 +12,8 @@ from typing import Any, Final, Literal
 import anyio
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.answers import Intake, fields_of
+from outreach_async.transport.answers import Intake, accepted, fields_of
+from outreach_async.transport.leftovers import Link
 from outreach_async.transport.wire import Progress, Response
 
 Family = Literal["httpx", "httpx2"]
@@ -98,24 +99,39 @@ def body_class(library: ModuleType) -> Any:
     return type("Body", (_Body, library.AsyncByteStream), {})
 
 
-async def read(answer: Any, limit: int) -> Response:
-    """Read an answer of the library to its end.
+async def read(answer: Any, limit: int, link: Link | None) -> tuple[Response, bool]:
+    """Read an answer of the library to its end, and close it.
+
+    Args:
+        answer: The library's response.
+        limit: Bytes of the decoded body at most.
+        link: The connection; `None` without one.
+
+    Returns:
+        The response, and whether its connection may be used again as far as can be seen.
 
     Raises:
-        TransportError: The body is too large, or not in its stated encoding.
+        TransportError: The status is invalid, the body is too large or not in its stated encoding, or the response may belong to
+            another request.
     """
+    status = accepted(answer.status_code)
     headers = fields_of(answer.headers.raw)
     decoded = answer.is_stream_consumed  # a mock's answer, or one that a hook has read, is here already
     intake = Intake(headers, limit, decoded=decoded)
-    pieces = answer.aiter_bytes() if decoded else answer.aiter_raw()
+    # Not `aiter_raw`, which gives the connection back before anyone can look at it.
+    pieces = answer.aiter_bytes() if decoded else aiter(answer.stream)
+    kept = True
     try:
         async for piece in pieces:
             intake.feed(piece)
+        if link is not None and not decoded:
+            kept = link.settle(answer.stream, closing="close" in headers.get("connection", "").lower())
     except TransportError:
         await answer.aclose()
         await _run_out(pieces)
         raise
-    return Response(answer.status_code, headers, intake.whole())
+    await answer.aclose()
+    return Response(status, headers, intake.whole()), kept
 
 
 async def _run_out(pieces: AsyncIterator[bytes]) -> None:

@@ -1,0 +1,147 @@
+"""Detects bytes behind a response: a connection that has them would answer the next request with them.
+
+A server or proxy that sends a response twice leaves such bytes. Unless the response was the first on its connection, it is in
+doubt as well: it may be the copy, and the bytes behind it the true response.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from typing import Any, Final, Protocol
+
+from outreach_async.errors import TransportError
+
+_LAYERS: Final = 8
+"""Streams that a library and its client wrap around one another: five today."""
+
+
+class Descriptor(Protocol):
+    """A socket as an event loop shows it."""
+
+    def fileno(self) -> int:
+        """Return its descriptor, or -1 if it is closed."""
+        ...
+
+
+def readable(descriptor: Descriptor) -> bool:
+    """Tell whether a read would return at once: with bytes, with the end of the stream, or because the socket is closed."""
+    number = descriptor.fileno()
+    if number < 0:
+        return True
+    if not hasattr(select, "poll"):  # pragma: no cover - on Windows, where `select` takes any descriptor
+        return bool(select.select([number], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def peek(descriptor: Descriptor) -> bytes | None:
+    """Return what waits in the kernel: `None` for nothing, `b""` for the end of the stream, otherwise the first byte."""
+    if not readable(descriptor):
+        return None
+    try:
+        waiting = socket.socket(fileno=descriptor.fileno())
+    except (OSError, ValueError):  # it is closed
+        return b""
+    try:
+        return waiting.recv(1, socket.MSG_PEEK)
+    except OSError:  # the connection was reset
+        return b""
+    finally:
+        waiting.detach()
+
+
+def in_doubt() -> TransportError:
+    """Make the error for a response that may be the copy of another."""
+    return TransportError(
+        "the answer may belong to an earlier request: its connection has bytes that none asked for", maybe_sent=True
+    )
+
+
+class Link:
+    """A connection of httpx or httpx2, looked at from outside.
+
+    Args:
+        network: The `network_stream` of a response.
+
+    Attributes:
+        network: The same.
+    """
+
+    def __init__(self, network: Any) -> None:
+        self.network = network
+        self._socket: Descriptor | None = network.get_extra_info("socket")  # `None` from a mock
+        tls = network.get_extra_info("ssl_object")
+        self._tls = tls if isinstance(tls, ssl.SSLObject) else None
+
+    def silent(self) -> bool:
+        """Tell whether the idle connection is open and nothing has arrived on it."""
+        return self._socket is None or not readable(self._socket)
+
+    def settle(self, stream: Any, *, closing: bool) -> bool:
+        """Look behind a response that was read to its end, and make the library close the connection if anything is there.
+
+        Args:
+            stream: The response's stream, still open.
+            closing: The response says that the connection ends with it.
+
+        Returns:
+            Whether nothing was found. Also `False` where the library does not show what it holds.
+
+        Raises:
+            TransportError: Bytes were found, and the response is not the connection's first.
+        """
+        state = http11_state(stream)
+        if state is None:
+            return False
+        count, machine = state
+        first = count == 1
+        behind = machine.trailing_data[0] or self._held()
+        if behind is None and not first and self._socket is not None and not (closing and self._tls):
+            behind = peek(self._socket)  # when TLS ends, bytes of its own say so
+        if behind is None:
+            return True
+        machine.send_failed()  # the library closes a connection in this state instead of keeping it
+        if behind and not first:
+            raise in_doubt()
+        return False
+
+    def _held(self) -> bytes | None:
+        """Return what was read from the kernel and not yet passed on to h11, as `peek` does."""
+        if self._tls is not None:
+            try:
+                return self._tls.read(1)
+            except ssl.SSLWantReadError:
+                pass
+            except OSError:  # any other ssl.SSLError: the connection is broken
+                return b""
+        return b"?" if _queued(self.network) else None
+
+
+def http11_state(stream: Any) -> tuple[int, Any] | None:
+    """Return the number of requests that a connection has carried, and its h11 connection, which holds what follows a response.
+
+    httpx, httpx2 and httpcore have no public name for either.
+
+    Args:
+        stream: The response's `stream`.
+
+    Returns:
+        `None` if the attributes are not there, or an unknown stream is wrapped around them.
+    """
+    for _ in range(_LAYERS):
+        if (connection := getattr(stream, "_connection", None)) is not None:
+            count, machine = getattr(connection, "_request_count", None), getattr(connection, "_h11_state", None)
+            return None if count is None or machine is None else (count, machine)
+        stream = getattr(stream, "_stream", None) or getattr(stream, "_httpcore_stream", None)
+    return None
+
+
+def _queued(network: Any) -> bool:
+    """Tell whether anyio holds bytes: on asyncio it may read more from the kernel than httpcore takes at a time."""
+    stream = getattr(network, "_stream", None)
+    while (beneath := getattr(stream, "transport_stream", None)) is not None:
+        stream = beneath
+    return bool(getattr(getattr(stream, "_protocol", None), "read_queue", None))
