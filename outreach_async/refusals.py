@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
 from outreach_async.converters import DecodeError, read_json
-from outreach_async.errors import BODY_LIMIT, OutreachError, RateLimited, StatusError, UnexpectedResponse
+from outreach_async.errors import BODY_LIMIT, OutreachError, RateLimited, StatusError, UnexpectedResponse, linked
 from outreach_async.transport.wire import Response
 from outreach_async.vocabulary import SERVICE_OUTCOMES
 
@@ -122,24 +122,12 @@ def masked_headers(headers: Mapping[str, str], secrets: tuple[str, ...]) -> dict
 
 def scrubbed(error: OutreachError, secrets: tuple[str, ...]) -> OutreachError:
     """Return the error, without secrets: where a backend quotes an answer that echoes one, so do the errors it was made from."""
-    shown = [text for link in _linked(error) for text in (str(link), *_notes(link))]
+    shown = [text for link in linked(error) for text in (str(link), *_notes(link))]
     if any(masked_text(text, secrets) != text for text in shown):
         error.args = (masked_text(str(error), secrets),)
         error.__notes__ = [masked_text(note, secrets) for note in _notes(error)]
         error.__cause__ = error.__context__ = None
     return error
-
-
-def _linked(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and every other that a traceback may show with it; an error can be its own cause."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        link = waiting.pop()
-        if link is not None and id(link) not in seen:
-            seen.add(id(link))
-            waiting += link.__cause__, link.__context__, *getattr(link, "exceptions", ())
-            yield link
 
 
 def _notes(error: BaseException) -> list[str]:
