@@ -142,7 +142,7 @@ def _loaded(load: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> 
     try:
         return load(kind, body)
     except DecodeError as error:
-        return error
+        return error.with_traceback(None)  # which holds this frame, whose caller is about to hold the error
 
 
 @attrs.frozen(repr=False)
