@@ -4,8 +4,8 @@ Reading goes through msgspec first, which decodes attrs classes natively and str
 the models do not know, is read again through the cattrs converter of `structuring`: it names every fault by path and keeps every
 field. That module, and cattrs with it, is imported when first needed.
 
-A body above 1 MiB that msgspec refuses is not read again: as dicts and lists it can take 24 times its size. Only its first fault is
-reported.
+A body above 1 MiB that msgspec refuses is not read again: as dicts and lists it can take 24 times its size. Only its first fault
+is reported.
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ from outreach_async.checks import (
 from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
 from outreach_async.converters import DecodeError, encode, encode_contact, loads, loads_each
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
-from outreach_async.refusals import secret_parts, unexpected
+from outreach_async.refusals import masked_text, secret_parts, spotter, unexpected
 from outreach_async.retry import Repeat
+from outreach_async.secret import Secret, reveal
 from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
+from outreach_async.vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
 
 T = TypeVar("T")
 
@@ -39,10 +40,12 @@ class Trail:
     Attributes:
         attempts: Tries so far, the answered one included.
         tainted: Whether an earlier try may have been carried out.
+        possible: What an answer that cannot be trusted leaves possible; `None` if its status tells.
     """
 
     attempts: int
     tainted: bool
+    possible: frozenset[Outcome] | None = None
 
 
 @attrs.define
@@ -62,7 +65,7 @@ class Operation(Generic[T]):
     request: Request
     parse: Callable[[Response, Trail], T] = attrs.field(repr=False)
     repeat: Repeat = Repeat.FREELY
-    secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+    secrets: tuple[str | Secret, ...] = attrs.field(default=(), repr=False)
     any_status: bool = False
 
 
@@ -76,15 +79,15 @@ class Dialect:
         secrets: What must not appear in an error.
     """
 
-    read: Mapping[str, str]
-    write: Mapping[str, str]
-    secrets: tuple[str, ...]
+    read: Mapping[str, str] = attrs.field(repr=False)  # tools such as rich show the fields of a class whose repr hides them
+    write: Mapping[str, str] = attrs.field(repr=False)
+    secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Dialect:
         """Return the dialect with these extra header fields, by lower-case name."""
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
-        return cls(read, {"content-type": "application/json", **read}, secret_parts(headers))
+        return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
 
 def list_campaigns(
@@ -154,9 +157,10 @@ class Creation:
     """
 
     duplicates: str
-    _prefix: bytes
+    _prefix: bytes = attrs.field(repr=False)
     _dialect: Dialect
-    _secrets: tuple[str, ...]
+    _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
+    _may_echo: Callable[[bytes], bool] = attrs.field(repr=False)
 
     @classmethod
     def under(
@@ -174,12 +178,12 @@ class Creation:
         Raises:
             InvalidRequest: One of them is not of the interface's kind.
         """
-        key = require_id("owner_key", owner_key, "owner_key", _KEY_REMEDY)
+        key = Secret(require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
         workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
         require_options(duplicates, strict_validation, campaign)
         options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
-        prefix = encode({"owner_key": key, "workspace": workspace, "upload_options": options})
-        return cls(str(duplicates), prefix[:-1] + b",", dialect, (key, *dialect.secrets))
+        prefix = encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})
+        return cls(str(duplicates), prefix[:-1] + b",", dialect, (key, *dialect.secrets), spotter(key.reveal()))
 
     @property
     def head(self) -> int:
@@ -213,8 +217,8 @@ class Creation:
             status=answer.status,
             id=answer.id,
             details=answer.details,
-            possible=possible_outcomes(answer.status, tainted=trail.tainted),
-            request_id=response.headers.get("x-request-id"),
+            possible=trail.possible or possible_outcomes(answer.status, tainted=trail.tainted),
+            request_id=self._named(response),
             attempts=trail.attempts,
             extra=answer.extra,
         )
@@ -223,9 +227,27 @@ class Creation:
         answer = _loaded(loads, CreateAnswer, response.body)
         if isinstance(answer, DecodeError):
             raise unexpected("create_contact", response, self._secrets, answer)
+        if self._may_echo(response.body):
+            answer, trail = self._without_key(answer, trail)
         if not _is_outcome(answer):
             raise unexpected("create_contact", response, self._secrets, f"status {answer.status.value!r}, which is no outcome")
         return answer, trail
+
+    def _without_key(self, answer: CreateAnswer, trail: Trail) -> tuple[CreateAnswer, Trail]:
+        """Take the key out of an answer that echoes it: with a key in it, neither an id nor a status is one."""
+        if answer.id is not None and (self._shows(answer.id) or self._shows(answer.status.value)):
+            possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
+            answer, trail = attrs.evolve(answer, id=None), attrs.evolve(trail, possible=frozenset(possible))
+        if answer.details is not None:
+            answer = attrs.evolve(answer, details=masked_text(answer.details, self._secrets))
+        return answer, trail
+
+    def _shows(self, text: str) -> bool:
+        return masked_text(text, self._secrets[:1]) != text
+
+    def _named(self, response: Response) -> str | None:
+        name = response.headers.get("x-request-id")
+        return masked_text(name, self._secrets) if name and self._may_echo(name.encode(errors="replace")) else name
 
 
 def _is_outcome(answer: CreateAnswer) -> bool:
@@ -237,5 +259,5 @@ def raw(method: object, target: object, body: object, headers: Mapping[str, str]
     """Send anything: any status is an answer, and nothing is repeated once a byte may have left."""
     fields = {**(dialect.write if body else dialect.read), **headers}
     request = Request(require_method(method), require_target(target), fields, require_body(body))
-    secrets = (*dialect.secrets, *secret_parts(headers))
+    secrets = (*dialect.secrets, *map(Secret, secret_parts(headers)))
     return Operation("request", request, lambda response, _trail: response, Repeat.UNSENT, secrets, any_status=True)
