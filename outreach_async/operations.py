@@ -160,7 +160,8 @@ class Creation:
     _prefix: bytes = attrs.field(repr=False)
     _dialect: Dialect
     _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
-    _may_echo: Callable[[bytes], bool] = attrs.field(repr=False)
+    _may_show: Callable[[str], bool] = attrs.field(repr=False)
+    _may_echo: Callable[[str], bool] = attrs.field(repr=False)
 
     @classmethod
     def under(
@@ -183,7 +184,9 @@ class Creation:
         require_options(duplicates, strict_validation, campaign)
         options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         prefix = encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})
-        return cls(str(duplicates), prefix[:-1] + b",", dialect, (key, *dialect.secrets), spotter(key.reveal()))
+        return cls(
+            str(duplicates), prefix[:-1] + b",", dialect, (key, *dialect.secrets), spotter(key), spotter(key, *dialect.secrets)
+        )
 
     @property
     def head(self) -> int:
@@ -216,9 +219,9 @@ class Creation:
         return CreatedContact(
             status=answer.status,
             id=answer.id,
-            details=answer.details,
+            details=self._masked(answer.details),
             possible=trail.possible or possible_outcomes(answer.status, tainted=trail.tainted),
-            request_id=self._named(response),
+            request_id=self._masked(response.headers.get("x-request-id")),
             attempts=trail.attempts,
             extra=answer.extra,
         )
@@ -227,32 +230,25 @@ class Creation:
         answer = _loaded(loads, CreateAnswer, response.body)
         if isinstance(answer, DecodeError):
             raise unexpected("create_contact", response, self._secrets, answer)
-        if self._may_echo(response.body):
+        known = answer.status in SERVICE_OUTCOMES
+        if not known or self._may_show(answer.id or ""):
             answer, trail = self._without_key(answer, trail)
-        if not _is_outcome(answer):
+        if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # a new outcome is proved by an id
             raise unexpected("create_contact", response, self._secrets, f"status {answer.status.value!r}, which is no outcome")
         return answer, trail
 
     def _without_key(self, answer: CreateAnswer, trail: Trail) -> tuple[CreateAnswer, Trail]:
-        """Take the key out of an answer that echoes it: with a key in it, neither an id nor a status is one."""
-        if answer.id is not None and (self._shows(answer.id) or self._shows(answer.status.value)):
-            possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
-            answer, trail = attrs.evolve(answer, id=None), attrs.evolve(trail, possible=frozenset(possible))
-        if answer.details is not None:
-            answer = attrs.evolve(answer, details=masked_text(answer.details, self._secrets))
-        return answer, trail
+        """Drop an id with the key in it, or beside a status with the key in it: what such an answer says proves nothing."""
+        if answer.id is None or not (self._shows(answer.id) or self._shows(answer.status.value)):
+            return answer, trail
+        possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
+        return attrs.evolve(answer, id=None), attrs.evolve(trail, possible=frozenset(possible))
 
     def _shows(self, text: str) -> bool:
         return masked_text(text, self._secrets[:1]) != text
 
-    def _named(self, response: Response) -> str | None:
-        name = response.headers.get("x-request-id")
-        return masked_text(name, self._secrets) if name and self._may_echo(name.encode(errors="replace")) else name
-
-
-def _is_outcome(answer: CreateAnswer) -> bool:
-    """Whether the status is one of the interface's, or a new one that is proved by a contact's id."""
-    return answer.status in SERVICE_OUTCOMES or (answer.id or "").startswith(ID_PREFIXES["contact"])
+    def _masked(self, text: str | None) -> str | None:
+        return masked_text(text, self._secrets) if text is not None and self._may_echo(text) else text
 
 
 def raw(method: object, target: object, body: object, headers: Mapping[str, str], dialect: Dialect) -> Operation[Response]:
