@@ -13,12 +13,12 @@ import attrs
 from outreach_async import operations
 from outreach_async.checks import kind, require_headers, require_number, require_seconds
 from outreach_async.engine import Engine
-from outreach_async.errors import InvalidRequest, OutreachError, forget_frames
+from outreach_async.errors import InvalidRequest
 from outreach_async.logs import log_as_asked
 from outreach_async.operations import Dialect
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, either
 from outreach_async.retry import RetryPolicy
-from outreach_async.secret import Secret, hide, opaque
+from outreach_async.secret import Secret, hide, opaque, opaque_async
 from outreach_async.transport.wire import Response, Transport
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
 
@@ -79,7 +79,7 @@ class OutreachClient:
         hooks: Iterable[Hook] = (),
     ) -> None:
         log_as_asked()
-        key, owner_key = hide(either(owner_key, os.environ.get("OUTREACH_OWNER_KEY"))), None
+        key = hide(either(owner_key, os.environ.get("OUTREACH_OWNER_KEY")))
         fields = require_headers(headers or {})
         limit = require_number("max_in_flight", max_in_flight, least=1)
         carrier = _transport(base_url, transport, limit)
@@ -129,13 +129,14 @@ class OutreachClient:
         """
         terms = self._settings.terms(timeout, deadline)
         fields = {**self._settings.headers, **require_headers(headers or {})}
-        key, owner_key = either(hide(owner_key), self._settings.owner_key), None
+        key = either(hide(owner_key), self._settings.owner_key)
         space = either(workspace, self._settings.workspace)
         dialect = _dialect(fields, key, self._engine.transport)
         copy = object.__new__(type(self))
         copy._become(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, dialect), owns=False)
         return copy
 
+    @opaque_async
     async def request(
         self,
         method: str,
@@ -169,13 +170,9 @@ class OutreachClient:
             print(answer.status, answer.headers["content-type"])  # -> 200 application/json
             ```
         """
-        try:
-            operation = operations.raw(method, target, body, require_headers(headers or {}), self._settings.dialect)
-            body, headers = b"", None  # both may hold secrets, and a traceback may show locals
-            return await self._engine.run(operation, self._settings.terms(timeout, deadline))
-        except OutreachError as error:
-            forget_frames(error)
-            raise
+        operation = operations.raw(method, target, body, require_headers(headers or {}), self._settings.dialect)
+        body, headers = b"", None  # a cancellation keeps its frames
+        return await self._engine.run(operation, self._settings.terms(timeout, deadline))
 
     async def aclose(self) -> None:
         """Close the connections. Closing twice is allowed; a copy made by `with_options` closes nothing.

@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest, OutreachError, forget_frames
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
 from outreach_async.operations import Creation, Dialect, Operation
 from outreach_async.pages import Pager
-from outreach_async.secret import hide, opaque
+from outreach_async.secret import hide, opaque, opaque_async
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class Campaigns(_Resource):
         make = _lister(operations.list_campaigns, self._settings, workspace, display, undecodable)
         return _pager(self._engine, self._settings.terms(timeout, deadline), make, page, max_items)
 
+    @opaque_async
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
         """Return the steps of a campaign, with statistics per template (section "List steps of a campaign").
 
@@ -164,6 +165,7 @@ class Mailboxes(_Resource):
 class Workspaces(_Resource):
     """What a workspace offers."""
 
+    @opaque_async
     async def fields(
         self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
     ) -> list[WorkspaceField]:
@@ -233,13 +235,13 @@ class Contacts(_Resource):
             print(made.status, made.attempts)  # -> added 1
             ```
         """
-        key, owner_key = hide(owner_key), None
+        key, owner_key = hide(owner_key), None  # a cancellation keeps its frames
         try:
             creation = self._creation(
                 key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
             )
             return await self._engine.run(creation.of(contact_of(contact)), self._settings.terms(timeout, deadline))
-        except OutreachError as error:
+        except OutreachError as error:  # as `opaque_async` does it, at no cost
             forget_frames(error)
             raise
 
@@ -313,8 +315,9 @@ class Contacts(_Resource):
         """
         from outreach_async.bulk.options import BulkOptions, bulk_run
 
-        key, owner_key = hide(owner_key), None
-        creation = self._creation(key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign)
+        creation = self._creation(
+            hide(owner_key), workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
+        )
         options = BulkOptions(
             concurrency=concurrency,
             order=order,

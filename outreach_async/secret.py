@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from outreach_async.errors import OutreachError, forget_frames
 
@@ -58,6 +58,22 @@ def opaque(function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
+        except OutreachError as error:
+            forget_frames(error)
+            raise
+
+    return call
+
+
+def opaque_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Do for an async function what `opaque` does for others."""
+
+    @wraps(function)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        under_way = function(*args, **kwargs)
+        del args, kwargs  # what is no OutreachError, such as a cancellation, keeps its frames
+        try:
+            return await under_way
         except OutreachError as error:
             forget_frames(error)
             raise
