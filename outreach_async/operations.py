@@ -216,12 +216,17 @@ class Creation:
 
     def _created(self, response: Response, trail: Trail) -> CreatedContact:
         answer, trail = self._answered(response, trail)
+        details, request_id = answer.details, response.headers.get("x-request-id")
+        if details is not None and self._may_echo(details):
+            details = masked_text(details, self._secrets)
+        if request_id is not None and self._may_echo(request_id):
+            request_id = masked_text(request_id, self._secrets)
         return CreatedContact(
             status=answer.status,
             id=answer.id,
-            details=self._masked(answer.details),
+            details=details,
             possible=trail.possible or possible_outcomes(answer.status, tainted=trail.tainted),
-            request_id=self._masked(response.headers.get("x-request-id")),
+            request_id=request_id,
             attempts=trail.attempts,
             extra=answer.extra,
         )
@@ -246,9 +251,6 @@ class Creation:
 
     def _shows(self, text: str) -> bool:
         return masked_text(text, self._secrets[:1]) != text
-
-    def _masked(self, text: str | None) -> str | None:
-        return masked_text(text, self._secrets) if text is not None and self._may_echo(text) else text
 
 
 def raw(method: object, target: object, body: object, headers: Mapping[str, str], dialect: Dialect) -> Operation[Response]:

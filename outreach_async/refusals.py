@@ -79,11 +79,12 @@ def _spotter(secret: str) -> Callable[[str], bool]:
     raw = secret.encode()
     letters = {each for before in range(3) for each in _either_alphabet(_base64(raw, before)[1])}
     letters |= {raw.hex(), raw.hex().upper()}
+    shortest = len(secret)
     least = min(map(len, letters)) if not secret.isalnum() else 0
     needles = ("\\", "%", "&", "\0", secret, *letters)
 
     def spotted(text: str) -> bool:
-        if len(text) < len(secret):
+        if len(text) < shortest:
             return False
         rest = text.removeprefix(_PREFIX)
         if len(rest) < least and rest.isalnum():  # nearly every id of a contact

@@ -235,7 +235,7 @@ class Contacts(_Resource):
             print(made.status, made.attempts)  # -> added 1
             ```
         """
-        key, owner_key = hide(owner_key), None  # a cancellation keeps its frames
+        key, owner_key = owner_key and hide(owner_key), None  # a cancellation keeps its frames
         try:
             creation = self._creation(
                 key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
