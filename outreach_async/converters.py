@@ -44,7 +44,7 @@ _WRONG: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
 """How Python calls what msgspec found, where the names differ."""
-_KINDS: Final = {"int | float": "number", "str | int | float": "str or number"}
+_KINDS: Final = {"int | float": "number", "int | float | str": "str or number"}
 """How faults call what msgspec expected, where the names differ."""
 
 
@@ -267,12 +267,10 @@ def _isolated(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undec
         page: Any = _decoder(Page[msgspec.Raw]).decode(body)
     except _UNREADABLE:
         return None
-    items = page.data
-    if body.count(b":") != _members(Page) + sum(bytes(item).count(b":") for item in items):  # it may have unknown members
-        page = structure(kind, {**_object(body), "data": []})
     found: list[T | Undecodable] = []
-    left, faults = _LARGE, _MOST_FAULTS
-    for index, item in enumerate(map(bytes, items)):
+    left, faults, colons = _LARGE, _MOST_FAULTS, _members(Page)
+    for index, item in enumerate(map(bytes, page.data)):
+        colons += item.count(b":")
         try:
             found.append(_read(_item_kind(kind), item, fully=len(item) <= left))
         except DecodeError as error:
@@ -281,6 +279,8 @@ def _isolated(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undec
             faults -= len(error.faults)
             if faults < 0:
                 return None
+    if body.count(b":") != colons:  # the page may have members that it does not know
+        page = structure(kind, {**_object(body), "data": []})
     return page, found
 
 

@@ -139,8 +139,8 @@ def _spellings(secret: str) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
     whole |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
     each = {b"\\": "".join(map(_escaped, secret)), b"%": "".join(map(_percent, raw)), b"&": "".join(map(_entity, secret))}
     each |= {b"+": each[b"%"]} if " " in secret else {}
-    each |= {b"u0026": each[b"&"]}
-    pairs = [(sign, pattern.encode()) for sign, pattern in each.items()]
+    within = "".join(map(_entity_in_json, secret))
+    pairs = [(sign, pattern.encode()) for sign, pattern in (*each.items(), (b"&", within), (b"u0026", within))]
     for text in {raw, secret.encode("latin-1", "replace"), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}:
         start = text.hex()[:2]
         pairs += [(sign.encode(), f"(?i:{text.hex()})".encode()) for sign in {start, start.upper()}]
@@ -178,6 +178,10 @@ def _percent(byte: int) -> str:
 def _entity(character: str) -> str:
     """Match a character as it is, or as HTML and XML write it; an ampersand never as it is, for it begins the others."""
     return _one_of([*_references(character), *([re.escape(character)] if character != "&" else [])])
+
+
+def _entity_in_json(character: str) -> str:
+    return _one_of([*_references(character), *_escapes(character), *([re.escape(character)] if character not in "&\\" else [])])
 
 
 def _references(character: str) -> list[str]:
