@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -17,6 +18,7 @@ from outreach_async.logs import log_as_asked
 from outreach_async.operations import Dialect
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, either
 from outreach_async.retry import RetryPolicy
+from outreach_async.secret import Secret, hide, opaque, opaque_async
 from outreach_async.transport.wire import Response, Transport
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from outreach_async.hooks import Hook
 
 _DEFAULT_RETRY: Final = RetryPolicy()
+_KEY: Final = re.compile(rf"{ID_PREFIXES['owner_key']}.+", re.DOTALL)
 
 
 class OutreachClient:
@@ -60,6 +63,7 @@ class OutreachClient:
         ```
     """
 
+    @opaque
     def __init__(
         self,
         base_url: str | None = None,
@@ -75,7 +79,7 @@ class OutreachClient:
         hooks: Iterable[Hook] = (),
     ) -> None:
         log_as_asked()
-        key = either(owner_key, os.environ.get("OUTREACH_OWNER_KEY"))
+        key = hide(either(owner_key, os.environ.get("OUTREACH_OWNER_KEY")))
         fields = require_headers(headers or {})
         limit = require_number("max_in_flight", max_in_flight, least=1)
         carrier = _transport(base_url, transport, limit)
@@ -99,6 +103,7 @@ class OutreachClient:
         self.contacts = Contacts(engine, settings)
         self.workspaces = Workspaces(engine, settings)
 
+    @opaque
     def with_options(
         self,
         *,
@@ -124,12 +129,14 @@ class OutreachClient:
         """
         terms = self._settings.terms(timeout, deadline)
         fields = {**self._settings.headers, **require_headers(headers or {})}
-        key, space = either(owner_key, self._settings.owner_key), either(workspace, self._settings.workspace)
+        key = either(hide(owner_key), self._settings.owner_key)
+        space = either(workspace, self._settings.workspace)
         dialect = _dialect(fields, key, self._engine.transport)
         copy = object.__new__(type(self))
         copy._become(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, dialect), owns=False)
         return copy
 
+    @opaque_async
     async def request(
         self,
         method: str,
@@ -164,6 +171,7 @@ class OutreachClient:
             ```
         """
         operation = operations.raw(method, target, body, require_headers(headers or {}), self._settings.dialect)
+        body, headers = b"", None  # a cancellation keeps its frames
         return await self._engine.run(operation, self._settings.terms(timeout, deadline))
 
     async def aclose(self) -> None:
@@ -194,9 +202,8 @@ class OutreachClient:
 def _dialect(headers: Mapping[str, str], owner_key: object, transport: Transport) -> Dialect:
     """Return how the client words its requests; its key is a secret in every one, for `request()` may send it too."""
     dialect = Dialect.of(headers)
-    secrets = (*dialect.secrets, *getattr(transport, "secrets", ()))
-    prefix = ID_PREFIXES["owner_key"]
-    if isinstance(owner_key, str) and owner_key.startswith(prefix) and owner_key != prefix:  # else masking it masks common words
+    secrets = (*dialect.secrets, *map(Secret, getattr(transport, "secrets", ())))
+    if isinstance(owner_key, Secret) and _KEY.fullmatch(owner_key.reveal()):  # else masking it masks common words
         secrets += (owner_key,)
     return attrs.evolve(dialect, secrets=secrets)
 

@@ -3,10 +3,14 @@
 Reading goes through msgspec first, which decodes attrs classes natively and strictly. What it refuses, and what holds fields that
 the models do not know, is read again through the cattrs converter of `structuring`: it names every fault by path and keeps every
 field. That module, and cattrs with it, is imported when first needed.
+
+A body above 1 MiB that msgspec refuses is not read again: as dicts and lists it can take 24 times its size. Only its first fault
+is reported.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -14,12 +18,19 @@ import attrs
 import msgspec
 
 from outreach_async.contacts import NewContact
+from outreach_async.errors import forget_frames
 from outreach_async.models import NOT_ON_THE_WIRE, Page, Step, Template, Undecodable
 
 T = TypeVar("T")
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that it does not take; bytes that are no UTF-8 inside a text are not among its own errors."""
+
+_LARGE: Final = 2**20
+"""Bytes of a body beyond which only the first fault is reported."""
+
+_DENSE: Final = 16
+"""Bytes for each comma, at least, of a large page whose items are read one by one: 64 bytes of memory for each item bound it."""
 
 _MOST_FAULTS: Final = 10_000
 """Faults of a page's items beyond which the page as a whole is refused: each takes 10 us to find."""
@@ -29,13 +40,28 @@ _BLANKS: Final = b" \t\n\r"  # RFC 8259, section 2
 
 _encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 
+_WRONG: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
+_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
+"""How Python calls what msgspec found, where the names differ."""
+_KINDS: Final = {"int | float": "number", "int | float | str": "str or number"}
+"""How faults call what msgspec expected, where the names differ."""
+
+
+class _Outline(msgspec.Struct):
+    """What is read of an object that is too large, or too wrong, to be read whole."""
+
+    status: msgspec.Raw = msgspec.Raw(b"null")
+    id: msgspec.Raw = msgspec.Raw(b"null")
+
 
 class DecodeError(ValueError):
     """Bytes that are not what the interface says.
 
     Attributes:
         faults: Every fault found, each `path: expected kind, got kind`; of a list those of the first 20 items that have any.
-        value: The JSON object that was read; `None` if the bytes were no JSON object.
+        value: The JSON object that was read, of one above 1 MiB only its `status` and `id`; `None` if the bytes were no JSON
+            object.
     """
 
     def __init__(self, faults: list[str], value: dict[str, Any] | None = None) -> None:
@@ -54,11 +80,7 @@ def loads(kind: type[T], body: bytes) -> T:
     Raises:
         DecodeError: It is no JSON, or not of that shape; nothing is ever coerced.
     """
-    try:
-        model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
-    except _UNREADABLE:
-        return structure(kind, _object(body))
-    return model if _knows_all(model, body) else structure(kind, _object(body))
+    return _read(kind, body, fully=len(body) <= _LARGE)
 
 
 def loads_each(kind: type[Page[T]], body: bytes) -> Page[T]:
@@ -70,17 +92,31 @@ def loads_each(kind: type[Page[T]], body: bytes) -> Page[T]:
     try:
         return loads(kind, body)
     except DecodeError as error:
-        if error.value is None or not isinstance(items := error.value.get("data"), list):
+        read = _isolated(kind, body) if len(body) > _LARGE else _each(kind, error.value)
+        if read is None:
             raise
-        page = structure(kind, {**error.value, "data": []})
-        found = _all(kind.__args__[0], items)  # type: ignore[attr-defined]  # a parametrised generic: Page[Mailbox]
-        if found is None:
-            raise
+    page, found = read
     return attrs.evolve(
         page,
         data=[item for item in found if not isinstance(item, Undecodable)],
         undecodable=[item for item in found if isinstance(item, Undecodable)],
     )
+
+
+def _read(kind: type[T], body: bytes, *, fully: bool) -> T:
+    """Decode a body, and of one that is refused tell either every fault or the first."""
+    fault = None
+    try:
+        model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
+        if _knows_all(model, body):
+            return model
+        del model  # it is read again
+    except _UNREADABLE as error:
+        if not fully:
+            fault = _first_fault(body, error)
+    if fault is None:
+        return structure(kind, _object(body))
+    raise DecodeError([fault], None if fault.startswith("$: expected JSON") else _outline(body))
 
 
 def structure(kind: type[T], value: object) -> T:
@@ -94,7 +130,9 @@ def structure(kind: type[T], value: object) -> T:
     try:
         return converter().structure(value, kind)
     except NotStructured as error:
-        raise DecodeError(faults_of(error), value if isinstance(value, dict) else None) from None
+        faults = faults_of(error)
+        forget_frames(error)  # those of cattrs hold the errors, and the errors hold them
+    raise DecodeError(faults, value if isinstance(value, dict) else None)
 
 
 def to_wire(model: object) -> Any:
@@ -130,7 +168,8 @@ def read_json(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except _UNREADABLE as error:
-        raise DecodeError([_no_json(body, error)]) from None
+        fault = _no_json(body, error)
+    raise DecodeError([fault])
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -138,6 +177,29 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DecodeError([f"$: expected object, got {'None' if value is None else type(value).__name__}"])
     return value
+
+
+def _first_fault(body: bytes, error: Exception) -> str:
+    """Say what msgspec found wrong first, in the words of the slower reading."""
+    if not isinstance(error, msgspec.ValidationError):
+        return _no_json(body, error)
+    if found := _MISSING.fullmatch(str(error)):
+        return f"{found['path'] or '$'}.{found['name']}: missing member {found['name']!r}"
+    if found := _WRONG.fullmatch(str(error)):
+        expected = found["expected"].replace(" | null", "")
+        got = _NAMES.get(found["got"], found["got"])
+        return f"{found['path'] or '$'}: expected {_KINDS.get(expected, expected)}, got {got}"
+    return _no_json(body, error)
+
+
+def _outline(body: bytes) -> dict[str, Any] | None:
+    """Return the status and id of a JSON object, where they are texts, and build nothing of the rest; `None` if it is none."""
+    try:
+        outline = _decoder(_Outline).decode(body)
+        members = {"status": outline.status, "id": outline.id}
+        return {name: msgspec.json.decode(raw) for name, raw in members.items() if bytes(raw).startswith(b'"')}
+    except _UNREADABLE:
+        return None
 
 
 def _no_json(body: bytes, error: Exception) -> str:
@@ -176,19 +238,54 @@ def _members(kind: Any) -> int:
     return sum(field.name not in NOT_ON_THE_WIRE for field in attrs.fields(kind))
 
 
-def _all(kind: type[T], items: list[object]) -> list[T | Undecodable] | None:
-    """Read items, each by itself; `None` if there are too many faults to tell them all."""
+def _each(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
+    """Read the items of a page by themselves; `None` if the page is wrong, or there are too many faults to tell them all."""
+    if value is None or not isinstance(items := value.get("data"), list):
+        return None
+    page = structure(kind, {**value, "data": []})
     found: list[T | Undecodable] = []
     left = _MOST_FAULTS
     for index, item in enumerate(items):
         try:
-            found.append(structure(kind, item))
+            found.append(structure(_item_kind(kind), item))
         except DecodeError as error:
             found.append(_undecodable(index, error))
             left -= len(error.faults)
             if left < 0:
                 return None
-    return found
+    return page, found
+
+
+def _isolated(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
+    """Read the items of a large page by themselves, as `_each` does, in memory that its size bounds.
+
+    Of items with faults all is told and kept until they make up 1 MiB, then the first fault and the id.
+    """
+    if body.count(b",") * _DENSE > len(body):
+        return None
+    try:
+        page: Any = _decoder(Page[msgspec.Raw]).decode(body)
+    except _UNREADABLE:
+        return None
+    found: list[T | Undecodable] = []
+    left, faults, colons = _LARGE, _MOST_FAULTS, _members(Page)
+    for index, item in enumerate(map(bytes, page.data)):
+        colons += item.count(b":")
+        try:
+            found.append(_read(_item_kind(kind), item, fully=len(item) <= left))
+        except DecodeError as error:
+            found.append(_undecodable(index, error))
+            left -= len(item)
+            faults -= len(error.faults)
+            if faults < 0:
+                return None
+    if body.count(b":") != colons:  # the page may have members that it does not know
+        page = structure(kind, {**_object(body), "data": []})
+    return page, found
+
+
+def _item_kind(kind: Any) -> Any:
+    return kind.__args__[0]  # a parametrised generic: Page[Mailbox]
 
 
 def _undecodable(index: int, error: DecodeError) -> Undecodable:

@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from outreach_async.calls import Call, Flow, Terms, Verdict, running_clock
-from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError
+from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, forget_frames
 from outreach_async.logs import LOGGER, log_answer, log_failure, log_repeat
 from outreach_async.operations import Operation, Trail
 from outreach_async.pacing import Gate, RetryBudget, Slots
@@ -79,8 +79,10 @@ class Engine:
             while True:  # once more for each attempt that the scope ended
                 with anyio.CancelScope() as scope:
                     return await self.drive(call, scope)
-        except BaseException:
+        except BaseException as error:
             self.abandon(call)
+            if isinstance(error, OutreachError):
+                call.last = error.__traceback__ = None  # the frames hold the answer, the request and the error itself
             raise
 
     def abandon(self, call: Call[Any]) -> None:
@@ -101,6 +103,7 @@ class Engine:
                 response = await self._attempt(call, scope)
                 answer = self._read(call, response)
             except OutreachError as error:
+                error.__traceback__ = None  # the frames hold the error: only the garbage collector would free them
                 self._recover(call, error)
             else:
                 self._succeed(call, response)
@@ -122,7 +125,11 @@ class Engine:
             response = await self.transport.send(call.operation.request, progress)
         except Exception as error:  # noqa: BLE001 - a transport written elsewhere may raise anything; it is chained, not lost
             failure = error if isinstance(error, OutreachError) else _foreign(error, progress)
+            forget_frames(failure)  # those of libraries hold keys and header fields, and no masking reaches their locals
             raise scrubbed(failure, call.operation.secrets) from failure.__cause__
+        except BaseException as error:
+            forget_frames(error)
+            raise
         finally:
             scope.deadline = math.inf
             self._slots.give()
@@ -238,4 +245,16 @@ def _foreign(error: Exception, progress: Progress) -> TransportError:
     unsent = progress.sent is False or (progress.sent is None and isinstance(error, ConnectionRefusedError))
     failure = TransportError(f"the transport failed: {type(error).__name__}", maybe_sent=not unsent)
     failure.__cause__ = error
+    failure.add_note(f"raised at {_place(error)}")
     return failure
+
+
+def _place(error: Exception) -> str:
+    """Say where an error was raised, innermost first, for its traceback is dropped."""
+    calls = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        calls.append(f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}")
+        trace = trace.tb_next
+    return ", called from ".join(reversed(calls[1:]))  # the first is the engine's own

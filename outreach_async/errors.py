@@ -17,7 +17,7 @@ error is made. Every error survives `pickle` and `copy`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 BODY_LIMIT = 4096
@@ -77,6 +77,28 @@ def _rebuild(kind: type[OutreachError], message: str, attributes: dict[str, Any]
     error = kind(message)
     vars(error).update(attributes)
     return error
+
+
+def linked(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and every other that a traceback may show with it; an error can be its own cause."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        link = waiting.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            waiting += link.__cause__, link.__context__, *getattr(link, "exceptions", ())
+            yield link
+
+
+def forget_frames(error: BaseException) -> None:
+    """Drop the traceback of an error and of every linked one.
+
+    A traceback holds frames, and frames hold their locals: answers of megabytes, the error itself (so that only the garbage
+    collector frees them), and keys and header fields, which tools that show locals would print.
+    """
+    for link in linked(error):
+        link.__traceback__ = None
 
 
 class InvalidRequest(OutreachError, ValueError):

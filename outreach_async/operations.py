@@ -21,10 +21,11 @@ from outreach_async.checks import (
 from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
 from outreach_async.converters import DecodeError, encode, encode_contact, loads, loads_each
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
-from outreach_async.refusals import secret_parts, unexpected
+from outreach_async.refusals import masked_text, secret_parts, spotter, unexpected
 from outreach_async.retry import Repeat
+from outreach_async.secret import Secret, reveal
 from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
+from outreach_async.vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
 
 T = TypeVar("T")
 
@@ -39,10 +40,12 @@ class Trail:
     Attributes:
         attempts: Tries so far, the answered one included.
         tainted: Whether an earlier try may have been carried out.
+        possible: What an answer that cannot be trusted leaves possible; `None` if its status tells.
     """
 
     attempts: int
     tainted: bool
+    possible: frozenset[Outcome] | None = None
 
 
 @attrs.define
@@ -62,7 +65,7 @@ class Operation(Generic[T]):
     request: Request
     parse: Callable[[Response, Trail], T] = attrs.field(repr=False)
     repeat: Repeat = Repeat.FREELY
-    secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+    secrets: tuple[str | Secret, ...] = attrs.field(default=(), repr=False)
     any_status: bool = False
 
 
@@ -76,15 +79,15 @@ class Dialect:
         secrets: What must not appear in an error.
     """
 
-    read: Mapping[str, str]
-    write: Mapping[str, str]
-    secrets: tuple[str, ...]
+    read: Mapping[str, str] = attrs.field(repr=False)  # tools such as rich show the fields of a class whose repr hides them
+    write: Mapping[str, str] = attrs.field(repr=False)
+    secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Dialect:
         """Return the dialect with these extra header fields, by lower-case name."""
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
-        return cls(read, {"content-type": "application/json", **read}, secret_parts(headers))
+        return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
 
 def list_campaigns(
@@ -142,7 +145,7 @@ def _loaded(load: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> 
     try:
         return load(kind, body)
     except DecodeError as error:
-        return error
+        return error.with_traceback(None)  # which holds this frame, whose caller is about to hold the error
 
 
 @attrs.frozen(repr=False)
@@ -154,9 +157,11 @@ class Creation:
     """
 
     duplicates: str
-    _prefix: bytes
+    _prefix: bytes = attrs.field(repr=False)
     _dialect: Dialect
-    _secrets: tuple[str, ...]
+    _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
+    _may_show: Callable[[str], bool] = attrs.field(repr=False)
+    _may_echo: Callable[[str], bool] = attrs.field(repr=False)
 
     @classmethod
     def under(
@@ -174,12 +179,14 @@ class Creation:
         Raises:
             InvalidRequest: One of them is not of the interface's kind.
         """
-        key = require_id("owner_key", owner_key, "owner_key", _KEY_REMEDY)
+        key = Secret(require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
         workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
         require_options(duplicates, strict_validation, campaign)
         options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
-        prefix = encode({"owner_key": key, "workspace": workspace, "upload_options": options})
-        return cls(str(duplicates), prefix[:-1] + b",", dialect, (key, *dialect.secrets))
+        prefix = encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})
+        return cls(
+            str(duplicates), prefix[:-1] + b",", dialect, (key, *dialect.secrets), spotter(key), spotter(key, *dialect.secrets)
+        )
 
     @property
     def head(self) -> int:
@@ -209,12 +216,17 @@ class Creation:
 
     def _created(self, response: Response, trail: Trail) -> CreatedContact:
         answer, trail = self._answered(response, trail)
+        details, request_id = answer.details, response.headers.get("x-request-id")
+        if details is not None and self._may_echo(details):
+            details = masked_text(details, self._secrets)
+        if request_id is not None and self._may_echo(request_id):
+            request_id = masked_text(request_id, self._secrets)
         return CreatedContact(
             status=answer.status,
             id=answer.id,
-            details=answer.details,
-            possible=possible_outcomes(answer.status, tainted=trail.tainted),
-            request_id=response.headers.get("x-request-id"),
+            details=details,
+            possible=trail.possible or possible_outcomes(answer.status, tainted=trail.tainted),
+            request_id=request_id,
             attempts=trail.attempts,
             extra=answer.extra,
         )
@@ -223,19 +235,27 @@ class Creation:
         answer = _loaded(loads, CreateAnswer, response.body)
         if isinstance(answer, DecodeError):
             raise unexpected("create_contact", response, self._secrets, answer)
-        if not _is_outcome(answer):
+        known = answer.status in SERVICE_OUTCOMES
+        if not known or self._may_show(answer.id or ""):
+            answer, trail = self._without_key(answer, trail)
+        if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # a new outcome is proved by an id
             raise unexpected("create_contact", response, self._secrets, f"status {answer.status.value!r}, which is no outcome")
         return answer, trail
 
+    def _without_key(self, answer: CreateAnswer, trail: Trail) -> tuple[CreateAnswer, Trail]:
+        """Drop an id with the key in it, or beside a status with the key in it: what such an answer says proves nothing."""
+        if answer.id is None or not (self._shows(answer.id) or self._shows(answer.status.value)):
+            return answer, trail
+        possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
+        return attrs.evolve(answer, id=None), attrs.evolve(trail, possible=frozenset(possible))
 
-def _is_outcome(answer: CreateAnswer) -> bool:
-    """Whether the status is one of the interface's, or a new one that is proved by a contact's id."""
-    return answer.status in SERVICE_OUTCOMES or (answer.id or "").startswith(ID_PREFIXES["contact"])
+    def _shows(self, text: str) -> bool:
+        return masked_text(text, self._secrets[:1]) != text
 
 
 def raw(method: object, target: object, body: object, headers: Mapping[str, str], dialect: Dialect) -> Operation[Response]:
     """Send anything: any status is an answer, and nothing is repeated once a byte may have left."""
     fields = {**(dialect.write if body else dialect.read), **headers}
     request = Request(require_method(method), require_target(target), fields, require_body(body))
-    secrets = (*dialect.secrets, *secret_parts(headers))
+    secrets = (*dialect.secrets, *map(Secret, secret_parts(headers)))
     return Operation("request", request, lambda response, _trail: response, Repeat.UNSENT, secrets, any_status=True)

@@ -14,10 +14,11 @@ from outreach_async.calls import Terms
 from outreach_async.checks import contact_of, kind, require_number, require_seconds
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, OutreachError, forget_frames
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
 from outreach_async.operations import Creation, Dialect, Operation
 from outreach_async.pages import Pager
+from outreach_async.secret import hide, opaque, opaque_async
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Settings:
 
     owner_key: object
     workspace: object
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = attrs.field(repr=False)  # tools such as rich show the fields of a class whose repr hides them
     timeout: float | None
     deadline: float | None
     dialect: Dialect
@@ -65,6 +66,7 @@ class _Resource:
 class Campaigns(_Resource):
     """The campaigns of a workspace."""
 
+    @opaque
     def list(
         self,
         *,
@@ -99,6 +101,7 @@ class Campaigns(_Resource):
         make = _lister(operations.list_campaigns, self._settings, workspace, display, undecodable)
         return _pager(self._engine, self._settings.terms(timeout, deadline), make, page, max_items)
 
+    @opaque_async
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
         """Return the steps of a campaign, with statistics per template (section "List steps of a campaign").
 
@@ -123,6 +126,7 @@ class Campaigns(_Resource):
 class Mailboxes(_Resource):
     """The mailboxes of a workspace."""
 
+    @opaque
     def list(
         self,
         *,
@@ -161,6 +165,7 @@ class Mailboxes(_Resource):
 class Workspaces(_Resource):
     """What a workspace offers."""
 
+    @opaque_async
     async def fields(
         self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
     ) -> list[WorkspaceField]:
@@ -230,11 +235,17 @@ class Contacts(_Resource):
             print(made.status, made.attempts)  # -> added 1
             ```
         """
-        creation = self._creation(
-            owner_key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
-        )
-        return await self._engine.run(creation.of(contact_of(contact)), self._settings.terms(timeout, deadline))
+        key, owner_key = owner_key and hide(owner_key), None  # a cancellation keeps its frames
+        try:
+            creation = self._creation(
+                key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
+            )
+            return await self._engine.run(creation.of(contact_of(contact)), self._settings.terms(timeout, deadline))
+        except OutreachError as error:  # as `opaque_async` does it, at no cost
+            forget_frames(error)
+            raise
 
+    @opaque
     def create_many(
         self,
         rows: Iterable[NewContact | Mapping[str, Any]] | AsyncIterable[NewContact | Mapping[str, Any]],
@@ -305,7 +316,7 @@ class Contacts(_Resource):
         from outreach_async.bulk.options import BulkOptions, bulk_run
 
         creation = self._creation(
-            owner_key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
+            hide(owner_key), workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
         )
         options = BulkOptions(
             concurrency=concurrency,
@@ -324,14 +335,14 @@ class Contacts(_Resource):
         }
         return bulk_run(self._engine, creation, self._settings.terms(timeout, deadline), rows, options=options, identity=identity)
 
-    def _creation(self, owner_key: str | None, workspace: str | None, **options: object) -> Creation:
+    def _creation(self, owner_key: object, workspace: str | None, **options: object) -> Creation:
         try:
             return self._known(owner_key, workspace, **options)
         except TypeError:  # an option that cannot be hashed is wrong; the check says how
             return _creation(self._settings, owner_key, workspace, **options)
 
 
-def _creation(settings: Settings, owner_key: str | None, workspace: str | None, **options: object) -> Creation:
+def _creation(settings: Settings, owner_key: object, workspace: str | None, **options: object) -> Creation:
     key, space = either(owner_key, settings.owner_key), either(workspace, settings.workspace)
     return Creation.under(key, space, settings.dialect, **options)
 

@@ -61,7 +61,7 @@ def answered(index: int, row: object, answer: CreateAnswer, trail: Trail) -> Con
         contact=row,
         status=answer.status,
         id=answer.id,
-        possible=possible_outcomes(answer.status, tainted=trail.tainted),
+        possible=trail.possible or possible_outcomes(answer.status, tainted=trail.tainted),
         attempts=trail.attempts,
     )
 

@@ -304,6 +304,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 answer, trail = await self._plan.engine.drive(call, guard)
                 return self._identified(answered(row.index, row.given, answer, trail), row.key)
             except OutreachError as error:
+                error.__traceback__ = None  # an outcome that is kept would keep the frames, and the answer in them
                 if concerns_every_row(error):
                     self._flow.halt(BulkStopped.over(error, "the run stopped, for this concerns every row"))
                 elif error is not self._flow.drained and (self._flow.halted is None or is_final_answer(error)):

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.secret import opaque
 from outreach_async.transport.answers import MAX_ANSWER
 from outreach_async.transport.arguments import at_least_one, library_of, refuse_beside, require
 from outreach_async.transport.bound import Bound
@@ -65,6 +66,7 @@ class AiohttpTransport:
         ```
     """
 
+    @opaque
     def __init__(
         self,
         service: str | AiohttpSession,

@@ -14,7 +14,7 @@ import attrs
 import yarl
 from aiohttp.abc import AbstractStreamWriter
 
-from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.errors import InvalidRequest, OutreachError, forget_frames
 from outreach_async.transport.aiohttp_leftovers import Connector, refuse_unasked, settle, watch
 from outreach_async.transport.answers import Intake, accepted, fields_of
 from outreach_async.transport.evidence import closed, fields, lost, one_line, origin_form, release, said
@@ -45,7 +45,7 @@ class Place:
     """
 
     prefix: str
-    fields: Mapping[str, str]
+    fields: Mapping[str, str] = attrs.field(repr=False)
     own: bool
     shown: str
 
@@ -101,13 +101,16 @@ class Wire:
         """
         try:
             return await self._turns.take(partial(self._exchange, request, progress), progress)
-        except OutreachError:
+        except OutreachError as error:
+            forget_frames(error)
             raise
         except _Ended as ended:
             failure, cause = self._explain(ended.error, progress)
         except _BROKEN as error:
             failure, cause = self._explain(error, progress)
         # Outside of the handlers, where an error that shows a secret would stay as the context.
+        if cause is not None:
+            forget_frames(cause)  # whose locals are the library's, header fields among them
         raise failure from cause
 
     async def _exchange(self, request: Request, progress: Progress) -> Response:

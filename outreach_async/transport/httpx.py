@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.errors import InvalidRequest, OutreachError, forget_frames
+from outreach_async.secret import opaque
 from outreach_async.transport.answers import MAX_ANSWER
 from outreach_async.transport.arguments import at_least_one, refuse_beside, require
 from outreach_async.transport.clients import HttpxClient
@@ -85,6 +86,7 @@ class HttpxTransport:
         ```
     """
 
+    @opaque
     def __init__(
         self,
         service: str | HttpxClient,
@@ -139,9 +141,14 @@ class HttpxTransport:
         hold(progress)
         try:
             return await self._route.exchange(request, progress)
+        except OutreachError as error:
+            forget_frames(error)
+            raise
         except (*_BROKEN, self._route.library.HTTPError, self._route.library.InvalidURL) as error:
             failure, cause = self._explain(error, progress)
         # Outside of the handler, where an error that shows a secret would stay as the context.
+        if cause is not None:
+            forget_frames(cause)  # whose locals are the library's, header fields among them
         raise failure from cause
 
     def _explain(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:

@@ -42,8 +42,8 @@ class BaseUrl:
     host: str
     port: int | None
     path: str
-    authorization: str | None
-    secrets: tuple[str, ...]
+    authorization: str | None = attrs.field(repr=False)
+    secrets: tuple[str, ...] = attrs.field(repr=False)
 
     def __str__(self) -> str:
         """Return the URL without user and password."""

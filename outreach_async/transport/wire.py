@@ -32,8 +32,8 @@ class Request:
 
     method: str
     target: str
-    headers: Mapping[str, str] = attrs.field(factory=dict)
-    body: bytes = b""
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)  # rich shows the fields of a class whose repr hides them
+    body: bytes = attrs.field(default=b"", repr=False)
 
     def __repr__(self) -> str:
         """Show what is asked, never a header's value or the body: both carry secrets."""
@@ -57,8 +57,8 @@ class Response:
     """
 
     status: int
-    headers: Mapping[str, str] = attrs.field(factory=dict)
-    body: bytes = b""
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    body: bytes = attrs.field(default=b"", repr=False)
 
     def __repr__(self) -> str:
         """Show the status and the size: a body may echo what was sent."""

@@ -1,0 +1,81 @@
+"""Secrets stay out of sight: values that never show themselves, and calls whose errors show no frames of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from outreach_async.errors import OutreachError, forget_frames
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Secret:
+    """A string that neither `repr`, `str` nor tools that print locals and attributes show.
+
+    Args:
+        value: The string.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """Return the string. Use the result at once and keep it in no variable: a traceback may show locals."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return self._value == other._value if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+def hide(value: object) -> object:
+    """Return a string as a secret, and anything else, which a check will refuse, as it is."""
+    return Secret(value) if isinstance(value, str) else value
+
+
+def reveal(value: object) -> object:
+    """Return what `hide` was given."""
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def opaque(function: Callable[P, T]) -> Callable[P, T]:
+    """Drop the frames of an OutreachError that leaves this function: the arguments in them may be secrets."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except OutreachError as error:
+            forget_frames(error)
+            raise
+
+    return call
+
+
+def opaque_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Do for an async function what `opaque` does for others."""
+
+    @wraps(function)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        under_way = function(*args, **kwargs)
+        del args, kwargs  # what is no OutreachError, such as a cancellation, keeps its frames
+        try:
+            return await under_way
+        except OutreachError as error:
+            forget_frames(error)
+            raise
+
+    return call

@@ -1,0 +1,129 @@
+"""Keys in every encoding, where an answer can echo them, and every place where a person may come to see them."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import logging
+import re
+import traceback
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from functools import partial
+from html.entities import html5
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from rich.console import Console
+from rich.pretty import Pretty
+from rich.traceback import Traceback
+
+
+class Held:
+    """Holds a key where neither the locals nor the repr of a test show it."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+_NAMES: Final = {character: name for name, character in sorted(html5.items()) if name.endswith(";")}
+
+
+def percent(text: str) -> str:
+    """Percent-encode every byte."""
+    return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+def named(text: str) -> str:
+    """Write every character that has a name in HTML by that, and quotes and the like as `html.escape` does."""
+    return "".join(f"&{_NAMES[each]}" if each in _NAMES else html.escape(each) for each in text)
+
+
+def base64(encode: Callable[[bytes], bytes], before: int, text: str) -> str:
+    """Write a text in base64, with so many bytes before it."""
+    return encode(b"?" * before + text.encode()).decode()
+
+
+def bare_base64(before: int, text: str) -> str:
+    """Do so without padding."""
+    return base64(b64encode, before, text).rstrip("=")
+
+
+ENCODINGS: Final[dict[str, Callable[[str], str]]] = {
+    "as it is": str,
+    **{f"base64, {before} bytes in front": partial(base64, b64encode, before) for before in range(3)},
+    **{f"base64 for URLs, {before} bytes in front": partial(base64, urlsafe_b64encode, before) for before in range(3)},
+    **{f"base64, {before} bytes in front, not padded": partial(bare_base64, before) for before in range(3)},
+    "base64 within more": lambda text: b64encode(f'{{"owner_key":"{text}","a":1}}'.encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "HEX": lambda text: text.encode().hex().upper(),
+    "HTML, named": named,
+    "HTML, decimal": lambda text: "".join(f"&#{ord(each)};" for each in text),
+    "HTML, hex": lambda text: "".join(f"&#x{ord(each):X};" for each in text),
+    "HTML, twice": lambda text: html.escape("".join(f"&#{ord(each)};" for each in text)),
+    "percent": percent,
+    "percent, as needed": lambda text: quote(text, safe=""),
+    "percent, twice": lambda text: quote(percent(text), safe=""),
+    "percent, twice as needed": lambda text: quote(quote(text, safe=""), safe=""),
+    "JSON": lambda text: "".join(f"\\u{ord(each):04x}" for each in text),
+    "JSON in JSON": lambda text: json.dumps("".join(f"\\u{ord(each):04X}" for each in text))[1:-1],
+}
+"""Ways to write a key of the basic plane."""
+
+
+def assert_hidden(key: str, seen: str, where: str) -> None:
+    """Fail if a text holds the key, in any encoding; decoded by others than the library, and searched for afresh."""
+    forms = [key, key.encode().hex()]
+    for before in range(3):
+        letters = b64encode(bytes(before) + key.encode()).decode().rstrip("=")
+        forms.append(letters[-(-8 * before // 6) : 8 * (before + len(key.encode())) // 6])
+    for text in decoded(seen):
+        for form in forms:
+            for searched in (text, text.lower()) if form == forms[1] else (text, text.replace("-", "+").replace("_", "/")):
+                at = searched.find(form)
+                assert at < 0, f"{where}: ...{searched[max(0, at - 200) : at + 80]}..."
+
+
+def decoded(text: str) -> set[str]:
+    """Return a text, and what it becomes when it is decoded once, twice or three times."""
+    found = {text}
+    for _ in range(3):
+        found |= {decode(each) for each in found for decode in (unquote, html.unescape, unescaped)}
+    return found
+
+
+def unescaped(text: str) -> str:
+    """Undo JSON's escapes, as far as keys of the basic plane have any."""
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|([\"/\\]))", lambda found: chr(int(found[1], 16)) if found[1] else found[2], text)
+
+
+def sights(thing: Any) -> Iterator[tuple[str, str]]:
+    """Yield what a person may come to see of a thing, each with the name of what shows it."""
+    yield "repr", repr(thing)
+    yield "str", str(thing)
+    yield "rich", rendered(Pretty(thing, expand_all=True))
+    if isinstance(thing, BaseException):
+        yield "vars", repr(vars(thing))
+        yield "traceback", "".join(traceback.TracebackException.from_exception(thing, capture_locals=True).format())
+        yield "rich traceback", rendered(traceback_of(thing))
+
+
+def traceback_of(error: BaseException) -> Traceback:
+    """Return rich's traceback with all that it can show."""
+    return Traceback.from_exception(
+        type(error), error, error.__traceback__, show_locals=True, locals_max_length=None, locals_max_string=None,
+        locals_hide_dunder=False,
+    )  # fmt: skip
+
+
+def rendered(thing: Any) -> str:
+    """Print a thing as rich does, on one long line for each of its own."""
+    page = io.StringIO()
+    Console(file=page, width=10_000, color_system=None).print(thing)
+    return page.getvalue()
+
+
+def logged(records: list[logging.LogRecord]) -> str:
+    """Return all that log records hold."""
+    return "\n".join(f"{record.getMessage()} {vars(record)!r}" for record in records)
