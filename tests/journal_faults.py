@@ -19,25 +19,43 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from support_journal import acknowledged, child, cut_copy, ended, killed_journal, require_prefix, require_resumable
+from support_journal import (
+    acknowledged,
+    child,
+    cut_copy,
+    ended,
+    killed_journal,
+    require_prefix,
+    require_refused,
+    require_resumable,
+)
 
 from outreach_async.errors import InvalidRequest, OutreachError
 
 COMMITS = 92
 """More than the run has, so that no step is left out."""
+LOG_HEADER = 32
 
 
 def cuts(folder: Path, count: int) -> list[tuple[int, int]]:
-    """Cut the log of a killed run at that many lengths, from nothing to all of it; return the states that were left."""
+    """Cut the log of a killed run at that many lengths, from nothing to all of it; return the states that were left.
+
+    A log without a header is missed, as one that is not there; no other cut takes a mark away.
+    """
     path = folder / "cut.db"
-    killed_journal(path, COMMITS - 12)
+    killed_journal(path, COMMITS - 11)
     size = Path(f"{path}-wal").stat().st_size
     found = []
     for number in range(count):
-        copy = cut_copy(path, folder / f"cut{number}", size * number // max(1, count - 1))
+        length = size * number // max(1, count - 1)
+        copy = cut_copy(path, folder / f"cut{number}", length)
+        if length <= LOG_HEADER:
+            require_refused(copy)
+            continue
         found.append(require_prefix(copy))
         require_resumable(copy)
     assert found == sorted(found)
+    assert {marked for marked, _ in found} == {found[-1][0]}
     return found
 
 
@@ -130,7 +148,7 @@ def main() -> int:
         try:
             states = Counter(cuts(folder, asked.cuts))
             say(f"log cut at {asked.cuts} lengths: {len(states)} states, each one that the run was in; all resumed")
-            sizes = [index * 200_000 // max(1, asked.limits) for index in range(asked.limits)]
+            sizes = [index * 80_000 // max(1, asked.limits) for index in range(asked.limits)]
             say(f"files limited to {len(sizes)} sizes: {full_disk(folder, sizes)} runs met the limit; all resumed")
             say(f"log broken at {asked.breaks} commits: {broken_log(folder, range(asked.breaks))} runs noticed; all resumed")
             met = small_disk(folder, range(65536, 400_000, 16384))

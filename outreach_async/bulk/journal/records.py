@@ -1,8 +1,8 @@
 """An outcome as the journal stores it, and back: pure, and small, for a journal may hold millions.
 
-An outcome is a list [index, status, id, attempts, possible, error, repeats]: statuses as numbers, possible ones as bits, ids
-without their prefix, errors as the digest of a text that is stored once. What does not fit is stored as JSON text, which
-starts with `"` or `[` and so is never taken for the short form.
+An outcome is a list [index, status, id, attempts, possible, error, repeats, checksum]: statuses as numbers, possible ones as
+bits, ids without their prefix, errors as the digest of a text that is stored once. What does not fit is stored as JSON text,
+which starts with `"` or `[` and so is never taken for the short form.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final
+from zlib import crc32
 
 import attrs
 import msgspec
 
 from outreach_async import errors
+from outreach_async.bulk.journal.schema import Damage
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.errors import OutreachError
 from outreach_async.vocabulary import ID_PREFIXES, Outcome
@@ -23,6 +25,7 @@ from outreach_async.vocabulary import ID_PREFIXES, Outcome
 MESSAGE_LIMIT: Final = 500
 """Characters of an error's message that a journal keeps."""
 
+_HALF: Final = 2**31
 _PREFIX: Final = ID_PREFIXES["contact"]
 _PLAIN: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a text inside SQLite
 _STATUSES: Final = (  # in the order of the format: never changed, only added to
@@ -54,13 +57,37 @@ class Batch:
 def batch(outcomes: Iterable[ContactOutcome]) -> Batch:
     """Return outcomes as they are stored."""
     texts: dict[int, str] = {}
-    rows = [_packed(outcome, texts) for outcome in outcomes]
-    return Batch(as_text(rows), as_text([*texts.items()]) if texts else None)
+    rows = ",".join([_sealed(_packed(outcome, texts)) for outcome in outcomes])
+    return Batch(f"[{rows}]", as_text([*texts.items()]) if texts else None)
+
+
+def checksum(columns: Sequence[object]) -> int:
+    """Return the checksum of a row's columns: 32 bits with a sign, which SQLite stores in at most five bytes."""
+    return crc32(msgspec.json.encode(columns)) - _HALF
+
+
+def require(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
+    """Raise Damage unless it holds.
+
+    Args:
+        holds: The condition.
+        what: The damage, for the message.
+    """
+    if not holds:
+        raise Damage(what)
 
 
 def unpacked(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
-    """Return the outcome that was stored as this list; its error is given as the text that was stored."""
-    index, status, id_, attempts, possible, _, repeats = row
+    """Return the outcome that was stored as this list; its error is given as the text that was stored.
+
+    Raises:
+        Damage: The row or its error differs from what was stored.
+    """
+    *columns, crc = row
+    index, status, id_, attempts, possible, named, repeats = columns
+    require(checksum(columns) == crc, f"the checksum of row {index} does not match")
+    require((named is None) == (error is None), f"the error of row {index} is missing")
+    require(error is None or digest(error) == named, f"the checksum of the error of row {index} does not match")
     known = _status(status)
     return ContactOutcome(
         index=index,
@@ -84,11 +111,17 @@ def plain(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else as_text(text)
 
 
+def _sealed(columns: list[Any]) -> str:
+    """Return a row as JSON text with its checksum as the last member. Encoded once: a journal may hold millions."""
+    text = msgspec.json.encode(columns)
+    return f"{text[:-1].decode()},{crc32(text) - _HALF}]"
+
+
 def _packed(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]:
     error = None
     if outcome.error is not None:
         text = _text(outcome.error)
-        error = _digest(text)
+        error = digest(text)
         texts[error] = text
     number = _NUMBERS.get(outcome.status)
     return [
@@ -143,6 +176,6 @@ def _error(text: str) -> OutreachError:
     return error
 
 
-def _digest(text: str) -> int:
+def digest(text: str) -> int:
     """Return a number of 64 bits, as SQLite has them, so that no table in memory says which text has which number."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)

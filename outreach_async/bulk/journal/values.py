@@ -12,6 +12,9 @@ from outreach_async.vocabulary import Outcome
 
 State: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
+Earlier: TypeAlias = Literal["known", "unknown"]
+"""What is known of earlier runs: `known` is what the journal says, `unknown` that any row may have been sent."""
+
 ENDS: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states that a run can end in."""
 
