@@ -1,6 +1,6 @@
 """Kills, power failures, full and broken disks, at full length: a journal keeps what it said was durable, and its run can go on.
 
-Run: python tests/journal_faults.py [--cuts 200] [--kills 200] [--limits 150] [--breaks 92] [--seed 1]
+Run: python tests/journal_faults.py [--damaged 900] [--cuts 200] [--kills 200] [--limits 150] [--breaks 92] [--seed 1]
 
 Prints a line for each kind of harm, and fails at the first journal that lost something, cannot be read or cannot be resumed.
 With the right to mount, the disk is filled for real as well, on a small file system in memory.
@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import support_damage
 from support_journal import (
     acknowledged,
     child,
@@ -130,6 +131,13 @@ def _require_kept(path: Path, said: tuple[int, int], *, began: bool) -> None:
     require_resumable(path)
 
 
+def damaged(folder: Path, count: int, seed: int) -> support_damage.Figures:
+    """Damage so many copies of journals, and see what reading and resuming them makes of it."""
+    place = folder / "damaged"
+    place.mkdir()
+    return support_damage.run(place, count, seed)
+
+
 def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
@@ -137,6 +145,7 @@ def say(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--damaged", type=int, default=900)
     parser.add_argument("--cuts", type=int, default=200)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--limits", type=int, default=150)
@@ -146,6 +155,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
+            figures = damaged(folder, asked.damaged, asked.seed)
+            say(f"{figures.copies} damaged copies; " + ", ".join(f"{what}: {times}" for what, times in figures.counts.items()))
+            say(f"{len(figures.labels)} false labels, {len(figures.reads)} wrong reads, {len(figures.errors)} other exceptions")
+            assert not figures.wrong, figures.wrong[:20]
             states = Counter(cuts(folder, asked.cuts))
             say(f"log cut at {asked.cuts} lengths: {len(states)} states, each one that the run was in; all resumed")
             sizes = [index * 80_000 // max(1, asked.limits) for index in range(asked.limits)]

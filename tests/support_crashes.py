@@ -113,9 +113,9 @@ class MortalJournal(Journal):
         self._process = process
         self._harmed = harmed
 
-    def writer(self, identity: Identity, *, resume: bool) -> Writer:
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> Writer:
         self._process.at("open...", None)
-        writer = super().writer(identity, resume=resume)
+        writer = super().writer(identity, resume=resume, **options)
         self._process.writers.append(writer)
         self._process.at("open", writer.hwm)
         return cast("Writer", MortalWriter(self._harmed(writer), self._process))

@@ -67,7 +67,7 @@ def require_resumable(path: Path) -> None:
 def require_refused(path: Path) -> None:
     """Check that a damaged journal is neither read nor resumed, and can be given up: then every row may have been sent."""
     for look in (Journal(path).report, lambda: list(Journal(path).outcomes()), lambda: opened(path, resume=True)):
-        with pytest.raises(JournalError, match='is damaged: .*earlier="unknown"'):
+        with pytest.raises(JournalError, match=r'is damaged: .*earlier="unknown"'):
             look()
     writer = opened(path, resume=True, earlier="unknown")
     try:

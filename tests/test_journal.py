@@ -255,9 +255,9 @@ class TestRefused:
     @pytest.mark.parametrize("resume", [True, False])
     def test_an_empty_file_which_stays_as_it_is(self, path: Path, resume: bool) -> None:
         path.touch()
-        with pytest.raises(InvalidRequest, match="empty file.*earlier=" if resume else "exists; pass resume=True"):
+        with pytest.raises(InvalidRequest, match=r"empty file.*earlier=" if resume else "exists; pass resume=True"):
             opened(path, resume=resume)
-        with pytest.raises(InvalidRequest, match="empty file.*earlier="):
+        with pytest.raises(InvalidRequest, match=r"empty file.*earlier="):
             Journal(path).report()
         assert path.read_bytes() == b""
 

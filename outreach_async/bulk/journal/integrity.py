@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from outreach_async.bulk.journal import totals
-from outreach_async.bulk.journal.records import checksum, require
+from outreach_async.bulk.journal.records import checksum, digest, require
+from outreach_async.bulk.journal.schema import TABLES
 
 _FACTS: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
 _PAGE: Final = 1_000
@@ -40,8 +41,8 @@ def require_windows(db: sqlite3.Connection, hwm: int) -> int:
         Damage: They do not.
     """
     count = end = 0
-    for first, rows, digest, crc in db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first"):
-        require(checksum([first, rows, digest]) == crc, f"the checksum of the window at row {first} does not match")
+    for first, rows, marked, crc in db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first"):
+        require(checksum([first, rows, marked]) == crc, f"the checksum of the window at row {first} does not match")
         require(first == end, f"the window at row {end} is missing")
         count, end = count + 1, first + rows
     require(end == hwm, f"the windows end at row {end}, and {hwm} rows were marked")
@@ -61,13 +62,15 @@ def events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, dict[st
 
 
 def require_structure(db: sqlite3.Connection, rows: int) -> None:
-    """Check the pages of the file, and how many outcomes are in them.
+    """Check the pages of the file, its tables, and how many outcomes are in them.
 
     Raises:
-        Damage: A page is malformed, or an outcome is missing.
+        Damage: A page is malformed, a table is another, or an outcome is missing.
     """
     (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     require(verdict == "ok", verdict)
+    tables = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
+    require(tables == {*TABLES}, "its tables are not those of a journal")
     (found,) = db.execute("SELECT count(*) FROM outcome").fetchone()
     require(found == rows, f"expected {rows} outcomes, found {found}")
 
@@ -88,6 +91,8 @@ def require_whole(db: sqlite3.Connection) -> dict[str, Any]:
         events(db, known["events"])
         for columns in _rows(db, _OUTCOMES):
             require(columns[0] < known["hwm"], f"row {columns[0]} has an outcome, but was not marked")
+        for named, text in db.execute("SELECT digest, text FROM error"):
+            require(digest(text) == named, "the checksum of an error does not match")
         spooled = sum(1 for _ in _rows(db, _SPOOL))
         require(known["spooled"] in (None, spooled), f"expected {known['spooled']} spooled rows, found {spooled}")
     return known

@@ -90,7 +90,10 @@ def _checked(path: str, hold: Hold | None) -> Mapping[str, Any] | None:
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; resume with that version")
     if verdict == "foreign":
         raise InvalidRequest(f"journal: {path} is no journal; name another file")
-    found = examined(place, require_whole, "mode=ro")
+    try:
+        found = examined(place, require_whole, "mode=ro")
+    except InvalidRequest as error:  # although its header is that of a journal
+        raise Damaged(f"journal {path} is damaged: its header makes no sense; {remedy(place)}") from error
     if found.stale:
         with explained(path):
             set_aside(path, LOG)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -42,6 +42,7 @@ class Journal:
         path: The file.
         source: What the input of a run is called, such as a file's path: a report says it.
         fingerprint: Of a run's whole input, where known, such as a file's digest: with another one it is not resumed.
+        mapping: Field codes by column, where the input has columns: with another code for one of them it is not resumed.
         inline: Let a run that writes it do so on the event loop's own thread: for virtual clocks, which run ahead of threads.
 
     Example:
@@ -52,11 +53,18 @@ class Journal:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, source: str | None = None, fingerprint: str | None = None, inline: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        source: str | None = None,
+        fingerprint: str | None = None,
+        mapping: Mapping[str, str] | None = None,
+        inline: bool = False,
     ) -> None:
         self.path = Path(path)
         self.source = source
         self.fingerprint = fingerprint
+        self.mapping = mapping
         self.inline = inline
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> Writer:
@@ -144,16 +152,19 @@ class Journal:
 
 def _outcomes(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
     """Return a page of outcomes; before the first one, look for rows that are missing."""
+    known = facts(db)
     if first == 0:
-        require_structure(db, totals.read(facts(db)["totals"]).rows)
+        require_structure(db, totals.read(known["totals"]).rows)
     (text,) = db.execute(_OUTCOMES, (first, _PAGE)).fetchone()
-    return [_outcome(row) for row in sorted(msgspec.json.decode(text), key=itemgetter(0))]
+    return [_outcome(row, spooled=known["spooled"] is not None) for row in sorted(msgspec.json.decode(text), key=itemgetter(0))]
 
 
-def _outcome(row: list[Any]) -> ContactOutcome:
+def _outcome(row: list[Any], *, spooled: bool) -> ContactOutcome:
     *stored, error, key, payload, crc = row
-    require(payload is None or checksum([row[0], key, payload]) == crc, f"the checksum of spooled row {row[0]} does not match")
-    contact = None if payload is None else msgspec.json.decode(payload)
+    contact = None
+    if spooled:
+        require(checksum([row[0], key, payload]) == crc, f"the checksum of spooled row {row[0]} does not match")
+        contact = msgspec.json.decode(payload)
     return unpacked(stored, error, contact if isinstance(contact, dict) else None)
 
 
@@ -174,4 +185,5 @@ def _report(db: sqlite3.Connection) -> JournalReport:
         workspace=known["identity"]["workspace"],
         source=known["identity"]["source"],
         fingerprint=known["identity"]["fingerprint"],
+        mapping=known["identity"]["mapping"],
     )

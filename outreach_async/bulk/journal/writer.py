@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -115,7 +115,9 @@ class Writer:
             raise
         return writer
 
-    _make: ClassVar[Callable[[str, Mapping[str, Any]], None]] = staticmethod(make)
+    @staticmethod
+    def _make(path: str, facts: Mapping[str, Any]) -> None:
+        make(path, facts)
 
     def _begin(self, earlier: Earlier, damage: Mapping[str, Any] | None) -> None:
         if self.finished:
