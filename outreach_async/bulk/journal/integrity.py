@@ -10,7 +10,7 @@ import msgspec
 
 from outreach_async.bulk.journal import totals
 from outreach_async.bulk.journal.records import checksum, digest, require
-from outreach_async.bulk.journal.schema import TABLES
+from outreach_async.bulk.journal.schema import TABLES, Damage
 
 _FACTS: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
 _PAGE: Final = 1_000
@@ -89,8 +89,8 @@ def require_whole(db: sqlite3.Connection) -> dict[str, Any]:
     if known["state"] != "finished":
         require_structure(db, figures.rows)
         events(db, known["events"])
-        for columns in _rows(db, _OUTCOMES):
-            require(columns[0] < known["hwm"], f"row {columns[0]} has an outcome, but was not marked")
+        last = max((columns[0] for columns in _rows(db, _OUTCOMES)), default=-1)
+        require(last < known["hwm"], f"row {last} has an outcome, but was not marked")
         for named, text in db.execute("SELECT digest, text FROM error"):
             require(digest(text) == named, "the checksum of an error does not match")
         spooled = sum(1 for _ in _rows(db, _SPOOL))
@@ -103,6 +103,7 @@ def _rows(db: sqlite3.Connection, query: str) -> Iterator[list[Any]]:
     first = 0
     while page := db.execute(query, (first, _PAGE)).fetchall():
         for *columns, crc in page:
-            require(checksum(columns) == crc, f"the checksum of row {columns[0]} does not match")
+            if checksum(columns) != crc:
+                raise Damage(f"the checksum of row {columns[0]} does not match")
             yield columns
         first = page[-1][0] + 1

@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 _PAGE: Final = 1_000
 """Rows of one reading: a long one would keep the run from clearing its log."""
 
-_OUTCOMES: Final = """
-    SELECT json_group_array(json_array(page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats,
-        page.crc, error.text, spool.key, spool.payload, spool.crc))
-    FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page
-    LEFT JOIN error ON error.digest = page.error LEFT JOIN spool ON spool.seq = page.seq
+_PAGES: Final = (
+    "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
+)
+_STORED: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats, page.crc, error.text"
+_OUTCOMES: Final = f"SELECT json_group_array(json_array({_STORED})) {_PAGES}"
+_SPOOLED: Final = f"""
+    SELECT json_group_array(json_array({_STORED}, spool.key, spool.payload, spool.crc)) {_PAGES}
+    LEFT JOIN spool ON spool.seq = page.seq
 """
 
 
@@ -155,16 +158,16 @@ def _outcomes(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
     known = facts(db)
     if first == 0:
         require_structure(db, totals.read(known["totals"]).rows)
-    (text,) = db.execute(_OUTCOMES, (first, _PAGE)).fetchone()
-    return [_outcome(row, spooled=known["spooled"] is not None) for row in sorted(msgspec.json.decode(text), key=itemgetter(0))]
+    spooled = known["spooled"] is not None
+    (text,) = db.execute(_SPOOLED if spooled else _OUTCOMES, (first, _PAGE)).fetchone()
+    rows = sorted(msgspec.json.decode(text), key=itemgetter(0))
+    return [_spooled(row) if spooled else unpacked(row[:-1], row[-1], None) for row in rows]
 
 
-def _outcome(row: list[Any], *, spooled: bool) -> ContactOutcome:
+def _spooled(row: list[Any]) -> ContactOutcome:
     *stored, error, key, payload, crc = row
-    contact = None
-    if spooled:
-        require(checksum([row[0], key, payload]) == crc, f"the checksum of spooled row {row[0]} does not match")
-        contact = msgspec.json.decode(payload)
+    require(checksum([row[0], key, payload]) == crc, f"the checksum of spooled row {row[0]} does not match")
+    contact = msgspec.json.decode(payload)
     return unpacked(stored, error, contact if isinstance(contact, dict) else None)
 
 

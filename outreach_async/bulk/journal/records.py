@@ -26,6 +26,7 @@ MESSAGE_LIMIT: Final = 500
 """Characters of an error's message that a journal keeps."""
 
 _HALF: Final = 2**31
+_encode: Final = msgspec.json.Encoder().encode
 _PREFIX: Final = ID_PREFIXES["contact"]
 _PLAIN: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a text inside SQLite
 _STATUSES: Final = (  # in the order of the format: never changed, only added to
@@ -57,13 +58,15 @@ class Batch:
 def batch(outcomes: Iterable[ContactOutcome]) -> Batch:
     """Return outcomes as they are stored."""
     texts: dict[int, str] = {}
-    rows = ",".join([_sealed(_packed(outcome, texts)) for outcome in outcomes])
-    return Batch(f"[{rows}]", as_text([*texts.items()]) if texts else None)
+    rows = [_packed(outcome, texts) for outcome in outcomes]
+    for row in rows:
+        row.append(crc32(_encode(row)) - _HALF)  # as `checksum` does
+    return Batch(as_text(rows), as_text([*texts.items()]) if texts else None)
 
 
 def checksum(columns: Sequence[object]) -> int:
     """Return the checksum of a row's columns: 32 bits with a sign, which SQLite stores in at most five bytes."""
-    return crc32(msgspec.json.encode(columns)) - _HALF
+    return crc32(_encode(columns)) - _HALF
 
 
 def require(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
@@ -85,9 +88,11 @@ def unpacked(row: Sequence[Any], error: str | None, contact: object) -> ContactO
     """
     *columns, crc = row
     index, status, id_, attempts, possible, named, repeats = columns
-    require(checksum(columns) == crc, f"the checksum of row {index} does not match")
-    require((named is None) == (error is None), f"the error of row {index} is missing")
-    require(error is None or digest(error) == named, f"the checksum of the error of row {index} does not match")
+    if checksum(columns) != crc:  # no `require`, which wants its message made: a journal may hold millions
+        raise Damage(f"the checksum of row {index} does not match")
+    if error is not None or named is not None:
+        require(error is not None, f"the error of row {index} is missing")
+        require(digest(error or "") == named, f"the checksum of the error of row {index} does not match")
     known = _status(status)
     return ContactOutcome(
         index=index,
@@ -109,12 +114,6 @@ def as_text(value: object) -> str:
 def plain(text: str) -> str:
     """Return a text in a form that SQLite keeps whole, and that is another for any other text."""
     return text if _PLAIN.fullmatch(text) else as_text(text)
-
-
-def _sealed(columns: list[Any]) -> str:
-    """Return a row as JSON text with its checksum as the last member. Encoded once: a journal may hold millions."""
-    text = msgspec.json.encode(columns)
-    return f"{text[:-1].decode()},{crc32(text) - _HALF}]"
 
 
 def _packed(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]:
