@@ -435,11 +435,9 @@ class TestRuns:
     async def test_it_stays_so_when_that_run_is_left_and_resumed(self, path: Path) -> None:
         client = OutreachClient(transport=Script(skipped(), HANG), owner_key="key_x", workspace="space_1")
         journal = Journal(path, inline=True)
-        async with client.contacts.create_many(
-            ROWS, journal=journal, concurrency=4, earlier="unknown", order="input"
-        ) as outcomes:
+        async with client.contacts.create_many(ROWS, journal=journal, concurrency=4, earlier="unknown") as outcomes:
             await anext(outcomes)
-        assert journal.report().rows == 1
+        assert 0 < journal.report().rows < 30
         report = await self.create(path, Script(skipped()), resume=True)
         assert (report.rows, report.uncertain) == (30, 30)
 
