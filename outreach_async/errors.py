@@ -260,7 +260,8 @@ class BulkSuspended(BulkStopped):
 class JournalError(OutreachError):
     """The journal of a bulk run cannot be written or read: a full disk, a damaged file. No further request was started.
 
-    What the journal held before is still true, and a run can be resumed from it once the cause is mended.
+    After an error of the disk, what the journal held before is still true, and the run can be resumed once the cause is mended.
+    A damaged journal is continued only by `earlier="unknown"`.
 
     Example:
         ```python
@@ -269,6 +270,6 @@ class JournalError(OutreachError):
         try:
             Journal("run.db").report()
         except JournalError as error:
-            print(error)  # -> journal ...run.db cannot be read: ...
+            print(error)  # -> journal ...run.db is damaged: ...
         ```
     """

@@ -258,6 +258,7 @@ class Contacts(_Resource):
         repeats: Repeats = "serial",
         journal: str | PathLike[str] | Journal | None = None,
         resume: bool = False,
+        earlier: Literal["known", "unknown"] = "known",
         spool: bool = False,
         total: int | None = None,
         stop_after_rejects: int | None = 50,
@@ -287,6 +288,8 @@ class Contacts(_Resource):
                 last of them with all rows' fields in it. These three read the whole input first, and need a journal.
             journal: A file to keep the run in; one row takes at most 60 bytes.
             resume: Go on with the journal if it is there, with the same rows and options. Without, one that is there is refused.
+            earlier: What is known of earlier runs. `"known"` trusts the journal. `"unknown"` continues although the journal is
+                damaged, empty or lost, and implies `resume`: every row without an outcome counts as possibly sent.
             spool: Keep the rows in the journal too, before the first is sent, so that a resumed run needs them no more.
             total: How many rows there are, for the progress; known already of what has a length.
             stop_after_rejects: Stop if so many rows, the first of the run, are all rejected for one reason; `None` never does.
@@ -298,7 +301,7 @@ class Contacts(_Resource):
 
         Raises:
             InvalidRequest: At once, for a wrong option; when entered, for a journal of another run.
-            JournalError: When entered or iterating: the journal cannot be read or written.
+            JournalError: When entered or iterating: the journal is damaged, or cannot be read or written.
             BulkSuspended: When iterating, if the service was down or refusing for too long, or asks for a long wait.
             BulkStopped: When iterating, after the last outcome, if the service refused in a way that concerns every row.
 
@@ -324,6 +327,7 @@ class Contacts(_Resource):
             repeats=repeats,
             journal=journal,
             resume=resume,
+            earlier=earlier,
             spool=spool,
             total=total,
             stop_after_rejects=stop_after_rejects,

@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,9 @@ def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> Windo
     return Window(first, rows, digest)
 
 
-def opened(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, wall: Callable[[], float] = lambda: 0.0) -> Writer:
+def opened(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> Writer:
     """Open a journal whose clock stands still."""
-    return Writer.open(Journal(path), identity, resume=resume, wall=wall)
+    return Writer.open(Journal(path), identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
 
 def steps(writer: Writer) -> Iterator[str]:

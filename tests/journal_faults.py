@@ -1,6 +1,6 @@
 """Kills, power failures, full and broken disks, at full length: a journal keeps what it said was durable, and its run can go on.
 
-Run: python tests/journal_faults.py [--cuts 200] [--kills 200] [--limits 150] [--breaks 92] [--seed 1]
+Run: python tests/journal_faults.py [--damaged 900] [--cuts 200] [--kills 200] [--limits 150] [--breaks 92] [--seed 1]
 
 Prints a line for each kind of harm, and fails at the first journal that lost something, cannot be read or cannot be resumed.
 With the right to mount, the disk is filled for real as well, on a small file system in memory.
@@ -19,25 +19,44 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from support_journal import acknowledged, child, cut_copy, ended, killed_journal, require_prefix, require_resumable
+import support_damage
+from support_journal import (
+    acknowledged,
+    child,
+    cut_copy,
+    ended,
+    killed_journal,
+    require_prefix,
+    require_refused,
+    require_resumable,
+)
 
 from outreach_async.errors import InvalidRequest, OutreachError
 
 COMMITS = 92
 """More than the run has, so that no step is left out."""
+LOG_HEADER = 32
 
 
 def cuts(folder: Path, count: int) -> list[tuple[int, int]]:
-    """Cut the log of a killed run at that many lengths, from nothing to all of it; return the states that were left."""
+    """Cut the log of a killed run at that many lengths, from nothing to all of it; return the states that were left.
+
+    A log without a header is missed, as one that is not there; no other cut takes a mark away.
+    """
     path = folder / "cut.db"
-    killed_journal(path, COMMITS - 12)
+    killed_journal(path, COMMITS - 11)
     size = Path(f"{path}-wal").stat().st_size
     found = []
     for number in range(count):
-        copy = cut_copy(path, folder / f"cut{number}", size * number // max(1, count - 1))
+        length = size * number // max(1, count - 1)
+        copy = cut_copy(path, folder / f"cut{number}", length)
+        if length <= LOG_HEADER:
+            require_refused(copy)
+            continue
         found.append(require_prefix(copy))
         require_resumable(copy)
     assert found == sorted(found)
+    assert {marked for marked, _ in found} == {found[-1][0]}
     return found
 
 
@@ -112,6 +131,13 @@ def _require_kept(path: Path, said: tuple[int, int], *, began: bool) -> None:
     require_resumable(path)
 
 
+def damaged(folder: Path, count: int, seed: int) -> support_damage.Figures:
+    """Damage so many copies of journals, and see what reading and resuming them makes of it."""
+    place = folder / "damaged"
+    place.mkdir()
+    return support_damage.run(place, count, seed)
+
+
 def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
@@ -119,6 +145,7 @@ def say(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--damaged", type=int, default=900)
     parser.add_argument("--cuts", type=int, default=200)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--limits", type=int, default=150)
@@ -128,9 +155,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
+            figures = damaged(folder, asked.damaged, asked.seed)
+            say(f"{figures.copies} damaged copies; " + ", ".join(f"{what}: {times}" for what, times in figures.counts.items()))
+            say(f"{len(figures.labels)} false labels, {len(figures.reads)} wrong reads, {len(figures.errors)} other exceptions")
+            assert not figures.wrong, figures.wrong[:20]
             states = Counter(cuts(folder, asked.cuts))
             say(f"log cut at {asked.cuts} lengths: {len(states)} states, each one that the run was in; all resumed")
-            sizes = [index * 200_000 // max(1, asked.limits) for index in range(asked.limits)]
+            sizes = [index * 80_000 // max(1, asked.limits) for index in range(asked.limits)]
             say(f"files limited to {len(sizes)} sizes: {full_disk(folder, sizes)} runs met the limit; all resumed")
             say(f"log broken at {asked.breaks} commits: {broken_log(folder, range(asked.breaks))} runs noticed; all resumed")
             met = small_disk(folder, range(65536, 400_000, 16384))

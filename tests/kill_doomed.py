@@ -13,6 +13,8 @@ import attrs
 from kill_points import IN_FLIGHT, KILL, Point
 
 from outreach_async.bulk.journal import Identity, Journal, Window
+from outreach_async.bulk.journal.making import make
+from outreach_async.bulk.journal.values import Earlier
 from outreach_async.bulk.journal.writer import Writer
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.bulk.suspects import NONE, Suspects
@@ -64,6 +66,8 @@ class DoomedWriter(Writer):
         """Take in a statement that is about to be carried out."""
         if statement == "COMMIT" and self._within is not None:
             self.doom.passes(self._within)
+        if statement.startswith("PRAGMA wal_checkpoint") and self._within is Point.IN_MARK:
+            self.doom.passes(Point.MOVING)
 
     @contextmanager
     def _committing(self, before: Point | None, within: Point, after: Point) -> Iterator[None]:
@@ -76,9 +80,19 @@ class DoomedWriter(Writer):
             self._within = None
         self.doom.passes(after)
 
-    def _go_on(self) -> None:
+    @staticmethod
+    def _make(path: str, facts: Mapping[str, Any]) -> None:
+        make(path, facts, DoomedWriter._link)
+
+    @staticmethod
+    def _link(draft: str, path: str) -> None:
+        DoomedWriter.doom.passes(Point.CREATING)
+        os.link(draft, path)
+        DoomedWriter.doom.passes(Point.CREATED)
+
+    def _go_on(self, earlier: Earlier) -> None:
         with self._committing(None, Point.IN_OPENING, Point.OPENED):
-            super()._go_on()
+            super()._go_on(earlier)
 
     def mark(self, window: Window) -> None:
         if window.first < self.hwm:  # one that was marked before: it is only looked at
@@ -149,12 +163,12 @@ class DoomedJournal(Journal):
         self._resumed = resumed
         self._kind: type[DoomedWriter] = Pretender if pretend else DoomedWriter
 
-    def writer(self, identity: Identity, *, resume: bool) -> Writer:
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> Writer:
         """Open it for a run."""
         if self._resumed:
             self._doom.passes(Point.REOPENING)
-        self._kind.doom = self._doom  # a process is one run's
-        return self._kind.open(self, identity, resume=resume)
+        DoomedWriter.doom = self._doom  # a process is one run's
+        return self._kind.open(self, identity, resume=resume, **options)
 
 
 class DoomedTransport:

@@ -38,10 +38,13 @@ _EACH: Final = 7
 _MOST: Final = 16
 """Processes of one run that are killed, at most."""
 
+_CREATING: Final = frozenset({Point.CREATING, Point.CREATED})
 _SPOOLING: Final = frozenset({Point.SPOOLING, Point.SPOOLED})
 _AGAIN: Final = frozenset({Point.REOPENING, Point.IN_OPENING, Point.OPENED})
 _LAST: Final = frozenset({Point.ENDING, Point.IN_END, Point.ENDED})
-_BY_WINDOW: Final = frozenset({Point.MARKING, Point.IN_MARK, Point.MARKED, Point.RECORDING, Point.IN_RECORD, Point.RECORDED})
+_BY_WINDOW: Final = frozenset(
+    {Point.MARKING, Point.IN_MARK, Point.MOVING, Point.MARKED, Point.RECORDING, Point.IN_RECORD, Point.RECORDED}
+)
 
 _UNFINISHED: Final = ("killed", str(RESUMABLE))
 
@@ -98,13 +101,12 @@ def doom(open_: Wanted, run: Run, process: int, left: Left, chance: random.Rando
     points = {point for point, option in open_ if option == run.duplicates}
     if run.source != "spool" or left.marked or process > 3:
         points -= _SPOOLING
-    if not process:
-        points -= _AGAIN
+    points -= _CREATING if process else _AGAIN
     if process < _MOST // 2 and points - _LAST:
         points -= _LAST
     if not points or process >= _MOST:
         return None
-    point = chance.choice(sorted(points & _SPOOLING or points))
+    point = chance.choice(sorted(points & _CREATING or points & _SPOOLING or points))
     return point, _passing(point, run.rows - len(left.recorded), chance)
 
 
@@ -115,7 +117,7 @@ def _passing(point: Point, rows: int, chance: random.Random) -> int:
         return chance.randint(1, 2)
     if point in _BY_WINDOW:
         return chance.randint(1, 1 + (rows > 20))
-    return 1 if point in _AGAIN | _LAST else chance.randint(1, max(1, rows // 3))
+    return 1 if point in _AGAIN | _LAST | _CREATING else chance.randint(1, max(1, rows // 3))
 
 
 @attrs.frozen
@@ -215,7 +217,7 @@ def loop(kills: int, seed: int, *, rows: int = 80, pretend: bool = False) -> Fig
         rows: Of a run.
         pretend: Whether to leave out the mark.
     """
-    points = [point for point in Point if not (pretend and point is Point.IN_MARK)]
+    points = [point for point in Point if not (pretend and point in {Point.IN_MARK, Point.MOVING})]
     places = list(wanted(kills, points, seed).elements())
     with ThreadPoolExecutor(_WORKERS) as pool, tempfile.TemporaryDirectory() as name:
         jobs = [
@@ -239,13 +241,13 @@ def _work(folder: Path, kills: Wanted, first: int, *, seed: int, rows: int, pret
 
 def table(figures: Figures) -> str:
     """Return the figures to read."""
-    head = f"{'killed':32}" + "".join(f"{option:>23}" for option in DUPLICATE_POLICIES) + f"{'all':>7}"
+    head = f"{'killed':40}" + "".join(f"{option:>23}" for option in DUPLICATE_POLICIES) + f"{'all':>7}"
     counts: dict[str, list[int]] = {
         point: [figures.kills[point, option] for option in DUPLICATE_POLICIES] for point in Point if point is not Point.LEFT
     }
     counts["all kills"] = [sum(column) for column in zip(*counts.values(), strict=True)]
     counts[Point.LEFT] = [figures.kills[Point.LEFT, option] for option in DUPLICATE_POLICIES]
-    rows = [f"{name:32}" + "".join(f"{count:23}" for count in row) + f"{sum(row):7}" for name, row in counts.items()]
+    rows = [f"{name:40}" + "".join(f"{count:23}" for count in row) + f"{sum(row):7}" for name, row in counts.items()]
     said = (
         f"{figures.runs} runs of {figures.rows} rows; {figures.missed} processes were done before the point at which to end",
         f"{figures.requests} requests, {figures.repeats} of them repeats after a fault; {figures.suspects} suspects after kills",

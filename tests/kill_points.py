@@ -12,6 +12,8 @@ class Point(StrEnum):
     At the last one it is not killed, but its loop is left early: it then names the rows that may have been sent.
     """
 
+    CREATING = "creating the journal, before its link"
+    CREATED = "creating the journal, after its link"
     SPOOLING = "while spooling, in a commit"
     SPOOLED = "while spooling, after a commit"
     REOPENING = "resumed, before opening"
@@ -19,6 +21,7 @@ class Point(StrEnum):
     OPENED = "resumed, after opening"
     MARKING = "before a mark"
     IN_MARK = "in a mark, before its commit"
+    MOVING = "in a mark, before it leaves the log"
     MARKED = "after a mark, before any send"
     DROPPED = "in flight, never carried out"
     LATE = "in flight, carried out later"

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import strategies as st
 from journal_child import ROWS, WINDOW, opened, outcome_of, steps
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcome import ContactOutcome
-from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
+from outreach_async.bulk.suspects import Suspects
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError, StatusError, TransportError
 from outreach_async.vocabulary import Outcome
 
 ENDINGS = ("", "-wal", "-shm")
@@ -60,6 +62,20 @@ def require_resumable(path: Path) -> None:
         writer.close()
     assert require_prefix(path) == (ROWS, ROWS)
     assert Journal(path).report().state == "finished"
+
+
+def require_refused(path: Path) -> None:
+    """Check that a damaged journal is neither read nor resumed, and can be given up: then every row may have been sent."""
+    for look in (Journal(path).report, lambda: list(Journal(path).outcomes()), lambda: opened(path, resume=True)):
+        with pytest.raises(JournalError, match=r'is damaged: .*earlier="unknown"'):
+            look()
+    writer = opened(path, resume=True, earlier="unknown")
+    try:
+        assert writer.suspects == Suspects(((0, 2**63 - 1),))
+    finally:
+        writer.close()
+    assert path.with_name(f"{path.name}.damaged").exists()
+    require_resumable(path)
 
 
 def child(path: Path, *options: object) -> subprocess.Popen[str]:

@@ -255,9 +255,9 @@ class MortalJournal(Journal):
     def scribe(self) -> Scribe:
         return SlowScribe(self._process)
 
-    def writer(self, identity: Identity, *, resume: bool) -> Writer:
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> Writer:
         self._process.at("open...", None)
-        writer = super().writer(identity, resume=resume)
+        writer = super().writer(identity, resume=resume, **options)
         self._process.writers.append(writer)
         self._process.at("open", writer.hwm)
         return cast("Writer", MortalWriter(self._harmed(writer), self._process))

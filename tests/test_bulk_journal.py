@@ -15,6 +15,7 @@ from support_time import virtual_time
 from support_transport import HANG, Script, added, lost, skipped, status
 
 from outreach_async import (
+    BulkReport,
     BulkStopped,
     BulkSuspended,
     ContactOutcome,
@@ -95,14 +96,71 @@ async def test_a_run_that_was_left_goes_on_with_the_rows_that_have_no_outcome(jo
     assert [outcome.index for outcome in journal.outcomes()] == list(range(300))
 
 
-async def test_a_finished_run_sends_nothing_when_resumed_and_pulls_no_row(journal: Journal) -> None:
-    report = await client(Script(added())).contacts.create_many(rows(20), journal=journal)
-    script = Script(added())
+async def finished(journal: Journal, count: int = 20, **options: Any) -> BulkReport:
+    return await client(Script(added())).contacts.create_many(rows(count), journal=journal, concurrency=8, **options)
 
-    untouched = iter(list(rows(20)))
-    again = await client(script).contacts.create_many(untouched, journal=journal, resume=True)
-    assert len([*untouched]) == 20
+
+@pytest.mark.parametrize("kind", ["list", "generator"])
+async def test_a_finished_run_given_its_rows_again_reports_and_sends_nothing(journal: Journal, kind: str) -> None:
+    report, script = await finished(journal), Script(added())
+    given = list(rows(20)) if kind == "list" else rows(20)
+    content = journal.path.read_bytes()
+    again = await client(script).contacts.create_many(given, journal=journal, resume=True)
     assert (again.outcomes, again.rows, script.requests) == (report.outcomes, 20, [])
+    assert journal.path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ([], "ends before row 0"),
+        (list(rows(19)), "rows 16 to 18 are not those"),
+        (list(rows(21)), "more than the 20 rows of the finished run"),
+        ([NewContact("tuesday@a.example"), *list(rows(20))[1:]], "rows 0 to 7 are not those"),
+        ([{"email": ""}] * 20, "rows 0 to 7 are not those"),
+    ],
+    ids=["none", "fewer", "more", "another", "unreadable"],
+)
+async def test_a_finished_run_given_other_rows_is_refused_and_stays_finished(journal: Journal, given: Any, wrong: str) -> None:
+    await finished(journal)
+    script = Script(added())
+    with pytest.raises(InvalidRequest, match=f"rows: the input changed: .*{wrong}"):
+        await client(script).contacts.create_many(given, journal=journal, resume=True)
+    assert (script.requests, journal.report().state, journal.report().rows) == ([], "finished", 20)
+
+
+async def test_equal_fingerprints_of_a_finished_run_decide_without_its_rows(journal: Journal) -> None:
+    journal.fingerprint = "f1"
+    await finished(journal)
+    untouched = rows(20)
+    again = await client(Script(added())).contacts.create_many(untouched, journal=journal, resume=True)
+    assert (again.rows, len([*untouched])) == (20, 20)
+    journal.fingerprint = "f2"
+    with pytest.raises(InvalidRequest, match="fingerprint"):
+        await client(Script(added())).contacts.create_many(rows(20), journal=journal, resume=True)
+
+
+@pytest.mark.parametrize("kept", [None, "f1"])
+async def test_one_fingerprint_alone_does_not_decide(journal: Journal, kept: str | None) -> None:
+    journal.fingerprint = kept
+    await finished(journal)
+    journal.fingerprint = None if kept else "f1"
+    with pytest.raises(InvalidRequest, match="ends before row 0"):
+        await client(Script(added())).contacts.create_many([], journal=journal, resume=True)
+
+
+async def test_a_finished_run_that_was_spooled_ignores_the_rows_given(journal: Journal) -> None:
+    await finished(journal, spool=True)
+    for spool in (False, True):
+        report = await client(Script(added())).contacts.create_many([{"email": "x"}], journal=journal, resume=True, spool=spool)
+        assert report.rows == 20
+
+
+async def test_a_finished_run_is_never_spooled_afterwards(journal: Journal) -> None:
+    await finished(journal)
+    report = await client(Script(added())).contacts.create_many(rows(20), journal=journal, resume=True, spool=True)
+    assert report.rows == 20
+    assert next(journal.outcomes()).contact is None
 
 
 async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_were_not(journal: Journal) -> None:
@@ -309,8 +367,8 @@ class Breaking(Journal):
     verb = "record"
     left = 2
 
-    def writer(self, identity: Identity, *, resume: bool) -> Writer:
-        writer = super().writer(identity, resume=resume)
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> Writer:
+        writer = super().writer(identity, resume=resume, **options)
         through = getattr(writer, self.verb)
 
         def failing(*given: Any) -> None:
@@ -415,6 +473,8 @@ async def test_a_slow_caller_stops_the_pull_and_every_answer_is_recorded(journal
         ({"repeats": "twice"}, "repeats"),
         ({"resume": True}, "resume"),
         ({"spool": True}, "spool"),
+        ({"earlier": "unknown"}, "earlier"),
+        ({"earlier": "lost", "journal": "run.db"}, "earlier"),
         ({"journal": 3}, "journal"),
         ({"stop_after_rejects": 0}, "stop_after_rejects"),
         ({"total": -1}, "total"),

@@ -144,15 +144,22 @@ def test_a_run_of_which_no_kill_is_wanted_lives() -> None:
 SHORT: Sequence[tuple[Run, Sequence[tuple[Point, int]]]] = (
     (
         Run(number=0, seed=1, rows=24, duplicates="skip"),
-        ((Point.MARKED, 1), (Point.CARRIED_OUT, 3), (Point.IN_OPENING, 1), (Point.ANSWERED, 5), (Point.ENDED, 1)),
+        (
+            (Point.CREATING, 1),
+            (Point.MARKED, 1),
+            (Point.CARRIED_OUT, 3),
+            (Point.IN_OPENING, 1),
+            (Point.ANSWERED, 5),
+            (Point.ENDED, 1),
+        ),
     ),
     (
         Run(number=1, seed=1, rows=24, duplicates="overwrite", source="spool", repeats="first"),
-        ((Point.SPOOLED, 1), (Point.LATE, 2), (Point.IN_RECORD, 1), (Point.RECORDED, 1)),
+        ((Point.CREATED, 1), (Point.SPOOLED, 1), (Point.LATE, 2), (Point.IN_RECORD, 1), (Point.RECORDED, 1)),
     ),
     (
         Run(number=2, seed=1, rows=24, duplicates="update_missing_fields", source="stream", order="input"),
-        ((Point.IN_MARK, 1), (Point.DROPPED, 2), (Point.LEFT, 3), (Point.ENDING, 1)),
+        ((Point.IN_MARK, 1), (Point.MOVING, 1), (Point.DROPPED, 2), (Point.LEFT, 3), (Point.ENDING, 1)),
     ),
 )
 

@@ -254,10 +254,10 @@ async def test_a_slot_that_comes_free_after_the_deadline_starts_no_attempt() -> 
     class Busy(Script):
         """Keeps the event loop busy for longer than the other call has, and answers only then."""
 
-        async def _play(self, progress: Progress) -> Response:
+        async def _play(self, progress: Progress, number: int) -> Response:
             await anyio.sleep(1.0)
             jump(200.0)
-            return await super()._play(progress)
+            return await super()._play(progress, number)
 
     script = Busy(page())
     one = client(script, max_in_flight=1)

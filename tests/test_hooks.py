@@ -234,8 +234,8 @@ class Breaking(Journal):
 
     verb = "end"
 
-    def writer(self, identity: Identity, *, resume: bool) -> Writer:
-        writer = super().writer(identity, resume=resume)
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> Writer:
+        writer = super().writer(identity, resume=resume, **options)
 
         def failing(*_values: Any) -> None:
             raise JournalError("the disk is full")

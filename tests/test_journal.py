@@ -11,11 +11,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_child import IDENTITY, opened, outcome, window
+from journal_child import IDENTITY, opened, outcome, steps, window
 from support_journal import facts, killed_journal
 
 from outreach_async.bulk.journal import Identity, Journal, Window, Writer, holding
@@ -76,12 +77,6 @@ def test_a_new_journal_is_empty_and_not_resumed_and_so_is_one_resumed_without_a_
             )
             assert writer.suspects == Suspects()
             assert writer.window_at(0) is None
-
-
-def test_an_empty_file_is_begun_anew(path: Path) -> None:
-    path.touch()
-    with writing(path) as writer:
-        assert not writer.resumed
 
 
 def test_nobody_else_may_read_the_files_of_a_run(path: Path) -> None:
@@ -257,17 +252,20 @@ class TestRefused:
         assert "no POSIX file locks (Windows)" in done.stdout
         assert not path.exists()
 
-    def test_one_that_was_never_begun_is_not_read_but_begun(self, path: Path) -> None:
+    @pytest.mark.parametrize("resume", [True, False])
+    def test_an_empty_file_which_stays_as_it_is(self, path: Path, resume: bool) -> None:
         path.touch()
-        with pytest.raises(InvalidRequest, match="ended before it began"):
+        with pytest.raises(InvalidRequest, match=r"empty file.*earlier=" if resume else "exists; pass resume=True"):
+            opened(path, resume=resume)
+        with pytest.raises(InvalidRequest, match=r"empty file.*earlier="):
             Journal(path).report()
-        with writing(path, resume=True) as writer:
-            assert not writer.resumed
+        assert path.read_bytes() == b""
 
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_either_way_of_locking_keeps_others_out_to_the_end_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
-    hold = holding.Hold.take(str(path), resume=False, beside=beside)
+    path.touch()
+    hold = holding.Hold.take(str(path), resume=True, beside=beside)
     db = sqlite3.connect(path)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("CREATE TABLE t (a)")
@@ -431,17 +429,18 @@ class TestReport:
 
     def test_it_is_written_byte_for_byte_the_same_each_time_also_after_a_checkpoint(self, path: Path) -> None:
         target = path.with_name("report.json")
-        killed_journal(path, commits=7)
-        written = []
-        for _ in range(2):
+        with writing(path) as writer:
+            for _ in islice(steps(writer), 7):
+                pass
+            written = []
+            for _ in range(2):
+                Journal(path).write_report(target)
+                written.append(target.read_bytes())
+            writer._store.move_log()
             Journal(path).write_report(target)
             written.append(target.read_bytes())
-        db = sqlite3.connect(path)
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        db.close()
         Journal(path).write_report(target)
-        written.append(target.read_bytes())
-        assert len(set(written)) == 1
+        assert {*written, target.read_bytes()} == {written[0]}
         assert json.loads(written[0]) == Journal(path).report().to_dict()
         assert sorted(each.name for each in path.parent.iterdir()) == ["report.json", "run.db"]
 
@@ -561,10 +560,9 @@ def test_a_damaged_journal_is_an_error_that_names_the_file_and_the_remedy(path: 
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xff" * (len(content) - 4096)
     path.write_bytes(content)
-    with pytest.raises(JournalError, match=r"run\.db cannot be read: .*malformed.*restore a copy.*\.recover"):
-        list(Journal(path).outcomes())
-    with pytest.raises(JournalError, match=r"run\.db: .*malformed"), writing(path, resume=True):
-        pass
+    for read in (lambda: list(Journal(path).outcomes()), lambda: opened(path, resume=True)):
+        with pytest.raises(JournalError, match=r"run\.db is damaged: .*malformed.*restore a copy.*earlier=\"unknown\""):
+            read()
     with pytest.raises(JournalError), writing(path, resume=True):  # and is not held after that
         pass
 
@@ -573,12 +571,14 @@ def test_a_journal_whose_pages_are_whole_but_make_no_sense_is_damaged_too(path: 
     with writing(path) as writer:
         writer.mark(window(0))
         writer.record([outcome(0)])
-    for change in ("UPDATE outcome SET status = 99", "UPDATE meta SET value = '{' WHERE name = 'totals'"):
+    for change, read in (
+        ("UPDATE outcome SET status = 99", lambda: list(Journal(path).outcomes())),
+        ("UPDATE meta SET value = '{' WHERE name = 'totals'", Journal(path).report),
+    ):
         db = sqlite3.connect(path, isolation_level=None)
         db.execute(change)
         db.close()
-    for read in (Journal(path).report, lambda: list(Journal(path).outcomes())):
-        with pytest.raises(JournalError, match=r"run\.db cannot be read: .*restore a copy"):
+        with pytest.raises(JournalError, match=r"run\.db is damaged: .*checksum.*restore a copy"):
             read()
 
 
@@ -622,7 +622,7 @@ def test_a_file_system_that_takes_no_log_is_refused(path: Path) -> None:
         writer._store._db.close()
         writer._store._db = sqlite3.connect(":memory:")  # which takes none either
         with pytest.raises(InvalidRequest, match="without shared memory"):
-            writer._store.use_log()
+            writer._store._use_log()
 
 
 def test_a_log_without_its_index_is_an_error_that_says_so_but_is_resumed(path: Path) -> None:

@@ -17,8 +17,8 @@ from outreach_async import errors
 from outreach_async.bulk.journal import Identity, identity
 from outreach_async.bulk.journal.merging import merge
 from outreach_async.bulk.journal.places import file_system, mounts, require_local
-from outreach_async.bulk.journal.records import MESSAGE_LIMIT, batch, plain, unpacked
-from outreach_async.bulk.journal.schema import APPLICATION_ID, judge
+from outreach_async.bulk.journal.records import MESSAGE_LIMIT, batch, checksum, digest, plain, unpacked
+from outreach_async.bulk.journal.schema import APPLICATION_ID, Damage, judge
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
 from outreach_async.vocabulary import Outcome
@@ -56,7 +56,8 @@ def test_an_error_of_a_class_from_elsewhere_comes_back_as_the_nearest_of_ours() 
 
 def test_an_error_of_a_class_of_a_newer_library_comes_back_as_the_root() -> None:
     text = msgspec.json.encode(["Vanished", "x", None, 418, 3, True, False]).decode()
-    error = unpacked([1, 0, None, 3, None, 5, None], text, None).error
+    columns = [1, 0, None, 3, None, digest(text), None]
+    error = unpacked([*columns, checksum(columns)], text, None).error
     assert (type(error), error and error.status_code, error and error.maybe_applied) == (OutreachError, 418, False)
 
 
@@ -72,7 +73,32 @@ def test_equal_errors_are_stored_once() -> None:
 
 
 def test_an_id_is_stored_without_its_prefix() -> None:
-    assert batch([outcome(3, id="contact_abc")]).rows == '[[3,0,"abc",1,null,null,null]]'
+    assert batch([outcome(3, id="contact_abc")]).rows.startswith('[[3,0,"abc",1,null,null,null,')
+
+
+@given(outcomes(), st.data())
+def test_a_change_of_any_column_is_noticed(found: ContactOutcome, data: st.DataObject) -> None:
+    stored = batch([found])
+    texts = dict(msgspec.json.decode(stored.errors)) if stored.errors else {}
+    (row,) = msgspec.json.decode(stored.rows)
+    place = data.draw(st.integers(0, 6))
+    row[place] = data.draw((st.none() | st.integers(-(2**40), 2**40) | st.text()).filter(lambda value: value != row[place]))
+    with pytest.raises(Damage):
+        unpacked(row, texts.get(row[5]), None)
+
+
+def test_an_error_that_is_missing_or_another_is_noticed() -> None:
+    stored = batch([outcome(1, error=StatusError("x"))])
+    (row,) = msgspec.json.decode(stored.rows)
+    with pytest.raises(Damage, match="the error of row 1 is missing"):
+        unpacked(row, None, None)
+    with pytest.raises(Damage, match="the checksum of the error of row 1"):
+        unpacked(row, '["StatusError","y",null,null,0,false,false]', None)
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.binary(), max_size=6))
+def test_a_checksum_fits_into_four_bytes(columns: list[Any]) -> None:
+    assert -(2**31) <= checksum(columns) < 2**31
 
 
 @given(st.text(max_size=6), st.text(max_size=6))

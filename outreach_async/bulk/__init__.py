@@ -61,11 +61,15 @@ anyio.run(main)
 
 Journal and resume
 ------------------
-`journal="run.db"` keeps the run in one SQLite file, about 40 bytes a row. A row is marked there before it is sent, and its
+`journal="run.db"` keeps the run in one SQLite file, about 45 bytes a row. A row is marked there before it is sent, and its
 outcome is there before you see it: kill the process at any moment, and the same call with `resume=True` gives every row that is
 left its outcome, and none a second one. A row that may have been sent is sent again, and says so by `possible`. The input must
 be the same: another workspace, other options or changed rows are refused. `resume=True` begins anew where there is no journal
 yet.
+
+A journal belongs to one input, so name it after the input. If its run is finished, the same rows return the recorded figures
+without a request, and other or additional rows are refused. They are read again to compare them, unless the journal has them
+(`spool=True`) or both runs name a fingerprint of the input (`Journal(path, fingerprint=...)`), which then decides.
 
 ```python
 import anyio
@@ -89,6 +93,15 @@ anyio.run(main)
 
 `Journal("run.db").outcomes()`, `.report()` and `.events()` read it at any time, also beside its run, and change nothing. A
 journal stands on a local disk, for the locks of network file systems may not hold, and not on Windows.
+
+While a run is under way, and after a crash, the latest outcomes are in a second file, `run.db-wal`. Copy or move both, and open
+them with no other program: SQLite's shell removes the log. A missing log, or a changed row, is a JournalError. A log that was cut
+loses outcomes at most: their rows count as possibly sent.
+
+`earlier="unknown"` continues when the journal is damaged, empty or lost; it implies `resume=True`. Every row without an outcome
+then counts as possibly sent, in this run and in all that resume it, so `skipped` is never certain. A damaged journal is renamed
+to `run.db.damaged` (or `-1`, `-2`), with its log, and a new one begun, whose event `damaged` has the name and the reason; no
+outcome is taken over. A sound one is resumed with its outcomes. A file that is no journal is refused, as ever.
 
 Rows that come once, such as a stream, are kept in the journal by `spool=True` before the first is sent; resuming then needs no
 input. The file grows by the rows.
@@ -128,7 +141,8 @@ seconds until a pause ends, and seconds until the end. Iterating ends early in f
                    `retry_after` says when to resume, in seconds. The command `outreach-async import` exits with 75 then
     BulkStopped    it concerns every row: an unknown key, workspace or campaign, or the first `stop_after_rejects` rows were
                    rejected for one reason. Mend that, and resume
-    JournalError   what can no longer be kept must not be sent: free the disk, and resume
+    JournalError   what can no longer be kept must not be sent: free the disk, and resume. Also a program that reads the journal
+                   and keeps a mark from its file for 10 seconds: no row is sent before its mark is there
     your own       what the rows' own code raises comes through after the outcomes of the rows before
 
 Both bulk errors have the figures so far as `report`, and `resumable` says whether there is a journal. Leaving the block early

@@ -84,9 +84,9 @@ class Marked:
         return self._suspects.since(self._rows[0].index if self._rows else self._first)
 
     async def run(self) -> None:
-        """Fill window after window until the input ends."""
+        """Fill window after window until the input ends; of a finished run, only compare its rows."""
         try:
-            while not self._over and not self._writer.finished and await self._fill():
+            while not self._over and not self._writer.settled and await self._fill():
                 await self._wanted.wait()
                 self._wanted = anyio.Event()
         except Exception as error:  # noqa: BLE001 - handed to a worker, who stops the run over it
@@ -106,6 +106,11 @@ class Marked:
         """Read, mark and hand out one window; return whether there may be another."""
         known = await self._scribe.do(self._writer.window_at, self._first) if self._first < self._known else None
         rows, digest = await (self._read(known.rows, whole=True) if known else self._read(self._size(), whole=False))
+        if rows and known is None and self._writer.finished:
+            raise InvalidRequest(
+                f"rows: the input changed: it has more than the {self._first} rows of the finished run that the journal is of;"
+                " resume with the same input, or pass the path of a new journal"
+            )
         if not rows:
             if known is not None:
                 text = f"rows: the input changed: it ends before row {self._first}, which the journal knows; resume with the same"
@@ -116,7 +121,8 @@ class Marked:
         done = await self._scribe.do(self._writer.done, window.first, window.rows) if known else frozenset[int]()
         if self._over:
             return False
-        self._rows += self._undone(rows, done)
+        if not self._writer.finished:  # of which no row is ever sent again
+            self._rows += self._undone(rows, done)
         self._first, self._last_size = self._first + len(rows), len(rows)
         self._tell()
         return True

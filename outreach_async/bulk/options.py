@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 import attrs
 
 from outreach_async.bulk.journal import Identity, Journal
+from outreach_async.bulk.journal.values import Earlier
 from outreach_async.bulk.order import Order
 from outreach_async.bulk.pipeline import Plan
 from outreach_async.bulk.record import Keeping
@@ -35,6 +36,7 @@ class BulkOptions:
     repeats: Repeats
     journal: str | os.PathLike[str] | Journal | None
     resume: bool
+    earlier: Earlier
     spool: bool
     total: int | None
     stop_after_rejects: int | None
@@ -66,6 +68,7 @@ def bulk_run(
     workers = min(require_number("concurrency", options.concurrency, least=1), engine.max_in_flight)
     _require_choice("order", options.order, get_args(Order))
     _require_choice("repeats", options.repeats, get_args(Repeats))
+    _require_choice("earlier", options.earlier, get_args(Earlier))
     keeping = _keeping(options, identity)
     source = Source(rows)
     plan = Plan(
@@ -103,8 +106,8 @@ def _keeping(options: BulkOptions, identity: Mapping[str, Any]) -> Keeping | Non
             raise InvalidRequest(f"journal: expected a path, got {kind(journal)}; pass a file's name")
         journal = Journal(journal)
     told = {"workspace": identity["workspace"], "options": {**identity["options"], "repeats": options.repeats}}
-    known = Identity(**told, source=journal.source, fingerprint=journal.fingerprint)
-    return Keeping(journal, known, options.resume, options.spool, options.repeats)
+    known = Identity(**told, source=journal.source, fingerprint=journal.fingerprint, mapping=journal.mapping)
+    return Keeping(journal, known, options.resume, options.spool, options.repeats, options.earlier)
 
 
 def _refuse_without_journal(options: BulkOptions) -> None:
@@ -115,3 +118,5 @@ def _refuse_without_journal(options: BulkOptions) -> None:
     for name in ("resume", "spool"):
         if getattr(options, name):
             raise InvalidRequest(f'{name}: needs a journal; pass journal="run.db"')
+    if options.earlier == "unknown":
+        raise InvalidRequest('earlier: "unknown" needs a journal; pass journal="run.db"')

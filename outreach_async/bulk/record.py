@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from outreach_async.bulk.intake import Direct, Intake
 from outreach_async.bulk.journal import Identity, Journal, Writer
-from outreach_async.bulk.journal.values import State
+from outreach_async.bulk.journal.values import Earlier, State
 from outreach_async.bulk.marked import LARGEST, Marked
 from outreach_async.bulk.order import Ready, Revised
 from outreach_async.bulk.outcome import ContactOutcome
@@ -118,6 +118,7 @@ class Keeping:
         resume: Whether to go on with a journal that is there.
         spool: Whether to keep the input too, before the first row is sent.
         repeats: What to do with an e-mail that comes again.
+        earlier: With `unknown` every row without an outcome counts as possibly sent.
     """
 
     journal: Journal
@@ -125,6 +126,7 @@ class Keeping:
     resume: bool
     spool: bool
     repeats: Repeats
+    earlier: Earlier
 
 
 @attrs.frozen
@@ -169,7 +171,7 @@ class Recorded:
         self._recorder = Recorder(writer, scribe, deliver)
         self._ahead = None if source.ready else Ahead(source, LARGEST)
         rows: Pulled = self._ahead or source
-        if keeping.spool or keeping.repeats in WHOLE_INPUT:
+        if (keeping.spool or keeping.repeats in WHOLE_INPUT) and not writer.finished:
             rows = Spooled(rows, reader, writer, scribe, keeping.repeats)
         self._marked = Marked(rows, reader, writer, scribe, size)
         self.intake: Intake = self._marked
@@ -233,7 +235,7 @@ async def opened(keeping: Keeping) -> Book:
     writers: list[Writer] = []
 
     def open_writer() -> None:
-        writers.append(keeping.journal.writer(keeping.identity, resume=keeping.resume))
+        writers.append(keeping.journal.writer(keeping.identity, resume=keeping.resume, earlier=keeping.earlier))
 
     try:
         await scribe.do(open_writer)

@@ -64,7 +64,7 @@ async def prepare(client: OutreachClient | None, job: Job, screen: Screen, tell:
             job.file, columns, job.checks, repeats=job.repeats, tell=tell or _nobody, show=lambda rows: show(rows, "")
         )
     show_findings(screen, found)
-    show_estimate(screen, estimate(found.sent, job.rate, job.earlier()))
+    show_estimate(screen, estimate(found.sent, job.rate, job.before()))
     return Prepared(columns, found)
 
 

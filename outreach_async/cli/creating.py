@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import cast
+
+import attrs
 
 from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, Outcomes
 from outreach_async.cli.checking import prepare
@@ -31,11 +33,11 @@ async def create(client: OutreachClient, job: Job, screen: Screen, few: int | No
         few: Rows to list of those that made no contact; `None` for all.
         closing: Takes the figures at last, however the run ends.
     """
-    found, rows = await _work(client, job, screen)
+    found, rows, mapping = await _work(client, job, screen)
     total = None if job.spooled else found.rows
     undone = Undone(screen, few, found.line_of)
     with _told(job, screen, total, closing) as tell:
-        async with interruptible(screen) as interrupts, _run(client, job, rows, total) as outcomes:
+        async with interruptible(screen) as interrupts, _run(client, job, rows, total, mapping) as outcomes:
             tell(outcomes)
             interrupts.drain = partial(drained, outcomes)
             with undone, progress("Importing", total) as show, _rejects(job, found) as keep:
@@ -54,14 +56,15 @@ def drained(outcomes: Outcomes) -> float:
     return PATIENCE_IN_PAUSE if paused else PATIENCE
 
 
-async def _work(client: OutreachClient, job: Job, screen: Screen) -> tuple[Survey, Iterable[Row]]:
-    """Look at the whole file, and return what was found and the rows; of a run that has finished nothing is looked at again."""
-    earlier = job.earlier()
-    if earlier is not None and earlier.state == "finished" and job.save_mapping is None:
-        return Survey.unseen(earlier.rows), ()
-    prepared = await prepare(client, job, screen)
+async def _work(client: OutreachClient, job: Job, screen: Screen) -> tuple[Survey, Iterable[Row], Mapping[str, str] | None]:
+    """Look at the whole file, and return what was found, the rows, and where the columns go; nothing of a settled run."""
+    before = job.before()
+    if before is not None and job.is_settled(before) and job.save_mapping is None:
+        return Survey.unseen(before.rows), (), None
+    prepared = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen)
     rows = job.file.rows(prepared.columns)
-    return prepared.survey, rows if job.checks is None else Checks(prepared.columns, job.checks).guarded(rows)
+    mapping = None if job.spooled else {column: code for column, code, _ in prepared.columns.decisions()}
+    return prepared.survey, rows if job.checks is None else Checks(prepared.columns, job.checks).guarded(rows), mapping
 
 
 def _code(interrupts: Interrupts, outcomes: Outcomes, screen: Screen) -> int:
@@ -124,7 +127,7 @@ def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
     return rejects.rows
 
 
-def _run(client: OutreachClient, job: Job, rows: Iterable[Row], total: int | None) -> BulkRun:
+def _run(client: OutreachClient, job: Job, rows: Iterable[Row], total: int | None, mapping: Mapping[str, str] | None) -> BulkRun:
     return client.contacts.create_many(
         rows,
         duplicates=job.duplicates,
@@ -132,9 +135,10 @@ def _run(client: OutreachClient, job: Job, rows: Iterable[Row], total: int | Non
         campaign=job.campaign,
         concurrency=job.concurrency,
         repeats=job.repeats,
-        journal=job.kept_in(),
+        journal=job.kept_in(mapping),
         order="completion" if job.rejects is None else "input",
         resume=job.resume,
+        earlier=job.earlier,
         spool=job.journal is not None and job.file.path is None,
         total=total,
     )

@@ -10,6 +10,7 @@ import attrs
 import click
 
 from outreach_async.bulk import Repeats
+from outreach_async.bulk.journal.values import Earlier
 from outreach_async.checks import require_options
 from outreach_async.cli.checking import check
 from outreach_async.cli.completion import of_words
@@ -57,6 +58,13 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--journal", metavar="PATH", type=_PATH, help="Keep the run in this file, to resume it.")
 @click.option("--resume", is_flag=True, help="Go on with the journal if it is there.")
+@click.option(
+    "--earlier",
+    type=click.Choice(get_args(Earlier)),
+    default="known",
+    show_default=True,
+    help="'unknown' continues although the journal is damaged or lost: every row counts as possibly sent.",
+)
 @click.option("--rejects", metavar="PATH", type=OutputPath(), help="Write rows that made no contact to this CSV file.")
 @click.option("--dry-run", is_flag=True, help="Check the whole file and create nothing; at most the workspace's fields are read.")
 @click.option(
@@ -93,10 +101,12 @@ def import_(*, options: Options, reading: Reading, file: Path, dry_run: bool, fo
 
     With --journal the run survives its end: after a crash, Ctrl-C or exit code 75, the same command with --resume gives every row
     that is left its outcome, and none a second one. Ctrl-C waits for the requests under way, for 30 seconds at most, or for one
-    second while the run is paused; a second one stops them.
+    second while the run is paused; a second one stops them. A journal is of one file: once its run is finished, --resume reports
+    it again, and refuses a file with other rows.
     """
     require_options(given["duplicates"], given["strict"], given["campaign"])
-    require_journal(resume=given["resume"], journal=given["journal"])
+    require_journal(resume=given["resume"], earlier=given["earlier"], journal=given["journal"])
+    given["resume"] |= given["earlier"] == "unknown"
     require_writable(
         FileUse.read("FILE", file),
         FileUse.read("--mapping", given["mapping"]),
@@ -126,8 +136,9 @@ def _job(
     """
     policy, asked, saved = Policy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
     job = Job(file=gone(), rate=require_rate(rate), **given)
-    if str(path) == STDIN and is_spooled(job.journal, resume=job.resume):
-        return attrs.evolve(job, spooled=True)
+    if str(path) == STDIN and job.earlier == "known" and is_spooled(before := job.before()):
+        known, _ = apply_mapping(saved, [*(before.mapping or ())] if before else ())
+        return attrs.evolve(job, overrides={**known, **asked}, spooled=True)
     file = reading.open(path)
     known, lacking = apply_mapping(saved, file.headers)
     notes = [*file.notes, *(f"the mapping has a column that the file lacks: {column!r}" for column in lacking)]

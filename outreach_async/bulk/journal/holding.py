@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any, Final, Self
 
 from outreach_async.bulk.journal.places import mounts, require_local
+from outreach_async.bulk.journal.schema import HEADER_SIZE
 from outreach_async.errors import InvalidRequest, JournalError
 
 fcntl: Any
@@ -35,35 +36,31 @@ class Hold:
     """A journal's file, locked until `release`.
 
     Attributes:
-        descriptor: Of the file.
-        empty: Whether nothing is in it yet.
+        header: The first bytes of the file.
     """
 
     def __init__(self, descriptor: int, lock: int | None) -> None:
         facts = os.fstat(descriptor)
-        self.descriptor = descriptor
+        self._descriptor = descriptor
         self._lock = lock
-        self.empty = not facts.st_size
+        self.header = os.pread(descriptor, HEADER_SIZE, 0)
         self._place = (facts.st_dev, facts.st_ino)
         _HELD.add(self._place)
 
     @classmethod
     def take(cls, path: str, *, resume: bool, beside: bool = _BESIDE) -> Self:
-        """Lock a journal, and make its file if there is none.
+        """Lock a journal that is there.
 
         Args:
             path: Of the journal.
-            resume: Whether it may be there already.
+            resume: Whether its run may be resumed.
             beside: Whether to lock a file beside it.
 
         Raises:
-            InvalidRequest: It cannot be there, exists although nothing is to be resumed, or another runner has it.
+            InvalidRequest: Nothing is to be resumed, or another runner has it.
             JournalError: The operating system refuses.
         """
-        if fcntl is None:
-            raise InvalidRequest("journal: this system has no POSIX file locks (Windows); run on Linux or macOS, or without one")
-        require_local(path, mounts())
-        with ExitStack() as opened, _TURN, _explained(path):
+        with ExitStack() as opened, _TURN, explained(path):
             descriptor = _opened(path, resume=resume)
             opened.callback(os.close, descriptor)
             lock = None
@@ -71,29 +68,38 @@ class Hold:
                 lock = os.open(f"{path}-lock", _FLAGS | os.O_CREAT, 0o600)
                 opened.callback(os.close, lock)
             fcntl.flock(descriptor if lock is None else lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):  # set aside before it was locked
+                raise _taken(path)
             opened.pop_all()
             return cls(descriptor, lock)
 
     def release(self) -> None:
         """Give the journal free. Only after SQLite has closed the file: closing this descriptor drops SQLite's locks."""
         with _TURN:
-            os.close(self.descriptor)
+            os.close(self._descriptor)
             if self._lock is not None:
                 os.close(self._lock)
             _HELD.discard(self._place)
 
 
+def require_place(path: str) -> None:
+    """Refuse a place where locks do not hold.
+
+    Raises:
+        InvalidRequest: It is one.
+    """
+    if fcntl is None:
+        raise InvalidRequest("journal: this system has no POSIX file locks (Windows); run on Linux or macOS, or without one")
+    require_local(path, mounts())
+
+
 def _opened(path: str, *, resume: bool) -> int:
-    """Open a journal's file, or make one that nobody else may read."""
-    try:
-        facts = os.lstat(path)
-    except FileNotFoundError:
-        return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    facts = os.lstat(path)
     if not stat.S_ISREG(facts.st_mode):
         raise InvalidRequest(f"journal: {path} is no regular file; name the file itself, not a link or folder")
     if (facts.st_dev, facts.st_ino) in _HELD:
         raise _taken(path)
-    if facts.st_size and not resume:
+    if not resume:
         raise InvalidRequest(f"journal: {path} exists; pass resume=True to go on with its run, or name a new file for a new one")
     return os.open(path, _FLAGS)
 
@@ -103,7 +109,8 @@ def _taken(path: str) -> InvalidRequest:
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def explained(path: str) -> Iterator[None]:
+    """Turn an error of the operating system into one that names the journal and the remedy."""
     try:
         yield
     except BlockingIOError:

@@ -21,6 +21,7 @@ def facts(identity: Identity) -> dict[str, Any]:
                 "options": dict(identity.options),
                 "source": identity.source,
                 "fingerprint": identity.fingerprint,
+                "mapping": None if identity.mapping is None else dict(identity.mapping),
             }
         )
     )
@@ -53,6 +54,11 @@ def _changes(kept: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]
             yield _change(name, before.get(name), now.get(name))
     if None not in (kept["fingerprint"], given["fingerprint"]) and kept["fingerprint"] != given["fingerprint"]:
         yield "the input has another fingerprint"
+    if kept["mapping"] is not None:
+        for column, code in (given["mapping"] or {}).items():
+            if kept["mapping"].get(column) != code:
+                before = kept["mapping"].get(column)
+                yield f"the input changed: {_change(f'the field of column {shown(column)}', before, code)}"
 
 
 def _change(name: str, before: object, now: object) -> str:

@@ -4,41 +4,38 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from outreach_async.bulk.journal import totals
-from outreach_async.bulk.journal.peeking import asked, unreadable
-from outreach_async.bulk.journal.records import as_text, unpacked
-from outreach_async.bulk.journal.values import Identity, JournalReport
+from outreach_async.bulk.journal.integrity import events, facts, require_structure, require_windows
+from outreach_async.bulk.journal.peeking import asked
+from outreach_async.bulk.journal.records import as_text, checksum, require, unpacked
+from outreach_async.bulk.journal.values import Earlier, Identity, JournalReport
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.bulk.scribe import Scribe
-from outreach_async.errors import InvalidRequest
 from outreach_async.wholefiles import write_whole
 
 if TYPE_CHECKING:
     from outreach_async.bulk.journal.writer import Writer  # which reads, too
 
-T = TypeVar("T")
-
 _PAGE: Final = 1_000
 """Rows of one reading: a long one would keep the run from clearing its log."""
 
-_OUTCOMES: Final = """
-    SELECT json_group_array(json_array(page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats,
-        error.text, spool.payload))
-    FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page
-    LEFT JOIN error ON error.digest = page.error LEFT JOIN spool ON spool.seq = page.seq
-"""
-_NONSENSE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
-_EVENTS: Final = """
-    SELECT json_group_array(json_array(number, at, kind, json(data)))
-    FROM (SELECT * FROM event WHERE number > ? ORDER BY number LIMIT ?)
+_PAGES: Final = (
+    "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
+)
+_STORED: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats, page.crc, error.text"
+_OUTCOMES: Final = f"SELECT json_group_array(json_array({_STORED})) {_PAGES}"
+_SPOOLED: Final = f"""
+    SELECT json_group_array(json_array({_STORED}, spool.key, spool.payload, spool.crc)) {_PAGES}
+    LEFT JOIN spool ON spool.seq = page.seq
 """
 
 
@@ -49,6 +46,7 @@ class Journal:
         path: The file.
         source: What the input of a run is called, such as a file's path: a report says it.
         fingerprint: Of a run's whole input, where known, such as a file's digest: with another one it is not resumed.
+        mapping: Field codes by column, where the input has columns: with another code for one of them it is not resumed.
         inline: Let a run that writes it do so on the event loop's own thread: for virtual clocks, which run ahead of threads.
 
     Example:
@@ -59,18 +57,25 @@ class Journal:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, source: str | None = None, fingerprint: str | None = None, inline: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        source: str | None = None,
+        fingerprint: str | None = None,
+        mapping: Mapping[str, str] | None = None,
+        inline: bool = False,
     ) -> None:
         self.path = Path(path)
         self.source = source
         self.fingerprint = fingerprint
+        self.mapping = mapping
         self.inline = inline
 
-    def writer(self, identity: Identity, *, resume: bool) -> Writer:
+    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> Writer:
         """Open it for a run, as `Writer.open` does."""
         from outreach_async.bulk.journal.writer import Writer
 
-        return Writer.open(self, identity, resume=resume)
+        return Writer.open(self, identity, resume=resume, earlier=earlier)
 
     def scribe(self) -> Scribe:
         """Return what runs the writer's calls for a run."""
@@ -97,7 +102,7 @@ class Journal:
             ```
         """
         first = 0
-        while page := self._page(_OUTCOMES, first, _outcome):
+        while page := asked(self.path, partial(_outcomes, first=first)):
             yield from page
             first = page[-1].index + 1
 
@@ -118,13 +123,10 @@ class Journal:
             # -> [('resumed', {'after': 'interrupted'})]
             ```
         """
-        last = 0
-        while page := self._page(_EVENTS, last, tuple):
-            yield from ((at, kind, data) for _, at, kind, data in page)
-            last = page[-1][0]
+        yield from asked(self.path, lambda db: events(db, facts(db)["events"]))
 
     def report(self) -> JournalReport:
-        """Return the figures, which are kept beside the outcomes: nothing is counted.
+        """Return the figures, which are kept beside the outcomes: no outcome is counted.
 
         Raises:
             InvalidRequest: There is no journal.
@@ -137,8 +139,7 @@ class Journal:
             print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
             ```
         """
-        with self._sense():
-            return asked(self.path, _report)
+        return asked(self.path, _report)
 
     def write_report(self, path: str | os.PathLike[str]) -> None:
         """Write the figures as JSON into a file, which is replaced as a whole or not at all.
@@ -156,43 +157,41 @@ class Journal:
         """
         write_whole(path, msgspec.json.format(as_text(self.report().to_dict()), indent=2) + "\n")
 
-    def _page(self, query: str, start: int, parse: Callable[[list[Any]], T]) -> list[T]:
-        with self._sense():
-            (text,) = asked(self.path, lambda db: db.execute(query, (start, _PAGE)).fetchone())
-            return [parse(row) for row in sorted(msgspec.json.decode(text), key=itemgetter(0))]
 
-    @contextmanager
-    def _sense(self) -> Iterator[None]:
-        """Take what makes no sense for damage: no writer of ours wrote it so."""
-        try:
-            yield
-        except InvalidRequest:
-            raise
-        except _NONSENSE as error:
-            raise unreadable(self.path, error) from error
+def _outcomes(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
+    """Return a page of outcomes; before the first one, look for rows that are missing."""
+    known = facts(db)
+    if first == 0:
+        require_structure(db, totals.read(known["totals"]).rows)
+    spooled = known["spooled"] is not None
+    (text,) = db.execute(_SPOOLED if spooled else _OUTCOMES, (first, _PAGE)).fetchone()
+    rows = sorted(msgspec.json.decode(text), key=itemgetter(0))
+    return [_spooled(row) if spooled else unpacked(row[:-1], row[-1], None) for row in rows]
 
 
-def _outcome(row: list[Any]) -> ContactOutcome:
-    *stored, error, payload = row
-    contact = None if payload is None else msgspec.json.decode(payload)
+def _spooled(row: list[Any]) -> ContactOutcome:
+    *stored, error, key, payload, crc = row
+    require(checksum([row[0], key, payload]) == crc, f"the checksum of spooled row {row[0]} does not match")
+    contact = msgspec.json.decode(payload)
     return unpacked(stored, error, contact if isinstance(contact, dict) else None)
 
 
 def _report(db: sqlite3.Connection) -> JournalReport:
-    meta = {name: msgspec.json.decode(value) for name, value in db.execute("SELECT name, value FROM meta")}
-    figures = totals.read(meta["totals"])
+    known = facts(db)
+    figures = totals.read(known["totals"])
     return JournalReport(
-        state=meta["state"],
+        state=known["state"],
         rows=figures.rows,
         outcomes=figures.outcomes,
         uncertain=figures.uncertain,
         repeats=figures.repeats,
         seconds=figures.seconds,
-        marked=meta["hwm"],
-        possibly_sent=meta["hwm"] - figures.rows,
-        windows=db.execute("SELECT count(*) FROM window").fetchone()[0],
-        events=dict(db.execute("SELECT kind, count(*) FROM event GROUP BY kind ORDER BY kind").fetchall()),
-        workspace=meta["identity"]["workspace"],
-        source=meta["identity"]["source"],
-        fingerprint=meta["identity"]["fingerprint"],
+        marked=known["hwm"],
+        possibly_sent=known["hwm"] - figures.rows,
+        windows=require_windows(db, known["hwm"]),
+        events=dict(sorted(Counter(kind for _, kind, _ in events(db, known["events"])).items())),
+        workspace=known["identity"]["workspace"],
+        source=known["identity"]["source"],
+        fingerprint=known["identity"]["fingerprint"],
+        mapping=known["identity"]["mapping"],
     )

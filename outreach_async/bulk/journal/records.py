@@ -1,8 +1,8 @@
 """An outcome as the journal stores it, and back: pure, and small, for a journal may hold millions.
 
-An outcome is a list [index, status, id, attempts, possible, error, repeats]: statuses as numbers, possible ones as bits, ids
-without their prefix, errors as the digest of a text that is stored once. What does not fit is stored as JSON text, which
-starts with `"` or `[` and so is never taken for the short form.
+An outcome is a list [index, status, id, attempts, possible, error, repeats, checksum]: statuses as numbers, possible ones as
+bits, ids without their prefix, errors as the digest of a text that is stored once. What does not fit is stored as JSON text,
+which starts with `"` or `[` and so is never taken for the short form.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final
+from zlib import crc32
 
 import attrs
 import msgspec
 
 from outreach_async import errors
+from outreach_async.bulk.journal.schema import Damage
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.errors import OutreachError
 from outreach_async.vocabulary import ID_PREFIXES, Outcome
@@ -23,6 +25,8 @@ from outreach_async.vocabulary import ID_PREFIXES, Outcome
 MESSAGE_LIMIT: Final = 500
 """Characters of an error's message that a journal keeps."""
 
+_HALF: Final = 2**31
+_encode: Final = msgspec.json.Encoder().encode
 _PREFIX: Final = ID_PREFIXES["contact"]
 _PLAIN: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a text inside SQLite
 _STATUSES: Final = (  # in the order of the format: never changed, only added to
@@ -55,12 +59,40 @@ def batch(outcomes: Iterable[ContactOutcome]) -> Batch:
     """Return outcomes as they are stored."""
     texts: dict[int, str] = {}
     rows = [_packed(outcome, texts) for outcome in outcomes]
+    for row in rows:
+        row.append(crc32(_encode(row)) - _HALF)  # as `checksum` does
     return Batch(as_text(rows), as_text([*texts.items()]) if texts else None)
 
 
+def checksum(columns: Sequence[object]) -> int:
+    """Return the checksum of a row's columns: 32 bits with a sign, which SQLite stores in at most five bytes."""
+    return crc32(_encode(columns)) - _HALF
+
+
+def require(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
+    """Raise Damage unless it holds.
+
+    Args:
+        holds: The condition.
+        what: The damage, for the message.
+    """
+    if not holds:
+        raise Damage(what)
+
+
 def unpacked(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
-    """Return the outcome that was stored as this list; its error is given as the text that was stored."""
-    index, status, id_, attempts, possible, _, repeats = row
+    """Return the outcome that was stored as this list; its error is given as the text that was stored.
+
+    Raises:
+        Damage: The row or its error differs from what was stored.
+    """
+    *columns, crc = row
+    index, status, id_, attempts, possible, named, repeats = columns
+    if checksum(columns) != crc:  # no `require`, which wants its message made: a journal may hold millions
+        raise Damage(f"the checksum of row {index} does not match")
+    if error is not None or named is not None:
+        require(error is not None, f"the error of row {index} is missing")
+        require(digest(error or "") == named, f"the checksum of the error of row {index} does not match")
     known = _status(status)
     return ContactOutcome(
         index=index,
@@ -88,7 +120,7 @@ def _packed(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]:
     error = None
     if outcome.error is not None:
         text = _text(outcome.error)
-        error = _digest(text)
+        error = digest(text)
         texts[error] = text
     number = _NUMBERS.get(outcome.status)
     return [
@@ -143,6 +175,6 @@ def _error(text: str) -> OutreachError:
     return error
 
 
-def _digest(text: str) -> int:
+def digest(text: str) -> int:
     """Return a number of 64 bits, as SQLite has them, so that no table in memory says which text has which number."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)

@@ -10,15 +10,16 @@ APPLICATION_ID: Final = 0x4F41424A  # "OABJ": outreach_async, bulk journal
 FORMAT: Final = 1
 
 TABLES: Final = (
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
-    "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL)",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL, crc NOT NULL)",
     # No types: a status is a number or a text. The rarer come last, where an absent one costs a byte.
-    "CREATE TABLE outcome (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, possible, error, repeats)",
+    "CREATE TABLE outcome (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats)",
     "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
-    "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL)",
-    "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL)",
+    "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
+    "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
 )
-"""A spooled row without a key repeats no other."""
+"""Every row carries the checksum of its other columns; the digest of an error is one. A spooled row without a key repeats no
+other."""
 
 Verdict: TypeAlias = Literal["ours", "newer", "foreign"]
 
@@ -26,6 +27,10 @@ _MAGIC: Final = b"SQLite format 3\0"
 _USER_VERSION: Final = 60  # https://sqlite.org/fileformat2.html#the_database_header
 _APPLICATION_ID: Final = 68
 HEADER_SIZE: Final = 100
+
+
+class Damage(ValueError):
+    """The content of a journal contradicts itself: no writer left it like this."""
 
 
 def judge(header: bytes) -> Verdict:

@@ -10,7 +10,7 @@ import attrs
 import msgspec
 
 from outreach_async.bulk.journal.merging import merge
-from outreach_async.bulk.journal.records import as_text, plain
+from outreach_async.bulk.journal.records import as_text, checksum, plain, require
 from outreach_async.bulk.journal.store import Store
 from outreach_async.bulk.repeats import WHOLE_INPUT, Repeats
 from outreach_async.errors import InvalidRequest
@@ -22,15 +22,16 @@ _PAGE: Final = 200
 # back late.
 # A row that is there is from a process that was killed while it spooled.
 _ADD: Final = """
-    INSERT OR REPLACE INTO spool (seq, key, payload)
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?)
+    INSERT OR REPLACE INTO spool (seq, key, payload, crc)
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]')
+    FROM json_each(?)
 """
 _READ: Final = """
-    SELECT json_group_array(json_array(seq, payload, seq, seq)) FROM spool WHERE seq >= ?1 AND seq < ?2
+    SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ?1 AND seq < ?2
 """
 _READ_KEYED: Final = """
     SELECT json_group_array(json_array(
-        seq, payload,
+        seq, key, payload, crc,
         coalesce((SELECT min(seq) FROM spool AS other WHERE other.key = spool.key), seq),
         coalesce((SELECT max(seq) FROM spool AS other WHERE other.key = spool.key), seq)
     )) FROM spool WHERE seq >= ?1 AND seq < ?2
@@ -74,7 +75,8 @@ class Spool:
         """Keep rows: index, exact e-mail or an empty text, payload as JSON."""
         if self.total is not None:
             raise InvalidRequest(f"journal: its spool is complete with {self.total} rows; no more can be added")
-        texts = as_text([(index, plain(key) if key else None, payload.decode()) for index, key, payload in rows])
+        columns = [(index, plain(key) if key else None, payload.decode()) for index, key, payload in rows]
+        texts = as_text([(*each, checksum(each)) for each in columns])
         with self._store.changes() as db:
             db.execute(_ADD, (texts,))
 
@@ -104,7 +106,8 @@ class Spool:
             return [self._row(db, each, policy, duplicates) for each in sorted(found)]
 
     def _row(self, db: sqlite3.Connection, found: Sequence[Any], policy: Repeats, duplicates: str) -> SpooledRow:
-        index, text, earliest, latest = found
+        index, key, text, crc, earliest, latest = found
+        require(checksum([index, key, text]) == crc, f"the checksum of spooled row {index} does not match")
         sent = latest if policy == "last" else earliest
         if index != sent:
             return SpooledRow(index, text.encode(), repeats=sent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from outreach_async.bulk.journal.records import require
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.bulk.report import BulkReport, Tally
 from outreach_async.vocabulary import Outcome
@@ -13,6 +14,7 @@ from outreach_async.vocabulary import Outcome
 def kept(totals: BulkReport) -> dict[str, Any]:
     """Return figures as the JSON values that a journal keeps."""
     return {
+        "rows": totals.rows,
         "outcomes": dict(totals.outcomes),
         "uncertain": totals.uncertain,
         "repeats": totals.repeats,
@@ -21,9 +23,14 @@ def kept(totals: BulkReport) -> dict[str, Any]:
 
 
 def read(figures: Mapping[str, Any]) -> BulkReport:
-    """Return the figures that were kept so."""
+    """Return the figures that were kept so.
+
+    Raises:
+        Damage: They do not add up.
+    """
     outcomes = {Outcome(name): count for name, count in figures["outcomes"].items()}
-    return BulkReport(sum(outcomes.values()), outcomes, figures["uncertain"], figures["seconds"], figures["repeats"])
+    require(sum(outcomes.values()) == figures["rows"], "the totals do not add up")
+    return BulkReport(figures["rows"], outcomes, figures["uncertain"], figures["seconds"], figures["repeats"])
 
 
 def plus(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:

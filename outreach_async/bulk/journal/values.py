@@ -12,6 +12,9 @@ from outreach_async.vocabulary import Outcome
 
 State: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
+Earlier: TypeAlias = Literal["known", "unknown"]
+"""What is known of earlier runs: `known` is what the journal says, `unknown` that any row may have been sent."""
+
 ENDS: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states that a run can end in."""
 
@@ -25,12 +28,14 @@ class Identity:
         options: Whatever decides what is sent, as JSON values: duplicates, campaign and so on.
         source: What the input is called, such as a file's path: for reports, it may change.
         fingerprint: Of the whole input where known, such as a file's digest.
+        mapping: Field codes by column where the input has columns; when resuming, of those that were asked for.
     """
 
     workspace: str
     options: Mapping[str, Any]
     source: str | None = None
     fingerprint: str | None = None
+    mapping: Mapping[str, str] | None = None
 
 
 @attrs.frozen
@@ -71,6 +76,7 @@ class JournalReport:
         workspace: Workspace id.
         source: What the input is called.
         fingerprint: Of the whole input, where known.
+        mapping: Field codes by column, where the input had columns.
     """
 
     state: State
@@ -86,6 +92,7 @@ class JournalReport:
     workspace: str
     source: str | None
     fingerprint: str | None
+    mapping: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values: those of `BulkReport`, then the journal's own."""

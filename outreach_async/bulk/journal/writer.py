@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from secrets import token_hex
 from typing import Any, Final, Self
 
 import msgspec
@@ -12,12 +14,13 @@ import msgspec
 from outreach_async.bulk.journal import totals
 from outreach_async.bulk.journal.holding import Hold
 from outreach_async.bulk.journal.identity import facts, require_same
+from outreach_async.bulk.journal.making import make
+from outreach_async.bulk.journal.opening import opened
 from outreach_async.bulk.journal.reading import Journal
-from outreach_async.bulk.journal.records import as_text, batch
-from outreach_async.bulk.journal.schema import HEADER_SIZE, judge
+from outreach_async.bulk.journal.records import as_text, batch, checksum
 from outreach_async.bulk.journal.spool import Spool, SpooledRow
 from outreach_async.bulk.journal.store import Store
-from outreach_async.bulk.journal.values import ENDS, Identity, Window
+from outreach_async.bulk.journal.values import ENDS, Earlier, Identity, Window
 from outreach_async.bulk.outcome import ContactOutcome
 from outreach_async.bulk.repeats import Repeats
 from outreach_async.bulk.report import Tally
@@ -31,13 +34,15 @@ _ADD_ERRORS: Final = """
 """
 # A plain INSERT: a second outcome of a row fails.
 _ADD_OUTCOMES: Final = """
-    INSERT INTO outcome (seq, status, id, attempts, possible, error, repeats)
+    INSERT INTO outcome (seq, status, id, attempts, possible, error, repeats, crc)
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
-        json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]')
+        json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]'), json_extract(value, '$[7]')
     FROM json_each(?)
 """
 _DONE: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
-_ADD_EVENT: Final = "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)"
+_ADD_WINDOW: Final = "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)"
+_ADD_EVENT: Final = "INSERT INTO event (number, at, kind, data, crc) VALUES (?, ?, ?, ?, ?)"
+_ALL: Final = Suspects(((0, 2**63 - 1),))
 
 
 class Writer:
@@ -48,7 +53,7 @@ class Writer:
     Attributes:
         resumed: Whether an earlier process began the run.
         state: `running`, or how the run ended.
-        hwm: The high-water mark: rows below it may be sent, none beyond it was.
+        hwm: The high-water mark: rows below it may be sent. None beyond it was, unless nothing is known of earlier runs.
         suspects: Rows without an outcome that an earlier process may have sent.
     """
 
@@ -64,63 +69,87 @@ class Writer:
         self._totals = totals.read(meta["totals"])
         self._before = self._totals.seconds
         self._spool = Spool(store, meta["spooled"])
+        self._events: int = meta["events"]
+        self._fingerprint: str | None = meta["identity"]["fingerprint"]
         self.resumed = resumed
         self.state: str = meta["state"]
         self.hwm: int = meta["hwm"]
-        self.suspects = Suspects.of(ranges=[(0, self.hwm)] if self.state == "running" else map(tuple, meta["suspects"]))
+        self.suspects = _suspects(meta)
 
     @classmethod
-    def open(cls, journal: Journal, identity: Identity, *, resume: bool, wall: Callable[[], float] = time.time) -> Self:
+    def open(
+        cls,
+        journal: Journal,
+        identity: Identity,
+        *,
+        resume: bool,
+        earlier: Earlier = "known",
+        wall: Callable[[], float] = time.time,
+    ) -> Self:
         """Begin a journal, or go on with one.
 
         Args:
             journal: Where it is.
             identity: What it is of.
             resume: Whether to go on with one that is there; one that is not there is begun.
+            earlier: With `unknown` every row without an outcome counts as possibly sent, and a damaged journal is set aside.
             wall: Returns the time in seconds; of it the journal keeps durations, and when an event was.
 
         Raises:
             InvalidRequest: It is there although nothing is to be resumed, is no journal, is of another run, is being written by
                 another runner, or stands where locks do not hold.
-            JournalError: It cannot be read or written.
+            JournalError: It cannot be read or written, or is damaged.
         """
-        path = os.fspath(journal.path)
-        hold = Hold.take(path, resume=resume)
+        found = opened(os.fspath(journal.path), _meta(identity, earlier), resume=resume, earlier=earlier, make=cls._make)
         try:
-            _require_ours(path, hold)
-            store = Store(path)
+            require_same(found.path, identity, found.facts["identity"])
+            store = Store(found.path, found.facts["log"])
             try:
-                return cls._begun(hold, store, identity, wall)
+                writer = cls(found.hold, store, identity, found.facts, wall, resumed=not found.made)
+                writer._begin(earlier, found.damage)
             except BaseException:
                 store.close()
                 raise
         except BaseException:
-            hold.release()
+            found.hold.release()
             raise
-
-    @classmethod
-    def _begun(cls, hold: Hold, store: Store, identity: Identity, wall: Callable[[], float]) -> Self:
-        begun = store.begin(_meta(identity))
-        store.use_log()
-        with store.reads() as db:
-            meta = {name: msgspec.json.decode(value) for name, value in db.execute("SELECT name, value FROM meta")}
-        require_same(store.path, identity, meta["identity"])
-        writer = cls(hold, store, identity, meta, wall, resumed=not begun)
-        if writer.resumed and not writer.finished:
-            writer._go_on()
         return writer
 
-    def _go_on(self) -> None:
-        """Let the journal say `running` before anything is sent, so that whatever a kill leaves undone is suspect."""
-        with self._store.changes() as db:
-            db.execute(_ADD_EVENT, (self._wall(), "resumed", as_text({"after": self.state})))
-            self._store.set(db, "state", "running")
+    @staticmethod
+    def _make(path: str, facts: Mapping[str, Any]) -> None:
+        make(path, facts)
+
+    def _begin(self, earlier: Earlier, damage: Mapping[str, Any] | None) -> None:
+        if self.finished:
+            return
+        if earlier == "unknown":
+            self.suspects = _ALL
+        self._go_on(earlier)
+        if damage is not None:
+            self.note("damaged", damage)
+
+    def _go_on(self, earlier: Earlier) -> None:
+        """Let the file itself say `running` before anything is sent, so that whatever a kill leaves undone is suspect."""
+        with self._store.begins() as db:
+            if self.resumed:
+                self._add_event(db, "resumed", {"after": self.state})
+                self._store.set(db, "state", "running")
+            if earlier == "unknown":
+                self._store.set(db, "earlier", earlier)
         self.state = "running"
 
     @property
     def finished(self) -> bool:
         """Whether every row of the input has its outcome."""
         return self.state == "finished"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the run is finished, and no row given now need be compared with those that it was of.
+
+        The spool holds the rows themselves; and two fingerprints, which were compared, tell as much as the rows.
+        """
+        return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
 
     @property
     def spooled(self) -> int | None:
@@ -140,8 +169,11 @@ class Writer:
     def mark(self, window: Window) -> None:
         """Mark rows as about to be sent; again for a window that is marked already, to see that it is the same.
 
+        The mark is in the file itself when this returns: it outlives the log.
+
         Raises:
             InvalidRequest: It was marked with other rows, or does not follow the one before.
+            JournalError: It cannot be written, or a reader keeps it from the file for too long.
         """
         if window.rows < 1 or window.first > self.hwm:
             raise InvalidRequest(
@@ -155,8 +187,10 @@ class Writer:
                 )
             return
         with self._store.changes() as db:
-            db.execute("INSERT INTO window (first, rows, digest) VALUES (?, ?, ?)", (window.first, window.rows, window.digest))
+            columns = (window.first, window.rows, window.digest)
+            db.execute(_ADD_WINDOW, (*columns, checksum(columns)))
             self._store.set(db, "hwm", window.end)
+        self._store.move_log()
         self.hwm = window.end
 
     def done(self, first: int, rows: int) -> frozenset[int]:
@@ -190,7 +224,13 @@ class Writer:
             data: JSON values.
         """
         with self._store.changes() as db:
-            db.execute(_ADD_EVENT, (self._wall(), kind, as_text(data)))
+            self._add_event(db, kind, data)
+
+    def _add_event(self, db: sqlite3.Connection, kind: str, data: Mapping[str, Any]) -> None:
+        columns = (self._events + 1, float(self._wall()), kind, as_text(data))
+        db.execute(_ADD_EVENT, (*columns, checksum(columns)))
+        self._store.set(db, "events", self._events + 1)
+        self._events += 1
 
     def end(self, state: str, suspects: Suspects = NONE) -> None:
         """Keep how the run ended; a finished run stays so.
@@ -252,21 +292,22 @@ class Writer:
             self._hold.release()
 
 
-def _meta(identity: Identity) -> dict[str, Any]:
+def _meta(identity: Identity, earlier: Earlier) -> dict[str, Any]:
     """Return what a new journal says of its run."""
     return {
         "identity": facts(identity),
+        "earlier": earlier,
         "state": "running",
         "hwm": 0,
         "totals": totals.kept(Tally().report(0.0)),
         "suspects": [],
         "spooled": None,
+        "events": 0,
+        "log": {"run": token_hex(8), "open": False, "commits": 0},
     }
 
 
-def _require_ours(path: str, hold: Hold) -> None:
-    verdict = "ours" if hold.empty else judge(os.pread(hold.descriptor, HEADER_SIZE, 0))
-    if verdict == "newer":
-        raise InvalidRequest(f"journal: {path} was written by a newer version of this library; resume with that version")
-    if verdict == "foreign":
-        raise InvalidRequest(f"journal: {path} is no journal; name another file")
+def _suspects(meta: Mapping[str, Any]) -> Suspects:
+    if meta["earlier"] == "unknown":
+        return _ALL
+    return Suspects.of(ranges=[(0, meta["hwm"])] if meta["state"] == "running" else map(tuple, meta["suspects"]))

@@ -1,0 +1,113 @@
+"""Makes a journal, complete or not at all, and sets a damaged one aside."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from errno import EIO
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from outreach_async.bulk.journal.records import as_text, checksum
+from outreach_async.bulk.journal.schema import APPLICATION_ID, FORMAT, TABLES, address
+
+Link: TypeAlias = Callable[[str, str], None]
+
+LOG: Final = ("-wal", "-shm")
+"""Endings of the names of a log and its index."""
+SET: Final = (
+    "INSERT INTO meta (name, value, crc) VALUES (?1, ?2, ?3)"
+    " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
+)
+
+
+def fact(name: str, value: object) -> tuple[str, str, int]:
+    """Return a fact about the run as the row that keeps it."""
+    text = as_text(value)
+    return name, text, checksum([name, text])
+
+
+def make(path: str, facts: Mapping[str, Any], link: Link = os.link) -> None:
+    """Make a journal that nobody else may read, under a temporary name that it loses when it is complete and on the disk.
+
+    Args:
+        path: Of the journal.
+        facts: What it says of its run.
+        link: Gives a file a second name, which must be free.
+
+    Raises:
+        FileExistsError: There is such a file.
+        OSError: The operating system refuses.
+    """
+    folder = Path(path).parent
+    with _draft(folder) as draft:
+        try:
+            _fill(draft, facts)
+        except sqlite3.Error as error:
+            raise OSError(EIO, str(error)) from error
+        _sync(draft)
+        link(draft, path)
+    _sync(folder)
+
+
+@contextmanager
+def _draft(folder: Path) -> Iterator[str]:
+    descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
+    os.close(descriptor)
+    try:
+        yield draft
+    finally:
+        for ending in ("", *LOG):
+            with suppress(FileNotFoundError):
+                Path(draft + ending).unlink()
+
+
+def _fill(draft: str, facts: Mapping[str, Any]) -> None:
+    with closing(sqlite3.connect(address(draft, "mode=rw"), uri=True, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = OFF")  # nothing of it counts before it is linked
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {FORMAT}")
+        for table in TABLES:
+            db.execute(table)
+        db.executemany(SET, [fact(name, value) for name, value in facts.items()])
+        db.execute("COMMIT")
+
+
+def _sync(path: str | Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def set_aside(path: str, endings: tuple[str, ...] = (*LOG, "")) -> str:
+    """Rename the files of a journal to names that are free, and return the new name of the journal.
+
+    Args:
+        path: Of the journal.
+        endings: Which files: the journal itself last, so that it is not taken for a sound one meanwhile.
+
+    Raises:
+        OSError: The operating system refuses.
+    """
+    names = (f"{path}.damaged{f'-{number}' if number else ''}" for number in count())
+    name = next(name for name in names if not any(os.path.lexists(name + ending) for ending in (*LOG, "")))
+    for ending in endings:
+        with suppress(FileNotFoundError):
+            Path(path + ending).rename(name + ending)
+    _sync(Path(path).parent)
+    return name
+
+
+def has_log(path: str) -> bool:
+    """Tell whether a log with content is there."""
+    with suppress(FileNotFoundError):
+        return Path(f"{path}-wal").stat().st_size > 0
+    return False
