@@ -25,6 +25,7 @@ from support_transport import HANG, Script, added, skipped
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
 from outreach_async.bulk.journal import Writer
+from outreach_async.bulk.journal.holding import require_still
 from outreach_async.bulk.journal.making import make
 from outreach_async.bulk.journal.peeking import Damaged, unreadable
 from outreach_async.bulk.suspects import Suspects
@@ -88,6 +89,12 @@ class TestLog:
         killed_journal(path, 2)
         log = Path(f"{path}-wal")
         log.write_bytes(b"\x00" * 12 + log.read_bytes()[12:])
+        requires_earlier(path, "is empty or unreadable")
+
+    def test_a_log_that_cannot_be_opened_is_an_error(self, path: Path) -> None:
+        killed_journal(path, 2)
+        Path(f"{path}-wal").unlink()
+        Path(f"{path}-wal").mkdir()
         requires_earlier(path, "is empty or unreadable")
 
     def test_a_mark_is_in_the_file_itself_when_the_call_returns(self, path: Path) -> None:
@@ -399,6 +406,27 @@ class TestCreation:
         with pytest.raises(FileExistsError):
             make(str(path), self.FACTS)
         assert (path.read_bytes(), names(path.parent)) == (b"mine", {"run.db"})
+
+    def test_nothing_is_left_of_one_that_cannot_be_written(self, path: Path) -> None:
+        facts: Any = {("no", "name"): "running"}
+        with pytest.raises(OSError, match="type 'tuple' is not supported"):
+            make(str(path), facts)
+        assert names(path.parent) == set()
+
+    def test_one_that_cannot_be_begun_is_let_go(self, path: Path) -> None:
+        with pytest.raises(ZeroDivisionError):
+            opened(path, wall=lambda: 1 // 0)
+        with writing(path) as writer:
+            assert writer.resumed
+
+    def test_a_file_that_took_the_place_of_the_locked_one_is_another_runs(self, path: Path) -> None:
+        path.touch()
+        with path.open("rb") as file:
+            require_still(str(path), file.fileno())
+            path.rename(path.with_name("run.db.damaged"))
+            path.touch()
+            with pytest.raises(InvalidRequest, match="another run is writing"):
+                require_still(str(path), file.fileno())
 
     def test_a_full_disk_is_an_error_of_the_journal_and_leaves_nothing(self, path: Path) -> None:
         code = (
