@@ -211,6 +211,21 @@ class TestClosing:
             assert again.suspects == Suspects()
         assert names(path.parent) == {"run.db"}
 
+    def test_the_file_holds_every_outcome_before_it_denies_its_log(self, path: Path) -> None:
+        found: list[int] = []
+
+        def look(statement: str) -> None:
+            if statement == "COMMIT":
+                with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
+                    found.extend(db.execute("SELECT count(*) FROM outcome").fetchone())
+
+        writer = opened(path)
+        writer.mark(window(0))
+        writer.record([outcome(index) for index in range(3)])
+        writer._store._db.set_trace_callback(look)
+        writer.close()
+        assert found == [3]
+
     def test_a_kill_between_the_end_and_the_close_of_a_finished_run_is_mended(self, path: Path) -> None:
         living = path.with_name("living.db")
         with writing(living) as writer:
