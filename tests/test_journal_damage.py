@@ -25,6 +25,7 @@ from support_transport import HANG, Script, added, skipped
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
 from outreach_async.bulk.journal import Writer
+from outreach_async.bulk.journal.holding import require_still
 from outreach_async.bulk.journal.making import make
 from outreach_async.bulk.journal.peeking import Damaged, unreadable
 from outreach_async.bulk.suspects import Suspects
@@ -88,6 +89,12 @@ class TestLog:
         killed_journal(path, 2)
         log = Path(f"{path}-wal")
         log.write_bytes(b"\x00" * 12 + log.read_bytes()[12:])
+        requires_earlier(path, "is empty or unreadable")
+
+    def test_a_log_that_cannot_be_opened_is_an_error(self, path: Path) -> None:
+        killed_journal(path, 2)
+        Path(f"{path}-wal").unlink()
+        Path(f"{path}-wal").mkdir()
         requires_earlier(path, "is empty or unreadable")
 
     def test_a_mark_is_in_the_file_itself_when_the_call_returns(self, path: Path) -> None:
@@ -203,6 +210,21 @@ class TestClosing:
         with writing(path) as again:
             assert again.suspects == Suspects()
         assert names(path.parent) == {"run.db"}
+
+    def test_the_file_holds_every_outcome_before_it_denies_its_log(self, path: Path) -> None:
+        found: list[int] = []
+
+        def look(statement: str) -> None:
+            if statement == "COMMIT":
+                with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
+                    found.extend(db.execute("SELECT count(*) FROM outcome").fetchone())
+
+        writer = opened(path)
+        writer.mark(window(0))
+        writer.record([outcome(index) for index in range(3)])
+        writer._store._db.set_trace_callback(look)
+        writer.close()
+        assert found == [3]
 
     def test_a_kill_between_the_end_and_the_close_of_a_finished_run_is_mended(self, path: Path) -> None:
         living = path.with_name("living.db")
@@ -399,6 +421,27 @@ class TestCreation:
         with pytest.raises(FileExistsError):
             make(str(path), self.FACTS)
         assert (path.read_bytes(), names(path.parent)) == (b"mine", {"run.db"})
+
+    def test_nothing_is_left_of_one_that_cannot_be_written(self, path: Path) -> None:
+        facts: Any = {("no", "name"): "running"}
+        with pytest.raises(OSError, match="type 'tuple' is not supported"):
+            make(str(path), facts)
+        assert names(path.parent) == set()
+
+    def test_one_that_cannot_be_begun_is_let_go(self, path: Path) -> None:
+        with pytest.raises(ZeroDivisionError):
+            opened(path, wall=lambda: 1 // 0)
+        with writing(path) as writer:
+            assert writer.resumed
+
+    def test_a_file_that_took_the_place_of_the_locked_one_is_another_runs(self, path: Path) -> None:
+        path.touch()
+        with path.open("rb") as file:
+            require_still(str(path), file.fileno())
+            path.rename(path.with_name("run.db.damaged"))
+            path.touch()
+            with pytest.raises(InvalidRequest, match="another run is writing"):
+                require_still(str(path), file.fileno())
 
     def test_a_full_disk_is_an_error_of_the_journal_and_leaves_nothing(self, path: Path) -> None:
         code = (

@@ -68,8 +68,7 @@ class Hold:
                 lock = os.open(f"{path}-lock", _FLAGS | os.O_CREAT, 0o600)
                 opened.callback(os.close, lock)
             fcntl.flock(descriptor if lock is None else lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):  # set aside before it was locked
-                raise _taken(path)
+            require_still(path, descriptor)
             opened.pop_all()
             return cls(descriptor, lock)
 
@@ -102,6 +101,16 @@ def _opened(path: str, *, resume: bool) -> int:
     if not resume:
         raise InvalidRequest(f"journal: {path} exists; pass resume=True to go on with its run, or name a new file for a new one")
     return os.open(path, _FLAGS)
+
+
+def require_still(path: str, descriptor: int) -> None:
+    """Refuse a file that another run has set aside before it was locked here.
+
+    Raises:
+        InvalidRequest: The path is another file's by now.
+    """
+    if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+        raise _taken(path)
 
 
 def _taken(path: str) -> InvalidRequest:

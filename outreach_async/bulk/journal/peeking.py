@@ -195,10 +195,8 @@ def _begun(log: Path) -> bool:
     """Tell whether a log has a valid header (https://sqlite.org/fileformat2.html#the_write_ahead_log)."""
     try:
         with log.open("rb") as file:
-            header = file.read(_LOG_HEADER)
+            header = file.read(_LOG_HEADER).ljust(_LOG_HEADER, b"\0")
     except OSError:
-        return False
-    if len(header) < _LOG_HEADER:
         return False
     magic = int.from_bytes(header[:4])
     if magic not in _LOG_MAGIC:

@@ -122,7 +122,8 @@ class Store:
         self._failure = (f"journal {self.path}: it was closed", None)
         if needed:
             self._leave()
-        elif self._leave.detach():
+        else:
+            self._leave.detach()
             with suppress(sqlite3.Error):  # the file is whole
                 self._db.close()
 
