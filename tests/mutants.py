@@ -1,4 +1,4 @@
-"""Proof that the tests of the fake notice when the fake is wrong: each listed mutant must make a test of its own fail.
+"""Proof that tests notice what the fake, bulk runs and imports get wrong: each listed mutant must make a test of its own fail.
 
     python tests/mutants.py [--only NUMBER-OR-WORDS ...] [--list]
 

@@ -1,4 +1,4 @@
-"""The mutants of the fake: what a fake could get wrong, and which tests notice. `mutants.py` tries them."""
+"""The mutants: what the fake, bulk runs and imports could get wrong, and which tests notice. `mutants.py` tries them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _SERVICE: Final = "test_fake_service.py::test_"
 _WIRE: Final = "test_fake_wire.py::test_"
 _ALWAYS: Final = "test_fake_invariants.py::test_"
 _IN_FLIGHT: Final = "test_fake_in_flight.py::test_"
+_LABELS: Final = "test_bulk_labels.py::test_"
+_COLUMNS: Final = "test_importer_columns.py::test_"
 
 MUTANTS: Final = (
     # Creation.
@@ -330,4 +332,47 @@ MUTANTS: Final = (
         (_SERVICE + "a_fault_answers_in_the_services_place_and_is_in_the_journal",),
     ),
     *SIMULATION,
+    # Bulk runs and imports.
+    Mutant(
+        "rows that wait for their key are forgotten",
+        "bulk/pipeline.py",
+        "*hands, *known]",
+        "*hands]",
+        ("test_bulk_journal.py::test_a_row_that_waits_for_its_email_is_not_forgotten_when_a_resumed_run_is_left",),
+    ),
+    Mutant(
+        "a final status proves that nothing happened",
+        "retry.py",
+        "error.status_code not in _CLIENT_ERRORS or error.status_code in _NO_PROOF",
+        "error.status_code == _UNAVAILABLE",
+        (_LABELS + "a_status_that_may_follow_a_creation_leaves_every_label_true",),
+    ),
+    Mutant(
+        "refusals of everything cut the rate like any other",
+        "bulk/flow/rate.py",
+        "return self._vain > _VAIN or (self._vain > 1 and not achieved)",
+        "return achieved < 0",
+        ("test_bulk_flow_client.py::test_a_run_whose_first_twenty_requests_are_refused_is_done_in_half_a_minute",),
+    ),
+    Mutant(
+        "the order key knows no compatibility forms",
+        "bulk/source.py",
+        'unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())',
+        'unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).upper().casefold())',
+        ("test_bulk_order_key.py::test_with_a_service_that_folds_by_nfkc_no_contact_ends_out_of_order",),
+    ),
+    Mutant(
+        "a number with a leading zero is a custom field",
+        "importer/columns.py",
+        'r"custom(0|[1-9][0-9]*)"',
+        'r"custom([0-9]+)"',
+        (_COLUMNS + "what_cannot_be_mapped_is_refused_with_the_way_out",),
+    ),
+    Mutant(
+        "a header's letters have one form",
+        "importer/columns.py",
+        'normalize("NFKC", name).casefold()',
+        "name.casefold()",
+        (_COLUMNS + "a_header_in_letters_of_another_form_is_the_code_that_it_spells",),
+    ),
 )

@@ -47,6 +47,13 @@ SIMULATION: Final = (
         (_SENDING + "what_somebody_does_with_one_step_tells_nothing_of_the_next",),
     ),
     Mutant(
+        "every round is answered alike",
+        "fake/simulation/engine.py",
+        'return (who,) if "~" in who else ()',
+        "return ()",
+        (_SENDING + "c16_what_a_contact_does_in_one_round_tells_nothing_of_the_next",),
+    ),
+    Mutant(
         "the seed does not matter",
         "fake/simulation/engine.py",
         "chance = partial(draw, self.seed, campaign.id,",
@@ -98,8 +105,8 @@ SIMULATION: Final = (
     Mutant(
         "paused campaigns send",
         "fake/simulation/engine.py",
-        "if campaign.status == LIVE and len(queue) == 1",
-        'if campaign.status != "draft" and len(queue) == 1',
+        "if campaign.status == LIVE and not",
+        'if campaign.status != "draft" and not',
         (_SENDING + "only_a_live_campaign_sends_and_it_resumes_where_it_was",),
     ),
     Mutant(

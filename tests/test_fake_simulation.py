@@ -679,6 +679,22 @@ def test_c16_a_contact_that_joins_again_begins_anew_where_that_is_the_reading() 
     assert listed(fake)["contacts"] == 3
 
 
+def test_c16_what_a_contact_does_in_one_round_tells_nothing_of_the_next() -> None:
+    fake = quiet_world(40, rates={**SILENT, "open": 0.5})
+    fake.behaviour = Behaviour(reenrol="restart")
+    log = watched(fake)
+    fake.advance(days=30)
+    first = {entry.contact for entry in log if entry.kind == "opened"}
+    for contact in fake.contacts(SPACE):
+        create(fake, contact["email"], campaign="camp_1", duplicates="overwrite")
+    fake.advance(days=30)
+    second = {entry.contact.partition("~")[0] for entry in log if entry.kind == "opened" and "~" in entry.contact}
+
+    assert first
+    assert second
+    assert first != second
+
+
 def test_c16_a_round_that_has_not_begun_survives_a_file() -> None:
     fake = world_of_three()
     fake.behaviour = Behaviour(reenrol="restart")

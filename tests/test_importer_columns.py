@@ -32,6 +32,15 @@ def test_a_header_that_differs_from_a_code_in_case_and_punctuation_only_is_that_
     assert map_columns(["E-mail", header]).codes == ("email", code)
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["\uff26\uff29\uff32\uff33\uff34 \uff2e\uff41\uff4d\uff45", "\u2131irst_\u2115ame"],
+    ids=["full width", "letterlike"],
+)
+def test_a_header_in_letters_of_another_form_is_the_code_that_it_spells(header: str) -> None:
+    assert map_columns(["E-mail", header]).codes == ("email", "first_name")
+
+
 @given(st.permutations(CODES))
 def test_every_code_maps_to_itself_in_any_order(headers: list[str]) -> None:
     assert map_columns(headers).codes == tuple(headers)
@@ -71,6 +80,7 @@ def test_an_override_may_name_a_further_code_of_the_workspace() -> None:
         (["email", "qqqq"], {}, "unknown column 'qqqq'; map each to a code"),
         (["email", " "], {}, "column 2 has no name"),
         (["email", "custom_x"], {}, "unknown column 'custom_x'"),
+        (["email", "Custom 01"], {}, "unknown column 'Custom 01'"),
         (["email", "owner_key"], {}, "unknown column 'owner_key'"),
         (["first_name"], {}, "no column goes to 'email'"),
         (["email", "E-Mail"], {}, "columns 'email' and 'E-Mail' both go to 'email'; leave one out with 'E-Mail=ignore'"),

@@ -150,10 +150,8 @@ class Engine:
         campaign = self.campaigns[event.campaign]
         if not _sends(campaign.steps[event.step]):
             return  # it stays left to send: nothing that can be done to a campaign sets a step going
-        queue = self.state.flow(campaign.id).queue
-        queue.append(event)
-        # Behind others it waits with them: for a midnight, or for the campaign to go live.
-        if campaign.status == LIVE and len(queue) == 1 and not self._send_next(campaign, event.at):
+        self.state.flow(campaign.id).queue.append(event)
+        if campaign.status == LIVE and not self._send_next(campaign, event.at):
             self.state.wake_at(_midnight(event.at))
 
     def _serve_queues(self, now: int) -> None:
