@@ -26,6 +26,7 @@ from outreach_async import (
     RetryPolicy,
 )
 from outreach_async.bulk import Outcomes
+from outreach_async.bulk.order import Order
 from outreach_async.cli.creating import drained
 from outreach_async.cli.interrupts import interruptible
 from outreach_async.cli.screen import Screen
@@ -91,7 +92,7 @@ async def drained_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
 
 @pytest.mark.parametrize("order", ["completion", "input"])
 @pytest.mark.parametrize("pause", ["Retry-After", "503", "no connection", "never reached", "lost answers"])
-async def test_a_paused_run_ends_as_soon_as_it_is_drained(journal: Journal, pause: str, order: str) -> None:
+async def test_a_paused_run_ends_as_soon_as_it_is_drained(journal: Journal, pause: str, order: Order) -> None:
     run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(300), journal=journal, concurrency=8, order=order)
     found, seconds = await drained_in_pause(run)
     report = journal.report()
