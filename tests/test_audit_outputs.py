@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unicodedata import category
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from support_audit import REPORTS
-from support_audit_reports import fleet, made
+from support_audit_reports import HOSTILE_REPORTS, fleet, made
 
 from outreach_async.audit import Report
 from outreach_async.audit.outputs import SUFFIXES, WRITERS, format_of, write
 from outreach_async.errors import InvalidRequest
+from outreach_async.wholefiles import write_whole
 
 
 @pytest.mark.parametrize(
@@ -69,3 +74,11 @@ def test_every_format_names_what_is_wrong_and_where(form: str) -> None:
 
     assert "OA110" in text
     assert report.groups[0].key in text
+
+
+@given(HOSTILE_REPORTS, st.sampled_from(list(WRITERS)))
+def test_no_file_holds_control_characters_but_line_ends_and_tabs(found: Report, form: str) -> None:
+    with TemporaryDirectory() as folder:
+        write_whole(Path(folder) / "report", write(found, form))
+        text = (Path(folder) / "report").read_bytes().decode()
+    assert {character for character in text.replace("\r\n", "\n") if category(character) == "Cc"} <= {"\n", "\t"}

@@ -25,7 +25,8 @@ from outreach_async import (
     Response,
     RetryPolicy,
 )
-from outreach_async.bulk import Order, Outcomes
+from outreach_async.bulk import Outcomes
+from outreach_async.bulk.order import Order
 from outreach_async.cli.creating import drained
 from outreach_async.cli.interrupts import interruptible
 from outreach_async.cli.screen import Screen

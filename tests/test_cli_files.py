@@ -10,13 +10,15 @@ import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support_cli import COMMAND, Shell, environment, saved
 
 from outreach_async.audit.outputs import WRITERS, begins_as
-from outreach_async.cli.writing import FileUse, conflicts, folds_case, keys_of
+from outreach_async.cli.app import outreach
+from outreach_async.cli.writing import FileUse, OutputPath, conflicts, folds_case, keys_of
 from outreach_async.wholefiles import write_whole
 
 PEOPLE = "email\na@a.example\nbad\n"
@@ -197,6 +199,19 @@ def test_a_file_too_large_for_a_mapping_is_not_read_as_one(shell: Shell, folder:
     with (folder / "target").open("wb") as file:
         file.truncate(1 << 33)
     assert shell(*OUTPUTS["mapping"], "target").code == 2
+
+
+def test_every_option_that_takes_a_path_is_known_here() -> None:
+    found = {
+        (name, parameter.name): isinstance(parameter.type, OutputPath)
+        for name in outreach.list_commands(click.Context(outreach))
+        for parameter in (outreach.get_command(click.Context(outreach), name) or outreach).params
+        if isinstance(parameter.type, click.Path)
+    }
+    reads = [("import", "file"), ("import", "mapping"), ("audit", "policy"), ("audit", "compare"), ("serve", "world")]
+    writes = [("import", "rejects"), ("import", "save_mapping"), ("report", "rejects"), ("audit", "outputs")]
+    journals = [("import", "journal"), ("report", "journal")]
+    assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 
 
 # What a file is known by.

@@ -140,13 +140,16 @@ def test_the_first_ctrl_c_lets_rows_finish_and_the_second_stops_them(tmp_path: P
     assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
 
 
-def test_ctrl_c_during_the_demos_import_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
-    class AtTheStart(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.__dict__.get("state") == "running":
-                os.kill(os.getpid(), signal.SIGINT)
+class CtrlC(logging.Handler):
+    """Sends this process a SIGINT when a bulk run begins."""
 
-    handler, before = AtTheStart(), LOGGER.level
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.__dict__.get("state") == "running":
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_during_the_demos_import_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    handler, before = CtrlC(), LOGGER.level
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
     try:
@@ -159,14 +162,14 @@ def test_ctrl_c_during_the_demos_import_ends_the_demo(capsys: pytest.CaptureFixt
     assert (list(told), 0 < told["import"]["rows"] < 3044) == (["import"], True)
 
 
-def test_ctrl_c_ends_a_demo_whenever_it_comes() -> None:
-    process = started("demo", env={"OUTREACH_LOG": "info"})
-    assert process.stderr is not None
-    assert "running" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    done = ended(process)
-    assert done.code == 130
-    assert "What to try next" not in done.out
+def test_a_process_whose_demo_is_interrupted_exits_130_without_an_audit() -> None:
+    script = (
+        "import logging, sys; from test_cli_process import LOGGER, CtrlC; from outreach_async.__main__ import main\n"
+        "LOGGER.addHandler(CtrlC()); LOGGER.setLevel(logging.INFO); sys.argv = ['outreach-async', 'demo']; sys.exit(main())"
+    )
+    done = ended(started(command=[sys.executable, "-c", script]))
+    assert (done.code, done.err.splitlines()[-1]) == (130, "outreach-async: interrupted")
+    assert "Auditing" not in done.out
 
 
 def test_the_first_ctrl_c_ends_a_paused_import_and_a_pipe_knows_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

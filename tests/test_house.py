@@ -64,7 +64,7 @@ def test_functions_and_files_keep_the_house_budget() -> None:
     assert counts[int(len(counts) * 0.9)] <= 25
     assert counts[-1] <= 60, sizes[-1]
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
-    assert max(lengths.values()) <= 400, max(lengths, key=lambda path: lengths[path])
+    assert max(lengths.values()) <= 600, max(lengths, key=lambda path: lengths[path])
 
 
 def test_only_the_engine_the_conformance_suite_and_transports_that_wrap_another_await_send() -> None:

@@ -29,11 +29,9 @@ the service's own word (`added`, `skipped`, `overwriten` as the wire spells it, 
     not_applied  the service cannot hold the row: it was never sent, or refused for another reason than the row
     unknown      it may have been carried out, and the last attempt failed
 
-Only a status of 4xx proves that a row was not carried out, and of those 408, 425 and 499 do not. Any 3xx or 5xx may follow a
-creation.
-
-A lost answer is repeated, which cannot make a second contact. But `skipped` may then speak of the contact that the lost attempt
-made: `possible` holds every outcome that agrees with what was seen, and `certain` says whether there is only one.
+Only a 4xx other than 408, 425 and 499 proves that a row was not carried out. A lost answer is repeated, which cannot make a
+second contact. But `skipped` may then speak of the contact that the lost attempt made: `possible` holds every outcome that
+agrees with what was seen, and `certain` says whether there is only one.
 
 ```python
 import anyio
