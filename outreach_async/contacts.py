@@ -37,7 +37,7 @@ class CreatedContact(Answered):
 
     Attributes:
         status: The service's last word: `added`, `skipped`, `overwriten`, `updated_missing_fields`, or a text not seen before.
-        id: Starts with `contact_`; `None` when skipped.
+        id: Starts with `contact_`; `None` when skipped, and when the service put the owner key into it.
         details: `None` on success; a short text when skipped for a duplicate.
         possible: Every outcome that agrees with the evidence. More than one only after an answer was lost: a repeat that finds
             the contact cannot tell whether an earlier attempt of this very call had added it.

@@ -284,8 +284,8 @@ class Undecodable:
     Attributes:
         index: Its place in the page's `data`, from 0.
         id: Its id, where that could be read.
-        error: Every fault, each with its path and the value's kind.
-        fields: Its readable members as they came.
+        error: Every fault, each with its path and the value's kind; only the first where `fields` is cut short.
+        fields: Its readable members as they came; of a page above 1 MiB, once such items make up 1 MiB, its id and status alone.
 
     Example:
         ```python
