@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-PATIENCE: Final = 10.0
+PATIENCE: Final = 60.0
 """Seconds after which whoever waits here takes the test for failed."""
 
 OK: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

@@ -115,7 +115,7 @@ async def test_closing_ends_what_is_under_way(make: Make, where: str) -> None:
             except Exception as error:  # noqa: BLE001 - whatever comes is compared below
                 outcomes.append(error)
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 for _ in range(3):
                     group.start_soon(send)
