@@ -114,7 +114,7 @@ def started(
 
 def ended(process: subprocess.Popen[str]) -> Ended:
     """Wait for a process, and return how it ended."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     return Ended(process.returncode, out or "", err or "")
 
 

@@ -63,7 +63,7 @@ NOT_CALLED: Final = {
 the client, at asyncio's own loop."""
 
 _ROOT: Final = Path(__file__).parent.parent / "outreach_async"
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 60.0
 """Seconds after which an example waits for something that does not come."""
 
 _FENCE: Final = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

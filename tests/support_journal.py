@@ -97,7 +97,7 @@ def acknowledged(lines: str) -> tuple[int, int]:
 def ended(path: Path, *options: object) -> tuple[int, tuple[int, int]]:
     """Run to the end of the process; return its exit code and what it acknowledged. No warning or traceback may come."""
     process = child(path, *options)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=600)
     assert not errors, errors
     return process.returncode, acknowledged(out)
 

@@ -179,7 +179,7 @@ class Service:
         return [Entry(*each) for each in said["entries"]], [(email, id_) for email, id_ in said["contacts"]]
 
     def _ask(self, method: str, run: Run, body: object) -> Any:
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=600)
         try:
             connection.request(method, f"/runs/{run.workspace}", json.dumps(body))
             return json.loads(connection.getresponse().read())

@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-PATIENCE: Final = 10.0
+PATIENCE: Final = 60.0
 """Seconds after which whoever waits here takes the test for failed."""
 
 OK: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -84,6 +84,10 @@ class Peer:
         """Tell whoever waits that the other side has got so far."""
         self._listener.note(request)
 
+    def stick(self) -> None:
+        """Tell whoever waits that from here on only a clock ends the exchange."""
+        self._listener.stuck.set()
+
     def seen(self, request: bytes) -> int:
         """Tell how often this very request has come so far, on any connection."""
         return self._listener.requests.count(request)
@@ -103,6 +107,7 @@ class Peer:
 
     def outlast(self) -> None:
         """Say nothing more and wait until the other side leaves."""
+        self.stick()
         while True:
             self.read()
 
@@ -111,6 +116,7 @@ class Peer:
         while True:
             for byte in data:
                 self.send(bytes([byte]))
+                self.stick()
                 if select.select([self._connection], [], [], 0.002)[0]:
                     self.read()
 
@@ -135,11 +141,13 @@ class Listener:
         listening: Whether it accepts connections.
         peers: Every connection so far.
         requests: Every whole request so far.
+        stuck: Set once an exchange has come to where only a clock ends it.
     """
 
     def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None, listening: bool = True) -> None:
         self.peers: list[Peer] = []
         self.requests: list[bytes] = []
+        self.stuck = threading.Event()
         self._asked = threading.Semaphore(0)
         self._behaviours = list(behaviours)
         self._tls = tls
@@ -176,6 +184,10 @@ class Listener:
     def wait_asked(self) -> None:
         """Wait for one more request, whole."""
         assert self._asked.acquire(timeout=PATIENCE), "no request arrived"
+
+    def wait_stuck(self) -> None:
+        """Wait until only a clock ends an exchange."""
+        assert self.stuck.wait(PATIENCE), "no exchange got stuck"
 
     def wait_idle(self, most: int = 0) -> None:
         """Wait until at most so many connections are open on this side."""
@@ -300,6 +312,7 @@ def hang(peer: Peer) -> None:
     """Read requests and never answer."""
     while True:
         peer.request()
+        peer.stick()
 
 
 def hang_after(answer: bytes) -> Behaviour:

@@ -25,7 +25,7 @@ async def connected(url: str) -> AsyncIterator[anyio.abc.SocketStream]:
 async def read_to_end(stream: anyio.abc.SocketStream) -> tuple[bytes, str]:
     """All that still comes, and how the other side ends it."""
     received = b""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         try:
             while True:
                 received += await stream.receive()
@@ -38,7 +38,7 @@ async def read_to_end(stream: anyio.abc.SocketStream) -> tuple[bytes, str]:
 async def read_until(stream: anyio.abc.SocketStream, end: bytes) -> bytes:
     """What comes up to these bytes, which must be the last so far."""
     received = b""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while not received.endswith(end):
             received += await stream.receive()
     return received

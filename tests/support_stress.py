@@ -28,7 +28,7 @@ ROWS: Final = 8
 SIDE_BY_SIDE: Final = 5
 SLOTS: Final = 2
 ATTEMPTS: Final = 2
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 60.0
 _PAUSE: Final = 1.0
 """Seconds after which a bulk run is left: one that meets too much bad weather pauses for longer than a test lasts."""
 
@@ -117,11 +117,10 @@ async def _idle(tally: Tally, listener: Listener, most: int) -> None:
 
 
 async def _settle(count: Callable[[], int], expected: int) -> int:
-    """Let the event loop finish what it has begun to close, for some turns, and count again."""
-    for _ in range(200):
-        if count() <= expected:
-            break
-        await anyio.sleep(0.001)
+    """Let the event loop finish what it has begun to close, and count again."""
+    with anyio.move_on_after(_PATIENCE):
+        while count() > expected:  # noqa: ASYNC110 - nobody tells when a socket or a task is gone
+            await anyio.sleep(0.001)
     return count()
 
 

@@ -82,7 +82,7 @@ def over(*names: str, loops: Loops = LOOPS) -> pytest.MarkDecorator:
 async def fail(transport: Transport, request: Request) -> tuple[TransportError, Progress]:
     """Send what must fail, close the transport, and return the error and the evidence."""
     progress = Progress()
-    with anyio.fail_after(10), pytest.raises(TransportError) as caught:
+    with anyio.fail_after(60), pytest.raises(TransportError) as caught:
         await transport.send(request, progress)
     await transport.aclose()
     return caught.value, progress

@@ -153,7 +153,7 @@ def test_ctrl_c_with_a_journal_leaves_it_ready_to_go_on(shell: Shell, tmp_path: 
     path, journal = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(50))), str(tmp_path / "run.db")
     with served(Watched(service, 6, reached.set)) as url:
         process = started("import", path, *connected(url), "--journal", journal, "--concurrency", "1", "--json")
-        assert reached.wait(30)
+        assert reached.wait(600)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert "finishing the rows under way" in process.stderr.readline()

@@ -48,7 +48,7 @@ async def send(transport: Transport, request: Request) -> Response:
 
 async def until_room(transport: Transport, request: Request) -> Response:
     """Send until it is not refused; a server may notice a little later that a client has left."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while (response := await send(transport, request)).status == 429:
             await anyio.lowlevel.checkpoint()
     return response

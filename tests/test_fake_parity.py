@@ -54,7 +54,7 @@ LOST_AFTER_THE_ACT = [f.commit_then(f.reset()), f.commit_then(f.close()), f.comm
 async def outcome(transport: Transport, service: TinyService, request: Request) -> Outcome:
     progress = Progress()
     try:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             response = await transport.send(request, progress)
     except TransportError as error:
         return Outcome(maybe_sent=error.maybe_sent, sent=progress.sent, acts=len(service.asked))
@@ -63,7 +63,7 @@ async def outcome(transport: Transport, service: TinyService, request: Request) 
 
 async def hanging_outcome(transport: Transport, service: TinyService, request: Request) -> Outcome:
     progress = Progress()
-    with anyio.fail_after(5), anyio.CancelScope() as scope:
+    with anyio.fail_after(60), anyio.CancelScope() as scope:
         service.heard = scope.cancel
         await transport.send(request, progress)
     return Outcome(gave_up=scope.cancelled_caught, sent=progress.sent, acts=len(service.asked))

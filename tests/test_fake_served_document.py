@@ -58,7 +58,7 @@ class Asker:
 @pytest.fixture(scope="module")
 def ask() -> Iterator[Asker]:
     fake = small_world()
-    with served(fake) as url, closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)) as connection:
+    with served(fake) as url, closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=600)) as connection:
         yield Asker(connection)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from support_time import virtual_time
 from support_tiny_service import CREATE, LIST, TinyService, answer_to
 
 from outreach_async.errors import InvalidRequest, TransportError
@@ -84,6 +85,7 @@ async def test_a_length_too_small_cuts_the_body() -> None:
     assert (await FakeTransport(service).send(CREATE, Progress())).body == answer_to(CREATE)[:-5]
 
 
+@virtual_time
 @pytest.mark.parametrize("fault", [f.latency(0.02), f.slow_drip(bytes=100, every=0.01)], ids=lambda fault: fault.label)
 async def test_a_late_answer_takes_its_time_and_arrives_whole(fault: f.Fault) -> None:
     service = TinyService()
@@ -93,6 +95,7 @@ async def test_a_late_answer_takes_its_time_and_arrives_whole(fault: f.Fault) ->
     assert anyio.current_time() - start >= 0.015
 
 
+@virtual_time
 @pytest.mark.parametrize(
     ("fault", "acts"),
     [(f.hang(), 0), (f.latency(3600), 1), (f.slow_drip(every=3600), 1), (f.commit_then(f.hang()), 1)],

@@ -75,7 +75,7 @@ def raw_answers() -> st.SearchStrategy[bytes]:
 @settings(unhurried, max_examples=8)
 @given(st.lists(st.deferred(raw_answers), min_size=1, max_size=3))
 async def test_any_bytes_are_an_answer_or_a_transport_error_that_never_denies(make: Make, raw: list[bytes]) -> None:
-    with Listener(*map(answer_once, raw)) as listener, anyio.fail_after(10):
+    with Listener(*map(answer_once, raw)) as listener, anyio.fail_after(60):
         transport = make(listener.url, max_answer=LIMIT)
         for request in (POST, GET) * len(raw):
             try:
@@ -121,7 +121,7 @@ async def carried(make: Make, raw: bytes, operation: str) -> Any:
 @settings(unhurried, max_examples=8)
 @given(framed(), operations)
 async def test_a_call_ends_alike_whatever_carries_it(raw: bytes, operation: str) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         answers: list[Response] = []
         with Listener(answer_once(raw)) as listener:
             transport = MAKERS["httpx"](listener.url)
@@ -166,7 +166,7 @@ FLOODS: Final[dict[str, tuple[bytes, bytes]]] = {
 @on_our_own
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_too_much_of_anything_is_refused_in_bounded_memory(make: Make, kind: str) -> None:
-    with Listener(flood(*FLOODS[kind])) as listener, anyio.fail_after(10):
+    with Listener(flood(*FLOODS[kind])) as listener, anyio.fail_after(60):
         transport = make(listener.url, max_answer=LIMIT)
         with grows_by_at_most(8), pytest.raises(TransportError) as caught:
             await transport.send(POST, Progress())
@@ -203,7 +203,7 @@ async def test_what_never_ends_is_ended_by_the_clock_if_not_by_its_size_in_bound
 @pytest.mark.parametrize("stated", [0, 1, 1_000, LIMIT])
 async def test_a_length_that_lies_gives_no_more_than_it_states(make: Make, stated: int) -> None:
     answer = FIRST + b"content-length: %d\r\n\r\n" % stated + b"x" * 2_000
-    with Listener(answer_once(answer)) as listener, anyio.fail_after(10):
+    with Listener(answer_once(answer)) as listener, anyio.fail_after(60):
         transport = make(listener.url, max_answer=LIMIT)
         try:
             given = await transport.send(POST, Progress())

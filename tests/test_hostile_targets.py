@@ -117,7 +117,7 @@ def head(request: bytes) -> tuple[str, str, dict[str, str]]:
 
 async def arrives(make: Make, request: Request, path: str = "") -> bool:
     """Send, and check that it came as it is or not at all. Says whether it came."""
-    with Listener(serve(ANSWER)) as listener, anyio.fail_after(10):
+    with Listener(serve(ANSWER)) as listener, anyio.fail_after(60):
         transport = make(f"{listener.url}{path}")
         try:
             await transport.send(request, Progress())

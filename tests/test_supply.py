@@ -56,6 +56,15 @@ def test_every_action_is_pinned_by_the_hash_of_its_commit() -> None:
     assert [line for line in lines if not re.fullmatch(r" *- uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
+def test_the_versions_of_python_that_are_promised_are_those_that_are_tested() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (matrix,) = re.findall(r"^ +python: \[(.*)\]$", text, re.MULTILINE)
+    named = "Programming Language :: Python :: "
+    promised = [one.removeprefix(named) for one in PROJECT["classifiers"] if re.fullmatch(rf"{named}3\.\d+", one)]
+    assert promised == re.findall(r"\d+\.\d+", matrix)
+    assert promised[0] == PROJECT["requires-python"].removeprefix(">=")
+
+
 def test_whatever_users_install_has_a_lowest_version() -> None:
     assert len(floors(PROJECT)) == len(PROJECT["dependencies"]) + 11
     with pytest.raises(ValueError, match="certifi has no lowest version"):

@@ -18,7 +18,7 @@ from support_listener import (
     serve,
 )
 from support_stress import bursts, points, storm
-from support_transports import ALL, GET, OWN, POST, Make, over
+from support_transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
 
 from outreach_async.transport.wire import Progress, Request
 
@@ -29,7 +29,7 @@ HANGS: dict[str, Behaviour] = {
 }
 
 
-@over(*ALL)
+@over(*ALL, loops=EVERY_LOOP)
 @pytest.mark.parametrize("where", HANGS)
 async def test_a_cancelled_exchange_leaves_its_evidence_and_no_connection(make: Make, where: str) -> None:
     with Listener(HANGS[where], serve()) as listener:
@@ -62,7 +62,7 @@ async def test_what_waits_for_its_turn_is_certainly_not_sent(make: Make, request
         assert len(listener.requests) == 1
 
 
-@over(*OWN)
+@over(*OWN, loops=EVERY_LOOP)
 async def test_what_is_cancelled_while_it_connects_is_certainly_not_sent(make: Make) -> None:
     with Listener(mute) as listener:
         transport = make(f"https://localhost:{listener.port}", tls=certificates().client)
@@ -115,7 +115,7 @@ async def test_closing_ends_what_is_under_way(make: Make, where: str) -> None:
             except Exception as error:  # noqa: BLE001 - whatever comes is compared below
                 outcomes.append(error)
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 for _ in range(3):
                     group.start_soon(send)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.lowlevel
 import pytest
+from support_time import virtual_time
 
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport.bound import Bound, inherit_all
@@ -82,6 +83,7 @@ async def test_one_after_another_use_one_lane() -> None:
     assert road.closed == []
 
 
+@virtual_time
 async def test_at_once_use_a_lane_each_and_never_more_than_allowed() -> None:
     road = Road(3)
     await road.ride_together(3)

@@ -54,7 +54,7 @@ MAKERS = ON_BOTH if loop == "trio" else {**ON_BOTH, **ON_ASYNCIO}
 def run(script: str, *urls: str, pem: Path | str = "", loop: str = "asyncio") -> None:
     """Run a script after the prelude, with every warning an error, and expect it to end well and to say nothing."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + script, " ".join(urls), str(pem), loop]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

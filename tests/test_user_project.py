@@ -59,7 +59,7 @@ class User:
     def run(self, *command: str, **variables: str) -> tuple[int, str, str]:
         """Run a program to its end."""
         with self.started(*command, **variables) as process:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=600)
         return process.returncode, out, err
 
 

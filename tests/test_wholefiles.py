@@ -124,7 +124,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     reader = Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
     write_whole(pipe, "text")
-    reader.join(10)
+    reader.join(600)
     assert read == [b"text"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
