@@ -59,9 +59,10 @@ class Listed:
 def _items(measured: Measured) -> Iterator[Subject]:
     """Find every item, with the table that it follows and the prefix of its id."""
     survey = measured.survey
-    for walk, shape, prefix in zip(survey.walks, (shapes.CAMPAIGN, shapes.MAILBOX) * 2, ("camp_", "mailbox_") * 2, strict=True):
-        for page in walk.pages:
-            yield from _in(page.asked, shape, prefix)
+    for page in survey.campaign_pages.pages:
+        yield from _in(page.asked, shapes.CAMPAIGN, "camp_")
+    for page in survey.mailbox_pages.pages:
+        yield from _in(page.asked, shapes.MAILBOX, "mailbox_")
     yield from _in(survey.fields, shapes.FIELD, "")
     for asked in survey.steps.values():
         yield from _in(asked, shapes.STEP, "step_")
@@ -129,9 +130,8 @@ def _pairs(measured: Measured) -> Iterator[Subject]:
 def _names(measured: Measured) -> Iterator[Subject]:
     """Find what tells the items of an answer apart: ids, with those of templates, and the codes of fields."""
     survey = measured.survey
-    for walk in survey.walks:
-        for page in walk.pages:
-            yield Subject(page.asked, "the page", page.ids)
+    for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
+        yield Subject(page.asked, "the page", page.ids)
     for asked in survey.steps.values():
         templates = [item for step in asked.rows for item in rows({"data": step.get("templates")})]
         yield Subject(asked, "the answer", _texts([*asked.rows, *templates], "id"))

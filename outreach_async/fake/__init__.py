@@ -60,7 +60,8 @@ print(len(fake.contacts("space_1")))  # -> 1
 Behaviours
 ----------
 The interface is silent on much: error bodies, pages past the end, how e-mails are compared. Each such question is a knob of
-`Behaviour`, whose default is the reading that is easiest to defend; `help(Behaviour)` lists them. Code that is right under every
+`Behaviour`, whose default is the reading that is easiest to defend; `help(Behaviour)` lists them, and the table in
+`help(outreach_async.fake.behaviour)` has the readings that no knob turns. Code that is right under every
 reading is right: try `Behaviour.strict()`, `Behaviour.lenient()`, and `outreach_async.testing.pairwise()`, about thirty values in
 which any two readings meet. `load_behaviour` of `outreach_async.fake.behaviourfile` reads what `outreach_async.conformance` has
 measured of a live service.

@@ -1,6 +1,66 @@
 """What the fake does where the interface is silent: one typed value, a knob for every reading that a client can notice.
 
 What the interface states has no knob. Each knob names its rule; its default is the reading that is easiest to defend.
+
+What is left open and has no knob either is read in one way:
+
+| rule | what | the fake |
+|---|---|---|
+| W5 | ids | prefix and 16 hexadecimal digits, the same for the same seed and calls |
+| W6 | unknown path | 404 |
+| W6 | another method of a known path, HEAD too | 405 with `Allow` |
+| W6 | one slash at the end of a path | as without it |
+| W7 | a creation without `content-type: application/json` | accepted, with a hint |
+| W8 | a body that is no JSON object, or has NaN, a member twice or a lone surrogate | 400 |
+| W8 | a body over 1 MiB | 413 |
+| W10 | times | Unix seconds; `wait_time` in milliseconds, as stated |
+| W11 | headers of every answer | `content-type: application/json` and an `x-request-id` of its own |
+| W12 | `workspace` as a parameter of list-steps | ignored: campaign ids are global |
+| A2 | an owner key that is known, but not for the workspace | 403; an unknown one 401 |
+| A4 | several things wrong at once | the first of JSON, presence, type, id, key, workspace, campaign, fields, values |
+| P4 | a required parameter that is missing or empty | 400 with its name |
+| P5 | digits of a number | 1 to 9 ASCII digits, leading zeros too; no sign, blank or fraction |
+| P9 | `total_pages` of an empty list | 0 |
+| P10 | items created at the same time | in the order in which they were added |
+| P11 | pages while items are added | each page is of its own instant: rows may shift |
+| P12 | a parameter given twice | 400 |
+| P12 | an unknown parameter | ignored, with a hint |
+| P13 | an unknown workspace | 404; an id without its prefix 400 |
+| P14 | `headers` | the columns of the interface, or as seeded; items have every field anyway |
+| C4, C15 | the stored e-mail | as sent, trimmed; `overwrite` stores the new spelling |
+| C5 | the owner of a duplicate | stays, whoever overwrites it |
+| C8, C9 | an option of another kind or value, such as `"true"` or `Skip` | 400 |
+| C13 | a field that is blank | is missing to `update_missing_fields`, which never stores a blank value |
+| C14 | null for a field of a new contact | as not sent; a number or a list 400 |
+| C17 | a campaign that is unknown, or of another workspace | 404, and nothing is stored |
+| C18 | campaigns that take contacts | all, whatever their status; a finished one opens again |
+| C20 | a custom code of another form, such as `custom_x` or `custom_01` | 400 |
+| C22 | `full_name` | not made of its parts, nor the parts of it |
+| C25 | a creation that is sent again after its answer was lost | a duplicate; `skip` does not give its id |
+| C27 | dates under strict validation | `YYYY-MM-DD`, `YYYY-MM`, `YYYY` and `MM/DD/YYYY` |
+| C28 | strict validation of a duplicate | before it is found to be one: 422, with every fault listed |
+| T2 | order of steps and templates | steps by `order`; A, B, ..., then PER, as seeded |
+| T4, T5 | `out_of` | `left_to_send` + `already_sent`, without who left early; who joins is in every step's |
+| T7 | which template is sent | by turns among those of a step that are live |
+| T8 | percentages | of the e-mails sent, rounded half to even; 0 where none was sent |
+| T9, T10 | counts of opens, clicks, replies and unsubscribes | once per e-mail; a campaign's are sums over its templates |
+| T11 | `initials` and `interested` | contacts that got step 1; percentage of `interested_num` |
+| T12 | `wait_time` | from the send of the step before; that of the first step from joining |
+| T13 | `days_left` | what is left over what its mailboxes can send a day, plus the waits; 1 or more |
+| T14 | a campaign without contacts | 0 days, `Not started` in the list and in the steps |
+| T15 | a campaign that no mailbox sends for | 9999 days, `Unknown` in the list and in the steps |
+| T16 | dates as text | `Jan 4, 2026`, in UTC and English |
+| T17 | the end of a draft or paused campaign | as if it were live |
+| T18 | relative texts | `just now`, `5 minutes ago`, `1 day ago`, `3 months ago`, `Never` |
+| T19 | statuses of campaigns, steps and mailboxes | those that the interface shows; others by seeding alone |
+| T19 | transitions | any to any, by `set_campaign` alone; only `live` campaigns, steps and templates send |
+| B2 | windows of a mailbox | `sent_today` is of the UTC day; 30 and 90 days include today |
+| B3 | `opened_14days` and `bounced_30days` | of the e-mails sent in these days, whenever they are opened or bounce |
+| B4 | `campaigns` of a mailbox | all that use it, whatever their status |
+| B5 | `daily_limit` | one for all campaigns of the mailbox |
+| F2 | order of all-fields | `email`, standard fields as in the interface, further ones as seeded, custom ones by number |
+| E2 | statuses of refusals | 400 malformed, 401 and 403 keys, 404 ids, 405, 413, 422 strict validation, 429; no 5xx |
+| E3 | hints at what may have been meant | in the header `x-fake-hint` and the journal, never in a body |
 """
 
 from __future__ import annotations
