@@ -55,12 +55,8 @@ class Spool:
     def lend(self) -> Iterator[int]:
         """Yield the file's descriptor to another process, which may move its place; readers of this object wait meanwhile."""
         with self._lock:
-            self._file.flush()
-            try:
-                yield self._file.fileno()
-            finally:
-                # A seek from the end asks the system; one from the start would trust a place that is no longer true.
-                self._file.seek(0, io.SEEK_END)
+            self._file.flush()  # nothing is left to be written, nor kept of what was read: the next seek asks the system
+            yield self._file.fileno()
 
     def open(self) -> BinaryIO:
         """Return a reader of its own place, at the start."""
