@@ -6,6 +6,7 @@ from typing import Final
 
 import aiohttp
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 from support_certificates import certificates
 from support_copies import send_while_idle
@@ -209,6 +210,28 @@ async def test_a_response_that_a_middleware_found_elsewhere_counts() -> None:
             transport = AiohttpTransport("http://service.example", middlewares=[elsewhere])
             assert await bodies(transport, 2) == [b"1", b"2"]
             await transport.aclose()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_a_connection_lost_while_a_trace_waits_is_a_lost_answer() -> None:
+    def leave(peer: Peer) -> None:
+        """Close the connection at once."""
+        peer.note(b"")
+
+    with Listener(leave) as listener:
+
+        async def wait(*_: object) -> None:
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            await anyio.to_thread.run_sync(listener.wait_idle)
+            await turn_the_loop()
+
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_create_end.append(wait)
+        transport = AiohttpTransport(aiohttp.ClientSession(f"{listener.url}/", trace_configs=[trace]))
+        for request in (POST, GET):
+            with pytest.raises(TransportError, match="no answer from"):
+                await transport.send(request, Progress())
+        await transport.aclose()
 
 
 @over(*ALL)
