@@ -29,14 +29,14 @@ class Probe:
     """Tells what waits on a socket, without reading it.
 
     Args:
-        descriptor: The socket, open.
+        descriptor: The socket.
     """
 
     def __init__(self, descriptor: Descriptor) -> None:
         self._descriptor = descriptor
-        self._poll = None
-        if hasattr(select, "poll"):  # pragma: no branch - not on Windows, where `select` takes any descriptor
-            self._poll = select.poll()
+        # Windows has no `poll`; its `select` takes any descriptor.
+        self._poll = select.poll() if hasattr(select, "poll") else None
+        if self._poll is not None and descriptor.fileno() >= 0:
             self._poll.register(descriptor.fileno(), select.POLLIN)
 
     def readable(self) -> bool:
