@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import anyio.lowlevel
+import anyio.to_thread
+import httpx
+import httpx2
 import pytest
 from support_certificates import certificates
 from support_copies import send_while_idle
@@ -14,10 +17,12 @@ from support_transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
 
 from outreach_async.errors import TransportError
 from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.transport.wire import Progress, Request, Transport
 
 CLIENTS: Final = ("httpx_client", "httpx2_client")
 everywhere = over(*ALL, loops=EVERY_LOOP)
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 by_post_and_get = pytest.mark.parametrize("request_", [POST, GET], ids=["POST", "GET"])
 
 
@@ -181,7 +186,7 @@ class OwnResponse(aiohttp.ClientResponse):
     """A session's own class of responses."""
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+@on_asyncio
 async def test_a_sessions_own_class_of_responses_is_kept() -> None:
     seen: list[aiohttp.ClientResponse] = []
 
@@ -197,7 +202,7 @@ async def test_a_sessions_own_class_of_responses_is_kept() -> None:
     assert [isinstance(response, OwnResponse) for response in seen] == [True, True]
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+@on_asyncio
 async def test_a_response_that_a_middleware_found_elsewhere_counts() -> None:
     with Listener(Scripted()) as listener:
         async with aiohttp.ClientSession() as other:
@@ -209,6 +214,51 @@ async def test_a_response_that_a_middleware_found_elsewhere_counts() -> None:
             transport = AiohttpTransport("http://service.example", middlewares=[elsewhere])
             assert await bodies(transport, 2) == [b"1", b"2"]
             await transport.aclose()
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+async def test_a_client_that_keeps_no_connection_uses_each_once(library: Any) -> None:
+    async def read(response: Any) -> None:
+        await response.aread()
+
+    with Listener(Scripted(*(numbered(number) * 2 for number in (1, 2, 3)))) as listener:
+        once = library.Limits(max_keepalive_connections=0)
+        client = library.AsyncClient(base_url=listener.url, limits=once, event_hooks={"response": [read]})
+        transport = HttpxTransport(client)
+        assert await bodies(transport, 3) == [b"1", b"2", b"3"]
+        await transport.aclose()
+
+
+@on_asyncio
+async def test_a_session_that_keeps_no_connection_uses_each_once() -> None:
+    with Listener(Scripted()) as listener:
+        session = aiohttp.ClientSession(f"{listener.url}/", connector=aiohttp.TCPConnector(force_close=True))
+        transport = AiohttpTransport(session)
+        assert await bodies(transport, 3) == [b"1", b"2", b"3"]
+        await transport.aclose()
+        assert len(listener.peers) == 3
+
+
+@on_asyncio
+async def test_a_connection_lost_while_a_trace_waits_is_a_lost_answer() -> None:
+    def leave(peer: Peer) -> None:
+        """Close the connection at once."""
+        peer.note(b"")
+
+    with Listener(leave) as listener:
+
+        async def wait(*_: object) -> None:
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            await anyio.to_thread.run_sync(listener.wait_idle)
+            await turn_the_loop()
+
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_create_end.append(wait)
+        transport = AiohttpTransport(aiohttp.ClientSession(f"{listener.url}/", trace_configs=[trace]))
+        for request in (POST, GET):
+            with pytest.raises(TransportError, match="no answer from"):
+                await transport.send(request, Progress())
+        await transport.aclose()
 
 
 @over(*ALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import struct
@@ -22,7 +23,7 @@ from support_transports import LOOPS
 from outreach_async.errors import TransportError
 from outreach_async.transport.httpx_lanes import _Lane
 from outreach_async.transport.httpx_messages import read
-from outreach_async.transport.leftovers import Link, http11_state, peek, readable
+from outreach_async.transport.leftovers import Link, Probe, http11_state
 
 LIBRARIES: Final = {"httpx": httpx, "httpx2": httpx2}
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -43,8 +44,8 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def test_nothing_waits_on_a_silent_socket(pair: tuple[socket.socket, socket.socket]) -> None:
     near, _ = pair
-    assert not readable(near)
-    assert peek(near) is None
+    assert not Probe(near).readable()
+    assert Probe(near).peek() is None
 
 
 def test_bytes_that_wait_are_seen_and_left_where_they_are(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -52,8 +53,8 @@ def test_bytes_that_wait_are_seen_and_left_where_they_are(pair: tuple[socket.soc
     far.sendall(b"xyz")
     near.settimeout(10)
     assert near.recv(3, socket.MSG_PEEK | socket.MSG_WAITALL) == b"xyz"
-    assert readable(near)
-    assert peek(near) == b"x"
+    assert Probe(near).readable()
+    assert Probe(near).peek() == b"x"
     assert near.recv(3) == b"xyz"
 
 
@@ -62,22 +63,32 @@ def test_the_end_of_the_stream_is_no_bytes(pair: tuple[socket.socket, socket.soc
     far.shutdown(socket.SHUT_WR)
     near.settimeout(10)
     assert near.recv(1, socket.MSG_PEEK) == b""
-    assert readable(near)
-    assert peek(near) == b""
+    assert Probe(near).readable()
+    assert Probe(near).peek() == b""
 
 
 def test_a_reset_is_no_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     far.close()
-    assert peek(near) in {None, b""}  # `None` until the kernel has been told
+    assert Probe(near).peek() in {None, b""}  # `None` until the kernel has been told
 
 
-@pytest.mark.parametrize("descriptor", [-1, 1_000_000])
-def test_on_a_closed_socket_nothing_waits_and_no_read_blocks(descriptor: int) -> None:
-    closed = SimpleNamespace(fileno=lambda: descriptor)
-    assert readable(closed)
-    assert peek(closed) == b""
+def test_on_a_closed_socket_nothing_waits_and_no_read_blocks(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, _ = pair
+    before = Probe(near)
+    near.close()
+    for probe in (before, Probe(near)):
+        assert probe.readable()
+        assert probe.peek() == b""
+
+
+def test_on_a_descriptor_that_was_closed_beneath_its_socket_nothing_waits(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, _ = pair
+    probe = Probe(near)
+    os.close(near.fileno())
+    assert probe.peek() == b""
+    near.detach()
 
 
 # In h11.

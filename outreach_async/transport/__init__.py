@@ -53,6 +53,14 @@ async def main() -> None:
 anyio.run(main)
 ```
 
+A connection with bytes behind a response, such as a copy of it, is never used again. Unless the response was the connection's
+first, it may belong to an earlier request: `send` raises `TransportError` with `maybe_sent`. In a client of yours, two kinds
+of responses return to the pool unchecked: those that an event hook or its authentication reads, and those that a transport of
+yours wraps. A session of aiohttp's may use a connection on which bytes arrived while it was idle; the response is then in
+doubt, for a request without a body only if the event loop had read those bytes. To be safe, use each connection once:
+`httpx.Limits(max_keepalive_connections=0)`, `aiohttp.TCPConnector(force_close=True)`. On every transport, a copy that arrives
+after the next request was sent and before any part of its response cannot be recognised.
+
 respx needs nothing special, as httpx is what a client takes by itself:
 
 ```python

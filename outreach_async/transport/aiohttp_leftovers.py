@@ -15,7 +15,7 @@ import attrs
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
-from outreach_async.transport.leftovers import in_doubt, peek, readable
+from outreach_async.transport.leftovers import Probe, in_doubt
 
 
 @attrs.define
@@ -26,8 +26,10 @@ class _Usage:
         started: Exchanges whose request was sent.
         ended: Exchanges that let go of the connection.
         spoilt: Bytes arrived on it that no request asked for.
+        probe: Tells what waits on its socket.
     """
 
+    probe: Probe
     started: int = 0
     ended: int = 0
     spoilt: bool = False
@@ -54,14 +56,10 @@ class Connector(aiohttp.TCPConnector):
 
 
 def _silent(protocol: Any) -> bool:
-    transport = protocol.transport
-    if not _used(protocol) or transport is None:
+    usage = _USAGE.get(protocol)
+    if usage is None or protocol.transport is None:
         return True  # nothing was asked on it yet, or aiohttp finds that it is closed
-    return not (protocol.should_close or _begun(protocol) or readable(transport.get_extra_info("socket")))
-
-
-def _used(protocol: Any) -> bool:
-    return (usage := _USAGE.get(protocol)) is not None and usage.ended > 0
+    return not (protocol.should_close or _begun(protocol) or usage.probe.readable())
 
 
 def refuse_unasked(protocol: Any) -> None:
@@ -70,14 +68,10 @@ def refuse_unasked(protocol: Any) -> None:
     Raises:
         TransportError: They do, and it has carried a response before: a session of the user's gave it out.
     """
-    if _used(protocol) and _waiting(protocol):
-        _USAGE[protocol].spoilt = True
+    usage = _USAGE.get(protocol)
+    if usage is not None and usage.ended and (len(protocol) > 0 or usage.probe.peek()):
+        usage.spoilt = True
         raise in_doubt()
-
-
-def _waiting(protocol: Any) -> bool:
-    transport = protocol.transport
-    return len(protocol) > 0 or (transport is not None and bool(peek(transport.get_extra_info("socket"))))
 
 
 def _begun(protocol: Any) -> bool:
@@ -109,7 +103,11 @@ class _Watched(aiohttp.ClientResponse):
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         """Read the head."""
         protocol: Any = connection.protocol
-        usage = _USAGE.setdefault(protocol, _Usage())
+        usage = _USAGE.get(protocol)
+        if usage is None:
+            if protocol.transport is None:  # it was lost while a trace of the session's waited
+                raise aiohttp.ServerDisconnectedError
+            usage = _USAGE[protocol] = _Usage(Probe(protocol.transport.get_extra_info("socket")))
         usage.started += 1
         self.remembered = protocol, usage, usage.started
         connection.add_callback(usage.end)
@@ -133,15 +131,14 @@ def settle(answer: aiohttp.ClientResponse) -> None:
     if not isinstance(answer, _Watched):  # a middleware answered
         return
     protocol, usage, number = answer.remembered
-    first = number == 1
-    if usage.started == number and _followed(protocol, first=first):  # else what is there is the next exchange's
+    if usage.started == number and _followed(protocol, usage):  # else what is there is the next exchange's
         usage.spoilt = True
         protocol.close()
-    if usage.spoilt and not first:
+    if usage.spoilt and number > 1:
         raise in_doubt()
 
 
-def _followed(protocol: Any, *, first: bool) -> bool:
+def _followed(protocol: Any, usage: _Usage) -> bool:
     if protocol.transport is None or len(protocol) > 0:  # aiohttp closes what it sees by itself
         return len(protocol) > 0
-    return _begun(protocol) or (not first and _waiting(protocol))
+    return _begun(protocol) or (usage.started > 1 and bool(usage.probe.peek()))

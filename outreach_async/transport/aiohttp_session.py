@@ -121,7 +121,7 @@ class Wire:
         async with self._session.request(
             request.method,
             self._url(request.target),
-            data=_Body(request.body, progress) if request.body else None,
+            data=_Body(request.body, progress, look=not self._place.own) if request.body else None,
             headers=headers,
             skip_auto_headers=None if self._place.own else _CONTENT_TYPE,
             allow_redirects=False,
@@ -210,11 +210,13 @@ def _bare(error: Exception) -> Exception:
 class _Body(aiohttp.Payload):
     """A request's body that notes when its bytes are asked for; aiohttp sends them together with the head.
 
-    `BytesPayload` would do, but warns of every large body.
+    `BytesPayload` would do, but warns of every large body. With `look`, it makes sure first that nothing waits on the connection,
+    which the connector of a session of ours has done.
     """
 
-    def __init__(self, content: bytes, progress: Progress) -> None:
+    def __init__(self, content: bytes, progress: Progress, *, look: bool) -> None:
         super().__init__(content)
+        self._look = look
         self._content = content
         self._progress = progress
 
@@ -225,7 +227,8 @@ class _Body(aiohttp.Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Write the bytes."""
-        refuse_unasked(getattr(writer, "protocol", None))
+        if self._look:
+            refuse_unasked(getattr(writer, "protocol", None))
         self._progress.sent = True
         await writer.write(self._content)
 

@@ -25,32 +25,43 @@ class Descriptor(Protocol):
         ...
 
 
-def readable(descriptor: Descriptor) -> bool:
-    """Tell whether a read would return at once: with bytes, with the end of the stream, or because the socket is closed."""
-    number = descriptor.fileno()
-    if number < 0:
-        return True
-    if not hasattr(select, "poll"):  # pragma: no cover - on Windows, where `select` takes any descriptor
-        return bool(select.select([number], [], [], 0)[0])
-    poll = select.poll()
-    poll.register(number, select.POLLIN)
-    return bool(poll.poll(0))
+class Probe:
+    """Tells what waits on a socket, without reading it.
 
+    Args:
+        descriptor: The socket.
+    """
 
-def peek(descriptor: Descriptor) -> bytes | None:
-    """Return what waits in the kernel: `None` for nothing, `b""` for the end of the stream, otherwise the first byte."""
-    if not readable(descriptor):
-        return None
-    try:
-        waiting = socket.socket(fileno=descriptor.fileno())
-    except (OSError, ValueError):  # it is closed
-        return b""
-    try:
-        return waiting.recv(1, socket.MSG_PEEK)
-    except OSError:  # the connection was reset
-        return b""
-    finally:
-        waiting.detach()
+    def __init__(self, descriptor: Descriptor) -> None:
+        self._descriptor = descriptor
+        # Windows has no `poll`; its `select` takes any descriptor.
+        self._poll = select.poll() if hasattr(select, "poll") else None
+        if self._poll is not None and descriptor.fileno() >= 0:
+            self._poll.register(descriptor.fileno(), select.POLLIN)
+
+    def readable(self) -> bool:
+        """Tell whether a read would return at once: with bytes, with the end of the stream, or because the socket is closed."""
+        number = self._descriptor.fileno()
+        if number < 0:
+            return True
+        if self._poll is None:  # pragma: no cover - on Windows
+            return bool(select.select([number], [], [], 0)[0])
+        return bool(self._poll.poll(0))
+
+    def peek(self) -> bytes | None:
+        """Return what waits in the kernel: `None` for nothing, `b""` for the end of the stream, otherwise the first byte."""
+        if not self.readable():
+            return None
+        try:
+            waiting = socket.socket(fileno=self._descriptor.fileno())
+        except (OSError, ValueError):  # it is closed
+            return b""
+        try:
+            return waiting.recv(1, socket.MSG_PEEK)
+        except OSError:  # the connection was reset
+            return b""
+        finally:
+            waiting.detach()
 
 
 def in_doubt() -> TransportError:
@@ -72,13 +83,14 @@ class Link:
 
     def __init__(self, network: Any) -> None:
         self.network = network
-        self._socket: Descriptor | None = network.get_extra_info("socket")  # `None` from a mock
+        descriptor = network.get_extra_info("socket")
+        self._probe = None if descriptor is None else Probe(descriptor)  # a mock has no socket
         tls = network.get_extra_info("ssl_object")
         self._tls = tls if isinstance(tls, ssl.SSLObject) else None
 
     def silent(self) -> bool:
         """Tell whether the idle connection is open and nothing has arrived on it."""
-        return self._socket is None or not readable(self._socket)
+        return self._probe is None or not self._probe.readable()
 
     def settle(self, stream: Any, *, closing: bool) -> bool:
         """Look behind a response that was read to its end, and make the library close the connection if anything is there.
@@ -99,8 +111,8 @@ class Link:
         count, machine = state
         first = count == 1
         behind = machine.trailing_data[0] or self._held()
-        if behind is None and not first and self._socket is not None and not (closing and self._tls):
-            behind = peek(self._socket)  # when TLS ends, bytes of its own say so
+        if behind is None and not first and self._probe is not None and not (closing and self._tls):
+            behind = self._probe.peek()  # when TLS ends, bytes of its own say so
         if behind is None:
             return True
         machine.send_failed()  # the library closes a connection in this state instead of keeping it
