@@ -410,6 +410,7 @@ class TestCreation:
             seen.append(draft)
             with closing(sqlite3.connect(f"file:{draft}?immutable=1", uri=True)) as db:
                 assert db.execute("SELECT name FROM meta").fetchall() == [("state",)]
+                assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             raise OSError(errno.EPERM, "not here")
 
         with pytest.raises(OSError, match="not here"):
@@ -443,15 +444,20 @@ class TestCreation:
             with pytest.raises(InvalidRequest, match="another run is writing"):
                 require_still(str(path), file.fileno())
 
-    def test_a_full_disk_is_an_error_of_the_journal_and_leaves_nothing(self, path: Path) -> None:
+    @pytest.mark.parametrize("size", [5000, 15000, 25000])
+    def test_a_full_disk_is_an_error_of_the_journal_and_leaves_nothing(self, path: Path, size: int) -> None:
         code = (
             "import resource, signal, sys; from journal_child import *\n"
-            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
             "try: opened(Path(sys.argv[1]))\n"
             "except JournalError as error: print(error)"
         )
         done = subprocess.run(
-            [sys.executable, "-c", code, str(path)], check=True, cwd=Path(__file__).parent, capture_output=True, text=True
+            [sys.executable, "-c", code, str(path), str(size)],
+            check=True,
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
         )
         assert f"journal {path} cannot be opened: " in done.stdout
         assert names(path.parent) == set()

@@ -69,7 +69,7 @@ def _draft(folder: Path) -> Iterator[str]:
 def _fill(draft: str, facts: Mapping[str, Any]) -> None:
     with closing(sqlite3.connect(address(draft, "mode=rw"), uri=True, isolation_level=None)) as db:
         db.execute("PRAGMA synchronous = OFF")  # nothing of it counts before it is linked
-        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("BEGIN IMMEDIATE")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {FORMAT}")
@@ -77,6 +77,7 @@ def _fill(draft: str, facts: Mapping[str, Any]) -> None:
             db.execute(table)
         db.executemany(SET, [fact(name, value) for name, value in facts.items()])
         db.execute("COMMIT")
+        db.execute("PRAGMA journal_mode = WAL")  # last: to move a log into the file on closing may fail, and nobody would say so
 
 
 def _sync(path: str | Path) -> None:
