@@ -12,8 +12,9 @@
      +-- JournalError                            a bulk run's journal that cannot be written or read
 
 No error holds a secret: `owner_key` and the values of authorization headers are masked in messages, headers and bodies before an
-error is made, also in base64, hex, HTML entities and percent-encoding. A traceback shows no frame of the library, whose locals are
-answers and requests, and the errors of HTTP libraries that an error came from have no traceback. Every error survives `pickle` and `copy`.
+error is made, also in base64, hex, HTML entities and percent-encoding. A traceback shows no frame of the library, whose locals
+are answers and requests, and the errors of HTTP libraries that an error came from have no traceback. Every error survives
+`pickle` and `copy`.
 """
 
 from __future__ import annotations

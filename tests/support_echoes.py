@@ -111,10 +111,16 @@ def sights(thing: Any) -> Iterator[tuple[str, str]]:
 
 def traceback_of(error: BaseException) -> Traceback:
     """Return rich's traceback with all that it can show."""
+    everything = 10**9
     return Traceback.from_exception(
-        type(error), error, error.__traceback__, show_locals=True, locals_max_length=None, locals_max_string=None,
+        type(error),
+        error,
+        error.__traceback__,
+        show_locals=True,
+        locals_max_length=everything,
+        locals_max_string=everything,
         locals_hide_dunder=False,
-    )  # fmt: skip
+    )
 
 
 def rendered(thing: Any) -> str:

@@ -235,7 +235,7 @@ def test_of_a_large_object_the_status_is_read_whatever_else_is_wrong() -> None:
         assert caught.value.value == value
 
 
-def large_page(*items: dict[str, Any], count: int = 2_200, **members: Any) -> bytes:
+def large_page(*items: Any, count: int = 2_200, **members: Any) -> bytes:
     """Write a page of more than 1 MiB: good mailboxes, then others."""
     page = {"status": "ok", "headers": [], "total_found": 1, "current_page": 1, "total_pages": 1}
     return json.dumps({**page, "data": [*[mailbox("mailbox_1")] * count, *items], **members}).encode()

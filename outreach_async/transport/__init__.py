@@ -102,9 +102,9 @@ of whatever status. It raises `TransportError` where no whole answer arrived.
 
 `progress.sent` is the evidence that decides `maybe_sent` of every error, also when the client's clock has cancelled the
 transport: set it to `False` while it is certain that no byte has left, and to `True` before the first one does; `None`, as it
-comes, counts as maybe. The frames of whatever `send` raises are dropped, for tracebacks may show locals; a note says where an error
-that is no `OutreachError` was raised. Two attributes are optional: `max_in_flight` bounds the client's limiter, and `secrets` are texts to
-mask in errors; one that wraps another passes them on.
+comes, counts as maybe. The frames of whatever `send` raises are dropped, for tracebacks may show locals; a note says where an
+error that is no `OutreachError` was raised. Two attributes are optional: `max_in_flight` bounds the client's limiter, and
+`secrets` are texts to mask in errors; one that wraps another passes them on.
 
 ```python
 import anyio

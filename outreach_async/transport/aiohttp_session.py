@@ -101,8 +101,7 @@ class Wire:
         """
         try:
             return await self._turns.take(partial(self._exchange, request, progress), progress)
-        except OutreachError as error:
-            forget_frames(error)
+        except OutreachError:
             raise
         except _Ended as ended:
             failure, cause = self._explain(ended.error, progress)

@@ -141,9 +141,6 @@ class HttpxTransport:
         hold(progress)
         try:
             return await self._route.exchange(request, progress)
-        except OutreachError as error:
-            forget_frames(error)
-            raise
         except (*_BROKEN, self._route.library.HTTPError, self._route.library.InvalidURL) as error:
             failure, cause = self._explain(error, progress)
         # Outside of the handler, where an error that shows a secret would stay as the context.
