@@ -1,8 +1,8 @@
 """Read a workbook in a process of its own, with limits on memory and processor time.
 
 `workbook.py` runs this file as a script. python-calamine holds a whole sheet in memory, and a workbook of a few kilobytes can
-describe a sheet of hundreds of gigabytes; a failed allocation aborts the process, and signals wait until a sheet is loaded. Here
-an abort costs the caller nothing, and the caller can end the process at any time.
+describe one of hundreds of gigabytes. An allocation that fails aborts the process, and signals wait until a sheet is loaded:
+here, an abort costs the caller nothing, and the caller can end the process at any time.
 
 The workbook comes in on standard input. The rows go out on standard output, one JSON array a line, and the verdict, one JSON
 object, on standard error. Only the standard library and python-calamine are imported, which keeps the start short.
@@ -29,26 +29,14 @@ from xml.parsers import expat
 if sys.platform != "win32":  # pragma: no branch - Windows has no such limits
     import resource
 
-MEMORY: Final = 384 * 2**20
-"""Bytes that the process may use. With the caller's own, that stays below 500 MB."""
-
-LONGEST: Final = 1 << 20
-"""Bytes of a row at most, as it is written out: the caller holds a row at a time."""
-
-CELL: Final = 1 << 17
-"""Characters of a cell at most, as in a CSV file; Excel allows 32,767."""
-
-_OUTPUT: Final = 1 << 30
-"""Bytes of all rows at most: they go to a temporary file."""
-
-_TICK: Final = 0.01
-"""Seconds between two looks at what the process takes."""
-
-_SWOLLEN: Final = 200
-"""How many times its size an archive may unpack to. Sheets of people unpack to 5 to 40 times their size."""
-
-_MODEST: Final = 64 * 2**20
-"""Bytes that any archive may unpack to."""
+MEMORY: Final = 384 * 2**20  # bytes; with those of the caller, it is less than 500 MB
+LONGEST: Final = 1 << 20  # bytes of a row as it is written out: the caller holds a row at a time
+CELL: Final = 1 << 17  # characters of a cell, as in a CSV file; Excel allows 32,767
+_OUTPUT: Final = 1 << 30  # bytes of all rows, which go to a temporary file
+_SWOLLEN: Final = 200  # times its size that an archive may unpack to; sheets of people unpack to 5 to 40 times their size
+_MODEST: Final = 64 * 2**20  # bytes that any archive may unpack to
+_SHORT: Final = 1000  # characters of a message, which may quote the file
+_TICK: Final = 0.01  # seconds between two looks at what the process takes
 
 TOO_LARGE: Final = f"its sheet takes more than {MEMORY // 2**20} MiB of memory to read; save the sheet as CSV"
 TOO_LONG: Final = "its sheet takes too long to read for a file of its size; save the sheet as CSV"
@@ -62,23 +50,17 @@ _STRICT_RELATION: Final = "http://purl.oclc.org/ooxml/officeDocument/relationshi
 _ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
 
 _BLOCK: Final = 1 << 16
-_SHORT: Final = 1000
-"""Characters of a message at most: it may quote the file."""
-
 _ZEROS: Final = re.compile(r"0{2,255}")  # a format code has 255 characters at most
 
 
 class Refused(Exception):
-    """The workbook cannot be read, for the reason that the message gives."""
+    """The workbook cannot be read; the message says why."""
 
 
 def limit(size: int) -> None:  # pragma: no cover - it runs in a process of its own
     """Make the system end this process when it takes too much memory, disk, or processor time to load a sheet.
 
     macOS accepts the limit of memory and ignores it: there, only `watch` looks. Windows has no limit.
-
-    Args:
-        size: Bytes of the workbook.
     """
     if sys.platform == "win32":
         return
@@ -110,14 +92,7 @@ def peak() -> int:
 
 
 def watch(parent: int, most: int, leave: Callable[[str], object], wait: Callable[[float], object] = time.sleep) -> None:
-    """Leave when the caller is gone, or when there was more memory than may be, which not every system limits.
-
-    Args:
-        parent: Process id of the caller.
-        most: Bytes of memory.
-        leave: Takes the reason.
-        wait: Waits between two looks.
-    """
+    """Leave, with the reason, when the parent is gone, or memory has been above `most`, which not every system limits."""
     while os.getppid() == parent:
         if peak() > most:
             leave(TOO_LARGE)
@@ -258,17 +233,11 @@ _WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
 
 
 class Mark(NamedTuple):
-    """What is special about a cell.
+    """What is special about a cell."""
 
-    Attributes:
-        row: From 0.
-        column: From 0.
-        width: Digits that its number is shown with at least; 0 for a cell that shows an error.
-    """
-
-    row: int
-    column: int
-    width: int
+    row: int  # from 0
+    column: int  # from 0
+    width: int  # digits that its number is shown with at least; 0 for a cell that shows an error
 
 
 class _MarkedRows:
