@@ -93,6 +93,11 @@ def send_while_idle(peer: Peer, data: bytes) -> None:
     """Send to a client of this process, and wait until its socket has the data. The client must not run meanwhile."""
     with suppress(Gone):
         peer.send(data)
+    wait_readable(peer)
+
+
+def wait_readable(peer: Peer) -> None:
+    """Wait until something has arrived at the socket of a client of this process, unless it is closed."""
     for path in Path("/dev/fd").iterdir():
         with suppress(OSError):
             found = socket.socket(fileno=int(path.name))

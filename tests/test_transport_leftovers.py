@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Final
 
 import aiohttp
@@ -11,8 +12,8 @@ import httpx
 import httpx2
 import pytest
 from support_certificates import certificates
-from support_copies import send_while_idle
-from support_listener import Listener, Peer
+from support_copies import send_while_idle, wait_readable
+from support_listener import PATIENCE, Listener, Peer
 from support_transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
 
 from outreach_async.errors import TransportError
@@ -180,6 +181,57 @@ async def test_over_a_session_no_body_is_sent_where_bytes_wait(make: Make) -> No
         assert await bodies(transport, 1) == [b"2"]
         await transport.aclose()
         assert len(listener.requests) == 2
+
+
+@over("aiohttp", "aiohttp_session")
+async def test_what_aiohttp_has_not_read_yet_puts_a_later_response_in_doubt(make: Make) -> None:
+    with Listener(Scripted()) as listener:
+
+        async def copy_the_second(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+            response = await handler(request)
+            if len(listener.requests) == 2:
+                send_while_idle(listener.peers[0], numbered(2))
+            return response
+
+        transport = make(listener.url, middlewares=[copy_the_second])
+        assert await bodies(transport, 3) == [b"1", None, b"3"]
+        await transport.aclose()
+        assert len(listener.peers) == 2
+
+
+@on_asyncio
+async def test_what_arrives_for_the_next_request_puts_no_response_in_doubt() -> None:
+    answer_third, received = threading.Event(), []
+
+    def hold_the_third(peer: Peer) -> None:
+        for number in (1, 2, 3):
+            peer.request()
+            assert number < 3 or answer_third.wait(PATIENCE)
+            peer.send(numbered(number))
+        peer.outlast()
+
+    with Listener(hold_the_third) as listener:
+        async with anyio.create_task_group() as group:
+
+            async def send() -> None:
+                received.extend(await bodies(transport, 1))
+
+            async def overtake(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+                response = await handler(request)
+                await anyio.to_thread.run_sync(listener.wait_asked)
+                if len(listener.requests) == 2:
+                    group.start_soon(send)
+                    await anyio.to_thread.run_sync(listener.wait_asked)
+                    listener.note(b"")  # for the third's own turn here
+                    answer_third.set()
+                    wait_readable(listener.peers[0])
+                return response
+
+            transport = AiohttpTransport(listener.url, middlewares=[overtake])
+            assert await bodies(transport, 2) == [b"1", b"2"]
+        await transport.aclose()
+        assert received == [b"3"]
+        assert len(listener.peers) == 1
 
 
 class OwnResponse(aiohttp.ClientResponse):

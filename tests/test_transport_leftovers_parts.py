@@ -16,14 +16,17 @@ import httpcore2
 import httpx
 import httpx2
 import pytest
+import respx
 from support_certificates import certificates
 from support_listener import Listener, Peer
-from support_transports import LOOPS
+from support_transports import LOOPS, NOWHERE
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.httpx_lanes import _Lane
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.httpx_lanes import LaneRoute, _Lane
 from outreach_async.transport.httpx_messages import read
 from outreach_async.transport.leftovers import Link, Probe, http11_state
+from outreach_async.transport.wire import Progress, Request
 
 LIBRARIES: Final = {"httpx": httpx, "httpx2": httpx2}
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -312,12 +315,22 @@ class Foreign(httpx.AsyncByteStream):
 
 async def test_a_lane_of_which_nothing_is_known_is_used_once() -> None:
     answer = httpx.Response(200, stream=Foreign(), extensions={"network_stream": Network()})
-    response, kept = await read(answer, 100, Link(Network()))
-    assert (response.body, kept) == (b"ok", False)
-    lane = _Lane(None)
-    assert lane.reusable()
-    lane.kept = kept
+    with respx.mock(base_url=NOWHERE) as router:
+        router.get("/").mock(return_value=answer)
+        transport = HttpxTransport(NOWHERE)
+        assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"
+    route = transport._route
+    assert isinstance(route, LaneRoute)
+    ((_, lane),) = route._lanes.get()._idle
     assert not lane.reusable()
+    await transport.aclose()
+
+
+def test_a_lane_notices_that_its_library_has_opened_another_connection() -> None:
+    lane, first, second = _Lane(None), Network(), Network()
+    links = [lane.settle(network) for network in (first, first, second)]
+    assert [link and link.network for link in links] == [first, first, second]
+    assert links[0] is links[1]
 
 
 @both_libraries

@@ -59,7 +59,7 @@ of responses return to the pool unchecked: those that an event hook or its authe
 yours wraps. A session of aiohttp's may use a connection on which bytes arrived while it was idle; the response is then in
 doubt, for a request without a body only if the event loop had read those bytes. To be safe, use each connection once:
 `httpx.Limits(max_keepalive_connections=0)`, `aiohttp.TCPConnector(force_close=True)`. On every transport, a copy that arrives
-after the next request was sent and before any part of its response cannot be recognised.
+after the next request was sent and apart from its response cannot be recognised.
 
 respx needs nothing special, as httpx is what a client takes by itself:
 
