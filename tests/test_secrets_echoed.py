@@ -335,11 +335,12 @@ def test_an_operation_shows_no_key_to_what_expands_attributes() -> None:
 
 @virtual_time
 async def test_the_error_of_a_row_holds_no_frames() -> None:
-    client = OutreachClient(transport=Says(Response(422, {}, b"{}")), owner_key=PLAIN, workspace="space_1")
-    async with client.contacts.create_many([CONTACT]) as outcomes:
-        errors = [outcome.error async for outcome in outcomes]
-    assert [error and error.__traceback__ for error in errors] == [None]
-    assert isinstance(errors[0], OutreachError)
+    for transport in (Says(Response(422, {}, b"{}")), Broken()):
+        client = OutreachClient(transport=transport, owner_key=PLAIN, workspace="space_1")
+        async with client.contacts.create_many([CONTACT], max_outage=60.0) as outcomes:
+            (error,) = [outcome.error async for outcome in outcomes]
+        assert isinstance(error, OutreachError)
+        assert [link.__traceback__ for link in linked(error)] == [None] * len([*linked(error)])
 
 
 def test_a_secret_shows_itself_to_nobody_who_does_not_ask() -> None:
