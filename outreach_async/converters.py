@@ -74,13 +74,29 @@ class DecodeError(ValueError):
         return DecodeError, (self.faults, self.value)
 
 
-def loads(kind: type[T], body: bytes) -> T:
+def loads(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     """Decode a whole body into a model.
+
+    Args:
+        kind: The model.
+        body: The body.
+        fully: Whether to tell every fault of a body that is refused, and not the first alone; by its size if not given.
 
     Raises:
         DecodeError: It is no JSON, or not of that shape; nothing is ever coerced.
     """
-    return _read(kind, body, fully=len(body) <= _LARGE)
+    fault = None
+    try:
+        model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
+        if _knows_all(model, body):
+            return model
+        del model  # it is read again
+    except _UNREADABLE as error:
+        if fully is False or (fully is None and len(body) > _LARGE):
+            fault = _first_fault(body, error)
+    if fault is None:
+        return structure(kind, _object(body))
+    raise DecodeError([fault], None if fault.startswith("$: expected JSON") else _outline(body))
 
 
 def loads_each(kind: type[Page[T]], body: bytes) -> Page[T]:
@@ -101,22 +117,6 @@ def loads_each(kind: type[Page[T]], body: bytes) -> Page[T]:
         data=[item for item in found if not isinstance(item, Undecodable)],
         undecodable=[item for item in found if isinstance(item, Undecodable)],
     )
-
-
-def _read(kind: type[T], body: bytes, *, fully: bool) -> T:
-    """Decode a body, and of one that is refused tell either every fault or the first."""
-    fault = None
-    try:
-        model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
-        if _knows_all(model, body):
-            return model
-        del model  # it is read again
-    except _UNREADABLE as error:
-        if not fully:
-            fault = _first_fault(body, error)
-    if fault is None:
-        return structure(kind, _object(body))
-    raise DecodeError([fault], None if fault.startswith("$: expected JSON") else _outline(body))
 
 
 def structure(kind: type[T], value: object) -> T:
@@ -272,7 +272,7 @@ def _isolated(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undec
     for index, item in enumerate(map(bytes, page.data)):
         colons += item.count(b":")
         try:
-            found.append(_read(_item_kind(kind), item, fully=len(item) <= left))
+            found.append(loads(_item_kind(kind), item, fully=len(item) <= left))
         except DecodeError as error:
             found.append(_undecodable(index, error))
             left -= len(item)

@@ -96,6 +96,7 @@ class Engine:
         """
         if call.progress is not None:
             self._recover(call, call.lapse(call.progress))
+        response: Response | None
         while True:
             if not self._admits(call):
                 await self._queue(call)
@@ -103,6 +104,7 @@ class Engine:
                 response = await self._attempt(call, scope)
                 answer = self._read(call, response)
             except OutreachError as error:
+                response = None  # an attempt that is cut short may leave this frame to the event loop for a while
                 error.__traceback__ = None  # the frames hold the error: only the garbage collector would free them
                 self._recover(call, error)
             else:

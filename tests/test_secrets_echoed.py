@@ -27,6 +27,7 @@ from outreach_async.bulk.journal import Journal
 from outreach_async.errors import InvalidRequest, TransportError, linked
 from outreach_async.otel import OtelHook
 from outreach_async.secret import Secret, hide, reveal
+from outreach_async.transport.origin import parse_base_url
 
 PLAIN: Final = "key_5f1c0b9ad7e24c63"
 CONTACT: Final = NewContact("ann@company.example")
@@ -317,6 +318,29 @@ async def test_a_refused_argument_shows_no_key_in_the_traceback(wrong: str) -> N
 
     for where, seen in sights(await call()):  # without the frames of this test, which do show it
         assert_hidden(held.key, seen, where)
+
+
+def test_an_operation_shows_no_key_to_what_expands_attributes() -> None:
+    held = Held(PLAIN)
+    client = OutreachClient(transport=Waits(), owner_key=held.key, headers={"authorization": held.key}, workspace="space_1")
+    creation = client.contacts._creation(None, None, duplicates="skip", strict_validation=True, campaign=None)
+    operation = creation.of(CONTACT)
+    response = Response(200, {"x-echo": held.key}, held.key.encode())
+    url = parse_base_url(f"https://user:{held.key}@a.example")
+    for thing in (creation, operation, operation.request, response, url, client._settings, client.contacts):
+        for where, seen in sights(thing):
+            assert_hidden(held.key, seen, where)
+    assert held.key.encode() in operation.request.body
+
+
+@virtual_time
+async def test_the_error_of_a_row_holds_no_frames() -> None:
+    for transport in (Says(Response(422, {}, b"{}")), Broken()):
+        client = OutreachClient(transport=transport, owner_key=PLAIN, workspace="space_1")
+        async with client.contacts.create_many([CONTACT], max_outage=60.0) as outcomes:
+            (error,) = [outcome.error async for outcome in outcomes]
+        assert isinstance(error, OutreachError)
+        assert [link.__traceback__ for link in linked(error)] == [None] * len([*linked(error)])
 
 
 def test_a_secret_shows_itself_to_nobody_who_does_not_ask() -> None:
