@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support_time import virtual_time
 from support_transport import Script, added, status
@@ -55,6 +55,7 @@ def test_outcomes_in_order_wait_for_those_that_come_and_for_no_others(order: lis
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 10))
+@example(["a", "b", "c", "a"], 1)
 def test_a_repeated_email_is_found_within_reach_and_names_the_row_that_was_sent(emails: list[str], reach: int) -> None:
     recent, sent = Recent(reach), dict[str, int]()
     for index, email in enumerate(emails):

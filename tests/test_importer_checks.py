@@ -5,7 +5,7 @@ from __future__ import annotations
 import phonenumbers
 import pytest
 from email_validator import EmailNotValidError, validate_email
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
@@ -147,6 +147,7 @@ def test_a_number_that_is_right_at_first_sight_is_right_for_the_library() -> Non
 
 
 @given(st.from_regex(r"\A\+?[0-9 ().-]{0,16}\Z"), st.sampled_from([None, "US", "DE", "GB", "IT", "AU", "CO", "AR", "ZZ"]))
+@example("+", None)
 def test_any_number_is_judged_as_the_library_judges_it(text: str, country: str | None) -> None:
     text = text.strip()
     assert (phones.complaint((text, country)) is None) == (not text or dialled(text, country))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import parquet
 from support_files import read
@@ -47,6 +47,7 @@ def shown(values: list[Any], kind: Any) -> list[str]:
     kind=st.sampled_from([pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())]),
     group=st.integers(1, 9),
 )
+@example(table=[("a", None, "b")], kind=pa.dictionary(pa.int32(), pa.string()), group=1)
 def test_a_table_of_texts_is_read_back_and_its_nulls_are_blank(
     table: list[tuple[str | None, ...]], kind: Any, group: int
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from journal_child import IDENTITY, outcome
 from support_journal import facts, outcomes
@@ -35,6 +35,7 @@ def through(found: ContactOutcome) -> ContactOutcome:
 
 
 @given(outcomes())
+@example(outcome(1, possible=frozenset({Outcome.ADDED, Outcome("a newer one")})))
 def test_an_outcome_is_read_back_as_it_was_stored(found: ContactOutcome) -> None:
     assert facts(through(found)) == facts(found)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.answers import MAX_ANSWER, Intake
+from outreach_async.transport.answers import MAX_ANSWER, Intake, fields_of
 
 
 def raw_deflate(body: bytes) -> bytes:
@@ -28,6 +28,10 @@ ENCODERS: dict[tuple[str, str], Callable[[bytes], bytes]] = {
     ("deflate", "deflate"): zlib.compress,
     ("deflate", "deflate without its header"): raw_deflate,
 }
+
+
+def test_a_field_is_read_as_utf_8_and_as_latin_1_if_it_is_not() -> None:
+    assert fields_of([(b"X-Place", b"K\xc3\xb6ln"), (b"x-place", b"K\xf6ln")]) == {"x-place": "Köln, Köln"}
 
 
 def cut(data: bytes, sizes: Iterable[int]) -> list[bytes]:
