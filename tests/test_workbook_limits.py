@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -126,7 +127,8 @@ def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> N
 
 
 def test_an_archive_that_unpacks_to_more_than_it_says_is_refused() -> None:
-    assert "larger than its declared uncompressed size" in refusal_here(understated(a_cell_of(100), 1000))
+    # python-calamine 0.9.0 unpacks it, and the checksum is wrong for zipfile; later ones notice.
+    assert re.search("declared uncompressed size|Bad CRC-32", refusal_here(understated(a_cell_of(100), 1000)))
 
 
 def test_a_small_archive_may_unpack_to_any_multiple() -> None:

@@ -34,10 +34,10 @@ and `sheet=` say it outright. `"-"` is standard input, and a stream of bytes wil
 guess at its encoding, and read only if you name it. `file.notes` is what a person should know of the file.
 
 `open_file` reads all of a workbook, in a Python process of its own (`sys.executable`), and keeps its rows in a temporary file.
-A sheet that needs more than 384 MiB of memory, far too long for the size of its file, or that has a cell of more than 131,072
-characters or a row of more than 1 MiB is refused; save it as CSV, which may be of any length. macOS does not enforce a limit
-of memory: there, the process looks at its own every 10 ms. In an async program, open a large workbook in a thread:
-`await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
+A sheet that needs more than 384 MiB of memory (some 300,000 people in 13 columns), or far too long for the size of its file, is
+refused, and so is a cell of more than 131,072 characters or a row of more than 1 MiB; save it as CSV, which may be of any
+length. macOS does not enforce a limit of memory: there, the process looks at its own every 10 ms. In an async program, open a
+large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
 
 A row is a mapping, as `create_many` takes it, that knows its `line` and its `cells`. A line that cannot be read as the header
 promises is a row too: its `fault` becomes the error of a `rejected` outcome, at its place.
