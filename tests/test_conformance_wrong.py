@@ -11,7 +11,7 @@ import pytest
 from support_calibration import DRAFT, SPACE, WRITER, service
 from support_fake import document as said_by
 from support_fake import page
-from support_wrong import Wrong, WrongTransport, document, put, refused
+from support_wrong import Answered, Wrong, WrongTransport, document, put, refused
 
 from outreach_async.cli.world import OWNER_KEY, WORKSPACES, demo_world
 from outreach_async.conformance import Site, check, shapes
@@ -353,6 +353,25 @@ class Moving(FakeTransport):
 async def test_what_happens_meanwhile_is_no_fault(order: Any, happen: Callable[[FakeService], object]) -> None:
     fake = service(Behaviour(order=order))
     assert await check(Moving(fake, happen), WRITER) == []
+
+
+def last_item_again(request: Request, response: Response) -> Response:
+    """Move one item of a page to the next one, as in a list by last activity."""
+    if "display=10&page=2" not in request.target:
+        return response
+    said = json.loads(response.body)
+    said["data"] = said["data"][:-1] + BY_ACTIVITY[-1:]
+    return attrs.evolve(response, body=json.dumps(said).encode())
+
+
+BY_ACTIVITY: Final = said_by(page(service(Behaviour(order="last_activity")), "/campaigns", workspace=SPACE, display=10))["data"]
+
+
+@pytest.mark.parametrize(("answered", "broken"), [(last_item_again, set()), (first_page_again, {"P1-repeat"})])
+async def test_in_a_list_by_activity_only_a_whole_page_that_comes_again_is_a_fault(answered: Answered, broken: set[str]) -> None:
+    fake = service(Behaviour(order="last_activity"))
+    found = await check(WrongTransport(FakeTransport(fake), Wrong(answered)), WRITER)
+    assert {breach.rule for breach in found} == broken, [str(breach) for breach in found]
 
 
 @pytest.mark.parametrize("days", [0, 8])

@@ -158,8 +158,8 @@ def order_of_checks(fake: FakeService) -> None:
 
 @row("P4", "a required parameter that is missing or empty", "400 with its name")
 def missing_parameter(fake: FakeService) -> None:
-    for query in ({"workspace": SPACE, "page": 1}, {"workspace": SPACE, "page": 1, "display": ""}):
-        assert refusal(get(fake, "/campaigns", **query), 400, "missing_parameter")["field"] == "display"
+    for more in ("", "&display="):
+        assert refusal(get(fake, f"/campaigns?workspace={SPACE}&page=1{more}"), 400, "missing_parameter")["field"] == "display"
 
 
 @row("P5", "digits of a number", "1 to 9 ASCII digits, leading zeros too; no sign, blank or fraction")

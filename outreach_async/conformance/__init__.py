@@ -7,9 +7,9 @@ As a test suite, with pytest 8 or later installed:
 It only reads, unless `--allow-writes space_...` names the workspace once more; the owner key is then `OUTREACH_OWNER_KEY`.
 Every rule that the interface states and that shows from outside is a test. It reads up to 100 campaigns, the steps of ten of
 them, and up to 8,000 mailboxes, with the last page of each list and the one behind it, so that `total_found` is checked however
-many items there are. Values called percentages must lie between 0 and 100. What it leaves unsaid is measured and written to `behaviour.toml`, which
-`outreach_async.fake.behaviourfile.load_behaviour` reads for a fake; the next run fails where the service reads a knob another
-way.
+many items there are. Values called percentages must lie between 0 and 100. What the interface leaves unsaid is measured and
+written to `behaviour.toml`, which `outreach_async.fake.behaviourfile.load_behaviour` reads for a fake; the next run fails where
+the service reads a knob another way.
 
 As library calls: `check` returns what breaks a stated rule, `calibrate` measures what is unsaid. Here the service is a fake:
 

@@ -88,7 +88,11 @@ def peak() -> int:
     """Return the most memory that the process had so far, in bytes; 0 where that is unknown."""
     if sys.platform == "win32":  # pragma: no cover - it does not tell
         return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    if sys.platform == "linux":  # where getrusage begins with the peak of the process that started this one
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123 - pathlib slows the start
+            return int(status.read().partition("VmHWM:")[2].split()[0]) * 1024
+    else:  # noqa: RET505 - the type checker knows a platform's branch by its else  # pragma: no cover - tests run on Linux
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def watch(parent: int, most: int, leave: Callable[[str], object], wait: Callable[[float], object] = time.sleep) -> None:
