@@ -382,7 +382,7 @@ def copied(path: Path, to: Path) -> Path:
 async def test_a_row_whose_answer_stopped_the_run_may_have_been_sent(journal: Journal, code: int) -> None:
     with pytest.raises(BulkStopped):
         await client(Script(status(code))).contacts.create_many(rows(3), journal=journal, concurrency=1)
-    report = await client(Script(skipped(), added())).contacts.create_many(rows(3), journal=journal, resume=True)
+    report = await client(Script(skipped(), added())).contacts.create_many(rows(3), journal=journal, resume=True, concurrency=1)
     assert (report.rows, report.uncertain) == (3, 1)
 
 

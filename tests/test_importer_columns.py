@@ -163,3 +163,9 @@ def test_overrides_that_say_nothing_or_contradict_are_refused(texts: list[str], 
     with pytest.raises(InvalidRequest) as caught:
         parse_overrides(texts)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("email", "word"), [("ann@a.example", None), (" ", "blank")])
+def test_a_row_says_why_a_run_would_refuse_it(email: str, word: str | None) -> None:
+    refusal = Row(2, (email,), {"email": email}).refusal()
+    assert (refusal is None) if word is None else (word in str(refusal))
