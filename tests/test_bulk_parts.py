@@ -7,13 +7,14 @@ from typing import Any
 
 import anyio
 import pytest
+from attrs import evolve
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support_time import virtual_time
 from support_transport import Script, added, status
 
 from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.order import AsGiven
+from outreach_async.bulk.order import AsCompleted, AsGiven
 from outreach_async.bulk.outcome import answered
 from outreach_async.bulk.pace import Pace
 from outreach_async.bulk.repeats import Recent
@@ -52,6 +53,20 @@ def test_outcomes_in_order_wait_for_those_that_come_and_for_no_others(order: lis
         while held:
             seen.append(held.popleft().index)
     assert seen == sorted(set(range(8)) - forgotten)
+
+
+@pytest.mark.parametrize("kind", [AsGiven, AsCompleted])
+def test_an_outcome_is_revised_while_it_waits_and_not_once_it_has_left(kind: type[AsGiven | AsCompleted]) -> None:
+    held = kind()
+    for index in range(2):
+        held.expect(index)
+        held.append(outcome(index))
+    for index in (1, 5):
+        held.revise(index, lambda before: evolve(before, id="contact_2"))
+    left = [held.popleft(), held.popleft()]
+    held.revise(1, lambda before: evolve(before, id=None))
+    assert [one.id for one in left] == ["contact_1", "contact_2"]
+    assert not held
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 10))
