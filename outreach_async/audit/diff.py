@@ -82,7 +82,7 @@ class Diff:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing changed."""
+        """True if nothing changed."""
         return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
 
 

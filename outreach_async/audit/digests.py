@@ -50,7 +50,7 @@ def _empty(slots: int) -> array[int]:
 
 def _place(slots: array[int], digest: int) -> bool:
     """Put a digest into its slot or the next free one; return whether it was new."""
-    last = len(slots) - 1
+    last = len(slots) - 1  # the size is a power of two: `&` takes the remainder
     at = digest & last
     while held := slots[at]:
         if held == digest:

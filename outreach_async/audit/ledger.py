@@ -110,6 +110,7 @@ class Ledger:
 
     def settle(self) -> Settled:
         """Return all findings; call this when every mailbox is read."""
+        # Only now is the daily limit of every domain complete, which decides the severity of a missing SPF, DKIM or DMARC.
         lacking = self._lacking()
         judged = [list(map(self._regraded, each)) for each in self._judged] if lacking else self._judged
         late = (finding for each in chain(*judged) for finding in each.findings if finding.rule in self._lacks)

@@ -67,7 +67,7 @@ class Report:
 
     @property
     def incomplete(self) -> bool:
-        """Whether some mailboxes could not be read and were not checked."""
+        """True if some mailboxes could not be read and were not checked."""
         return any(finding.rule in INCOMPLETE for finding in self.findings)
 
     def exit_code(self, fail_on: str = "error") -> int:

@@ -135,6 +135,7 @@ class AuditRun:
         if self._findings is not None:
             raise InvalidRequest("stream: this audit was already started; call stream() again")
         self._findings = Findings()
+        # Entered by hand, because the group must outlive this method; `__aexit__` leaves it.
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._read, self._findings)
         return self._findings
@@ -160,6 +161,7 @@ class AuditRun:
             settled = closed(ledger, readings)
             await findings.put([*(finding for unread in settled.unread for finding in unread), *settled.late])
             findings.end(report_of(ledger, readings, settled))
+        # Raised from the task, an error would cancel the block and reach the caller in an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
 

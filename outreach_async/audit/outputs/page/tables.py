@@ -23,7 +23,7 @@ class Column(Generic[T]):
         figure: Whether the column holds figures, which are sorted from the highest first.
         what: Whether this is the main, widest column.
         rules: Whether the column lists rules.
-        minor: Whether the column is hidden on a phone.
+        minor: Whether the column is hidden on phones and in print.
     """
 
     head: str
