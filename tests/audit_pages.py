@@ -228,7 +228,7 @@ def used(browser: Browser, table: str) -> Iterator[str]:
         return
     browser.ask("document.getElementById(arguments[0]).previousElementSibling.elements.words.focus()", table)
     browser.press("qqqq")
-    if "Nothing matches" not in status():
+    if "No rows match" not in status():
         yield f"the search finds what is not there: {status()}"
     browser.press(*["\ue003"] * 4)
     if status() != whole:

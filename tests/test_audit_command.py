@@ -113,7 +113,7 @@ def test_a_rule_is_explained_without_reading_anything(shell: Shell) -> None:
     ended = shell("audit", "--explain", "OA120")
 
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith("OA120  Bounces\n")
+    assert ended.out.startswith("OA120  High bounce rate\n")
     assert "Amazon SES" in ended.out
     code, value = shell.json("audit", "--explain", "oa120")
     assert (code, value["rule"]) == (0, "OA120")
@@ -130,11 +130,11 @@ def test_a_rule_is_explained_with_the_thresholds_of_the_policy(shell: Shell, tmp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--explain", "OA12"), "is no rule"),
+        (("--explain", "OA12"), "rule: expected one of OA101, "),
         (("--policy", "no-such-file.toml"), "no-such-file.toml"),
         (("--compare", "no-such-file.json"), "no-such-file.json: No such file"),
         (("--compare", __file__), f"--compare {__file__}: "),
-        (("--output", "audit.pdf"), "expected a name that ends with one of .txt, .json"),
+        (("--output", "audit.pdf"), "expected a file name that ends with one of .txt, .json"),
         (("--output", "no-such-folder/audit.html"), "there is no folder 'no-such-folder'"),
         (("--output", "/"), "/: this is a folder"),
         (("--format", "pdf"), "Invalid value for '--format'"),
@@ -158,7 +158,7 @@ def test_json_of_something_else_is_no_earlier_audit(shell: Shell, tmp_path: Path
     ended = shell("audit", *FAKE, "--compare", str(other))
 
     assert ended.code == 2
-    assert f"--compare {other}: report: expected the JSON of an audit" in ended.err
+    assert f"--compare {other}: report: expected audit JSON" in ended.err
 
 
 def test_an_incomplete_audit_is_written_and_exits_3(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:

@@ -166,5 +166,5 @@ def test_a_report_of_the_first_shape_can_be_compared_with() -> None:
 
 @pytest.mark.parametrize("values", [None, [], {}, {"version": 2}, {"version": 1}, {"version": 1, "mailboxes": "3"}])
 def test_what_is_no_report_is_refused(values: object) -> None:
-    with pytest.raises(InvalidRequest, match=r"report: .*; pass what `audit --json` wrote"):
+    with pytest.raises(InvalidRequest, match=r"report: .*; pass the output of `audit --json`"):
         Report.from_dict(values)

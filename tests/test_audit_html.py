@@ -146,16 +146,16 @@ def test_without_scripts_everything_is_there_and_no_dead_control() -> None:
 def test_the_page_says_what_is_unsafe_why_what_to_do_and_what_changed() -> None:
     text = page(fleet(300, sick=0.5, compared=True)).text
     order = [
-        *("Stop sending from", "What to do, most urgent first", "Such as", "The rule and its source"),
+        *("Stop sending from", "What to do, most urgent first", "For example", "Rule and source"),
         *(
             "What changed",
             "Resolved",
-            "Figures that moved",
+            "Changed figures",
             "At a glance",
             "Domains, workspaces",
-            "Mailboxes that need something",
+            "Mailboxes with findings",
         ),
-        *("Every finding", "What this report cannot tell"),
+        *("All findings", "What this audit cannot check"),
     ]
     places = [text.rindex(each) if each.startswith(("What changed", "Resolved")) else text.index(each) for each in order]
 
@@ -169,8 +169,8 @@ def test_tiles_count_mailboxes_by_their_worst_finding() -> None:
 
     text = page(found).text
 
-    assert "2 to stop now 0 to repair 0 to watch 0 with a note 3 without any finding" in text
-    assert "Mailboxes to stop or repair sent 2,000 of the 5,000 e-mails of the last 30 days (40.0 %)." in text
+    assert "2 to stop now 0 to fix 0 to review 0 with notes only 3 without findings" in text
+    assert "Mailboxes to stop or fix sent 2,000 of the 5,000 e-mails of the last 30 days (40.0 %)." in text
 
 
 def test_volume_that_does_not_add_up_is_not_told() -> None:
@@ -181,15 +181,15 @@ def test_what_can_wait_is_folded_away_behind_what_cannot() -> None:
     both = page(made([finding("OA101"), finding("OA150"), finding("OA160")])).text
     later = page(made([finding("OA150")])).text
 
-    assert "2 warnings and notes, for when these are done" in both
-    assert "for when these are done" not in later
-    assert "for when these are done" not in page(made([finding("OA101")])).text
+    assert "2 warnings and notes, less urgent" in both
+    assert "less urgent" not in later
+    assert "less urgent" not in page(made([finding("OA101")])).text
 
 
 def test_a_report_of_nothing_has_neither_charts_nor_tables() -> None:
     shown = page(made(mailboxes=0, denied=True, unreadable=["space_1"]))
 
-    assert "Nothing could be read: the service refused every workspace." in shown.text
+    assert "Nothing could be read: the service denied access to every workspace." in shown.text
     assert not shown.all("table")
     assert "At a glance" not in shown.text
 
@@ -197,9 +197,9 @@ def test_a_report_of_nothing_has_neither_charts_nor_tables() -> None:
 def test_an_audit_that_nothing_is_wrong_with_says_so_first() -> None:
     text = page(fleet(20, sick=0)).text
 
-    assert text.index("No mailbox was found unsafe.") < text.index("Domains, workspaces")
+    assert text.index("No problems found.") < text.index("Domains, workspaces")
     assert "What to do" not in text
-    assert "Every finding" not in text
+    assert "All findings" not in text
 
 
 def test_what_was_not_read_stands_before_what_to_do() -> None:
@@ -226,10 +226,10 @@ def test_moved_figures_and_rules_beyond_a_few_are_summed() -> None:
     text = page(fleet(1000, sick=0.5, compared=True)).text
     many = made([finding()], diff=attrs.evolve(_diff(), new=[finding(rule) for rule in _RULES]))
 
-    assert "and 3 further rules" in page(many).text
+    assert "and 3 more rules" in page(many).text
     assert re.search(r"and \d+ more", text)
     moved = attrs.evolve(_diff(), scores=[attrs.evolve(_diff().scores[0], key=f"d{n}.example") for n in range(14)], deltas=[])
-    assert "and 2 further figures" in page(made(diff=moved)).text
+    assert "and 2 more figures" in page(made(diff=moved)).text
 
 
 _RULES = ("OA101", "OA102", "OA103", "OA104", "OA110", "OA120", "OA130", "OA131", "OA132", "OA133", "OA140")
@@ -239,9 +239,9 @@ def test_an_audit_that_changed_nothing_shows_no_moved_figures() -> None:
     text = page(made(diff=attrs.evolve(_diff(), new=[], resolved=[], scores=[], deltas=[]))).text
 
     assert "Nothing changed since 2026-03-01 08:00 UTC." in text
-    assert "Nothing is new." in text
-    assert "Nothing is resolved." in text
-    assert "Figures that moved" not in text
+    assert "Nothing new." in text
+    assert "Nothing resolved." in text
+    assert "Changed figures" not in text
 
 
 def _diff() -> Diff:
@@ -268,7 +268,7 @@ def test_a_chart_says_in_words_what_it_shows() -> None:
 
     assert "Score 91.4 of 100" in spoken
     assert any(label.startswith("Mailboxes by score. 0-19: ") for label in spoken)
-    assert any(label.startswith("What was found. ") for label in spoken)
+    assert any(label.startswith("Findings by rule. ") for label in spoken)
     assert all(svg["role"] == "img" for svg in page(fleet(300, sick=0.5)).all("svg"))
 
 
@@ -289,7 +289,7 @@ def test_ten_thousand_findings_are_cut_to_the_worst_two_thousand_and_the_page_sa
     shown = page(found)
 
     assert len(shown.all("tr")) == 1 + 2_000
-    assert "The first 2,000 of 10,000; the JSON and CSV forms of this report hold all." in shown.text
+    assert "The first 2,000 of 10,000; the JSON report contains all of them, and the CSV report all findings." in shown.text
     assert "worst@x" in shown.text
 
 

@@ -136,7 +136,7 @@ def test_the_json_begins_with_what_everybody_looks_for() -> None:
         "domain": "one.example",
         "message": "on 1 blacklist",
     }
-    assert first["remedy"].startswith("Pause its campaigns, look one.example and its server_ip up")
+    assert first["remedy"].startswith("Pause its campaigns, look up one.example and its server_ip")
     assert values["scores"]["domains"] == {"one.example": {"score": 80.0, "mailboxes": 1, "sent_30days": 10.5}}
 
 

@@ -84,7 +84,7 @@ def test_what_to_do_comes_first_then_what_changed_then_where() -> None:
         "## What changed",
         "## Domains",
         "## Findings",
-        "## What the",
+        "## What this audit cannot check",
     ]
 
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
@@ -99,14 +99,14 @@ def test_a_fleet_with_hundreds_of_findings_stays_a_page() -> None:
 
     assert len(report.findings) > 400
     assert text.count("\n| ") < 240
-    assert f"The worst 200 of {len(report.findings):,}; the JSON and CSV forms hold all." in text
-    assert "further domains with errors" in text
+    assert f"The worst 200 of {len(report.findings):,}; the JSON and CSV formats contain all of them." in text
+    assert "more domains with errors" in text
 
 
 def test_a_clean_report_is_short() -> None:
     text = write(fleet(20, sick=0), "markdown")
 
-    assert "**No mailbox was found unsafe.**" in text
+    assert "**No problems found.**" in text
     assert not [title for title in ("## What to do", "## Findings", "## Domains", "## What changed") if title in text]
 
 
@@ -116,7 +116,7 @@ def test_what_was_not_read_is_said() -> None:
     ]
     text = write(made(unread), "markdown")
 
-    assert "## Not read, so not judged" in text
+    assert "## Not read and not checked" in text
     assert "- and `space_10`, `space_11`" in text
 
 
@@ -133,4 +133,4 @@ def test_figures_that_moved_beyond_ten_are_counted() -> None:
     text = write(made(diff=Diff(at=AT, new=[], resolved=[], unchanged=[], not_judged=[], deltas=[], scores=moved)), "markdown")
 
     assert text.count("score 90 \\-\\> 80") == 10
-    assert "- and 2 further figures moved" in text
+    assert "- and 2 more figures changed" in text

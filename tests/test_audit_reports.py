@@ -102,12 +102,12 @@ def test_a_report_says_what_is_bad_and_what_to_do(write: Callable[[Report], str]
     assert "3 critical, 12 error, 2 warning, 0 info" in text
     assert "space_2: could not be read: list_mailboxes: 403" in text
     assert text.index("worst.example") < text.index("bad.example") < text.index("mild.example")
-    assert "OA104  Nothing proves the sender: 3 mailboxes" in text
-    assert joined("such as m0@worst.example: none of SPF, DKIM and DMARC") in joined(text)
-    assert joined("Nothing proves the sender: 3 mailboxes on worst.example") in joined(text)
+    assert "OA104  No sender authentication: 3 mailboxes" in text
+    assert joined("for example m0@worst.example: none of SPF, DKIM and DMARC") in joined(text)
+    assert joined("No sender authentication: 3 mailboxes on worst.example") in joined(text)
     assert "Stop sending from worst.example" in text
-    assert "1 domain without any finding." in text
-    for unknowable in ("complaint rates", "(p=)", "which blacklists", "DNS look-ups"):
+    assert "1 domain without findings." in text
+    for unknowable in ("complaint rates", "(p=)", "which blacklists", "DNS lookups"):
         assert unknowable in text
     assert "good.example" not in text
 
@@ -116,16 +116,16 @@ def test_a_report_says_what_is_bad_and_what_to_do(write: Callable[[Report], str]
 def test_what_to_do_comes_before_where_it_is_and_the_most_urgent_first(write: Callable[[Report], str]) -> None:
     text = write(FLEET).lower()
 
-    order = ["what to do, most urgent first", "oa104", "delist them", "verify the addresses", "where it is", "score 0"]
+    order = ["what to do, most urgent first", "oa104", "delist them", "verify the addresses", "findings by domain", "score 0"]
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
 
 
 @pytest.mark.parametrize(
     ("severity", "verdict"),
     [
-        ("critical", "Stop sending from 1 mailbox on 1 domain until it is put right."),
-        ("error", "Repair 1 mailbox on 1 domain today; nothing is critical."),
-        ("warning", "Keep an eye on 1 mailbox on 1 domain; nothing is broken."),
+        ("critical", "Stop sending from 1 mailbox on 1 domain until the problem is fixed."),
+        ("error", "Fix 1 mailbox on 1 domain today; nothing is critical."),
+        ("warning", "Review 1 mailbox on 1 domain; nothing is broken."),
         ("info", "Nothing is unsafe; there are notes on 1 mailbox on 1 domain."),
     ],
 )
@@ -138,7 +138,7 @@ def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -
 def test_a_domain_is_counted_where_no_single_mailbox_is_to_blame() -> None:
     text = report_text(made([finding("OA170", mailbox=None, email=None)]))
 
-    assert "Keep an eye on 1 domain; nothing is broken." in text
+    assert "Review 1 domain; nothing is broken." in text
     assert "OA170  Too many mailboxes on a domain: one.example" in text
 
 
@@ -147,16 +147,16 @@ def test_a_server_is_named_where_mailboxes_share_it() -> None:
 
     text = report_text(made([shared]))
 
-    assert "OA172 A server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
-    assert "Keep an eye on 1 server; nothing is broken." in text
+    assert "OA172 Server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
+    assert "Review 1 server; nothing is broken." in text
     assert "\nserver 192.0.2.9" in text
     assert "NOT READ" not in text
 
 
 def test_a_report_of_nothing_says_so() -> None:
-    assert "No mailbox was judged." in report_text(made(mailboxes=0))
-    assert "No mailbox was found unsafe." in report_text(made())
-    assert "Nothing could be read: the service refused every workspace." in report_text(made(mailboxes=0, denied=True))
+    assert "No mailboxes were checked." in report_text(made(mailboxes=0))
+    assert "No problems found." in report_text(made())
+    assert "Nothing could be read: the service denied access to every workspace." in report_text(made(mailboxes=0, denied=True))
 
 
 @pytest.mark.parametrize("write", [report_text, drawn])
@@ -188,14 +188,14 @@ def test_an_audit_that_changed_nothing_says_so() -> None:
 def test_what_could_not_be_judged_again_is_not_said_to_be_resolved() -> None:
     text = report_text(moved(not_judged=[finding()]))
 
-    assert "0 new, 0 resolved, 0 unchanged, 1 not judged this time." in joined_lines(text)
+    assert "0 new, 0 resolved, 0 unchanged, 1 not checked this time." in joined_lines(text)
 
 
 def test_a_dozen_figures_that_moved_are_cut_to_ten() -> None:
     text = report_text(moved(*(delta("blacklists", 0, n, name=f"m{n}@one.example") for n in range(1, 13))))
 
     assert text.count("blacklists 0 -> ") == 10
-    assert "and 2 further figures moved" in text
+    assert "and 2 more figures changed" in text
 
 
 def test_a_severity_that_moved_is_named() -> None:
@@ -228,7 +228,7 @@ def test_two_thousand_mailboxes_can_be_read(write: Callable[[Report], str]) -> N
 
     assert len(text.splitlines()) < 250
     assert all(f"domain{n}.example" in text for n in range(200) if n % 2 or n % 3 == 0)
-    assert "66 further domains with warnings or notes only; 0 domains without any finding." in text
+    assert "66 more domains with warnings or notes only; 0 domains without findings." in text
 
 
 @pytest.mark.parametrize("write", [report_text, drawn])
@@ -237,8 +237,8 @@ def test_domains_with_warnings_only_are_summed_after_the_tenth(write: Callable[[
 
     text = write(report(reading(boxes)))
 
-    assert "4 further domains with warnings or notes only; 0 domains without any finding." in text
-    assert "Further domains with errors" not in text
+    assert "4 more domains with warnings or notes only; 0 domains without findings." in text
+    assert "Other domains with errors" not in text
 
 
 @pytest.mark.parametrize("write", [report_text, drawn])
@@ -257,7 +257,7 @@ def test_a_clean_report_asks_for_nothing(write: Callable[[Report], str]) -> None
     text = write(report(reading(mailboxes(1))))
 
     assert "Mailbox audit: 1 mailbox, 1 domain, 1 workspace. Score 100 of 100." in text
-    assert "1 domain without any finding." in text
+    assert "1 domain without findings." in text
     assert "What to do" not in text
 
 
@@ -271,7 +271,7 @@ def test_a_mailbox_that_was_not_judged_shows_under_its_domain_without_a_score(wr
 
     assert "lost.example" in text
     assert "not scored, 0 mailboxes" in text
-    assert joined("a@lost.example: not what the interface says") in joined(text)
+    assert joined("a@lost.example: does not match the interface") in joined(text)
 
 
 def test_a_mailbox_without_any_readable_name_shows_under_its_workspace() -> None:
@@ -279,7 +279,7 @@ def test_a_mailbox_without_any_readable_name_shows_under_its_workspace() -> None
         report(reading([], undecodable=[Undecodable(index=3, id=None, error="$.data[3]: expected object, got int")]))
     )
 
-    assert "space_1: not what the interface says: $.data[3]: expected object, got int" in text
+    assert "space_1: does not match the interface: $.data[3]: expected object, got int" in text
 
 
 @pytest.mark.parametrize("write", [report_text, drawn])

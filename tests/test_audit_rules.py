@@ -184,7 +184,7 @@ def test_fewer_than_fifty_e_mails_prove_no_bounce_rate() -> None:
     found = only(mailbox(sent_30days=49, bounced_30days=49, daily_limit=20))
 
     assert (found.severity, found.confidence) == (Severity.INFO, "low")
-    assert found.message == "100.0 % bounced in 30 days (49 of 49; too few to be sure)"
+    assert found.message == "100.0 % bounced in 30 days (49 of 49; too few to be certain)"
 
 
 def test_more_bounces_than_e_mails_are_judged_as_if_all_bounced() -> None:
@@ -202,8 +202,7 @@ def test_a_mailbox_that_is_not_active_is_an_error_only_while_campaigns_use_it() 
     assert verdicts(mailbox(status="disconnected", campaigns=0)) == {"OA190": "info"}
     assert verdicts(mailbox(status="disconnected", campaigns=1)) == {"OA141": "error", "OA190": "info"}
     assert (
-        check(mailbox(status="disconnected", campaigns=1))[0].message
-        == "its status is 'disconnected' while 1 campaign may use it"
+        check(mailbox(status="disconnected", campaigns=1))[0].message == "its status is 'disconnected', but 1 campaign may use it"
     )
 
 
@@ -273,7 +272,7 @@ def test_a_value_never_seen_before_is_named() -> None:
 
 def test_a_click_rate_that_no_human_makes_is_named() -> None:
     assert only(mailbox(avg_click_rate=44)).message == (
-        "a click rate of 44.0 % beside an open rate of 43.0 % is the work of machines"
+        "a click rate of 44.0 % with an open rate of 43.0 % indicates automated clicks"
     )
 
 
@@ -294,7 +293,7 @@ def test_bulk_without_proof_says_what_is_missing() -> None:
     (bulk,) = [one for one in report(reading(boxes)).findings if one.rule == "OA171"]
 
     assert bulk.message == (
-        "it sends about 5,454 e-mails a working day, from some mailboxes without SPF record and without DMARC policy"
+        "its mailboxes send about 5,454 e-mails per working day; some have no SPF record and some have no DMARC policy"
     )
 
 
@@ -304,7 +303,7 @@ def test_a_blacklisted_neighbour_is_found_by_the_server() -> None:
     neighbour = report(reading(boxes)).findings[-1]
 
     assert (neighbour.rule, neighbour.server_ip, neighbour.domain) == ("OA172", "192.0.2.2", None)
-    assert neighbour.message == "2 mailboxes share this server, and blacklists name 1 of them"
+    assert neighbour.message == "2 mailboxes share this server (blacklisted: 1)"
 
 
 def test_mailboxes_without_a_domain_share_none() -> None:
@@ -328,8 +327,7 @@ def test_a_finding_says_where_what_and_what_to_do() -> None:
         "email": "Ann@One.Example",
         "domain": "one.example",
         "message": "no DMARC policy",
-        "remedy": "Publish a TXT record at _dmarc.one.example: v=DMARC1; p=none; rua=mailto: and an address whose reports are "
-        "read.",
+        "remedy": "Publish a TXT record at _dmarc.one.example: v=DMARC1; p=none; rua=mailto: and an address whose mail is read.",
         "confidence": "high",
         "sent_30days": 1000,
         "server_ip": None,

@@ -102,7 +102,7 @@ async def test_mailboxes_that_are_counted_and_never_shown_make_the_audit_incompl
     found = await audit(client_of(MailboxService(SMALL, uncounted=2)), ["space_1"])
 
     (finding,) = found.findings
-    assert (finding.rule, finding.message) == ("OA903", "the service counts 2 more than its pages showed")
+    assert (finding.rule, finding.message) == ("OA903", "the service reports more mailboxes than it listed (missing: 2)")
     assert (found.unreadable, found.exit_code()) == ([], 3)
 
 
@@ -285,7 +285,7 @@ async def test_pages_that_were_read_before_one_that_fails_are_judged() -> None:
 
     assert (found.mailboxes, found.unreadable, found.denied, found.exit_code()) == (4, ["space_1"], False, 3)
     assert [one.rule for one in found.findings] == ["OA102"] * 4 + ["OA901"]
-    assert found.findings[-1].message.startswith("could not be read to its end, 4 of its mailboxes were: ")
+    assert found.findings[-1].message.startswith("could not be read completely (mailboxes read: 4): ")
     assert found.scores.workspaces["space_1"].mailboxes == 4
 
 

@@ -71,10 +71,10 @@ async def test_the_report_is_refused_before_the_end() -> None:
     service = MailboxService({"space_1": boxes(2, blacklists=1)})
 
     async with stream(OutreachClient(transport=service), ["space_1"]) as findings:
-        with pytest.raises(InvalidRequest, match="not come to its end"):
+        with pytest.raises(InvalidRequest, match="has not finished"):
             _ = findings.report
         await anext(findings)
-        with pytest.raises(InvalidRequest, match="not come to its end"):
+        with pytest.raises(InvalidRequest, match="has not finished"):
             _ = findings.report
 
 
@@ -84,7 +84,7 @@ async def test_a_stream_can_be_awaited_for_its_report_and_not_be_used_twice() ->
     report = await run
 
     assert [(one.rule, report.policy.off) for one in report.findings] == [("OA170", ["OA130"])]
-    with pytest.raises(InvalidRequest, match="started before"):
+    with pytest.raises(InvalidRequest, match="already started"):
         await run
 
 

@@ -1,7 +1,7 @@
-"""The mailbox audit: which mailboxes are unsafe, why, and what to do about it.
+"""Mailbox audit: find unsafe mailboxes, with the reason and a remedy for each.
 
-The smallest program reads every mailbox of some workspaces and judges it. What cannot be read is a finding, and the rest is
-judged all the same. Programs here take the service from `OUTREACH_BASE_URL`; reading needs no key:
+The smallest program reads every mailbox of the given workspaces and checks it. Anything that cannot be read becomes a finding,
+and the rest is still checked. The programs here read the service's address from `OUTREACH_BASE_URL`; reading needs no API key:
 
 ```python
 import anyio
@@ -24,9 +24,9 @@ anyio.run(main)
 
 Rules
 -----
-`RULES` holds every rule: most judge one mailbox, some the mailboxes of a domain or a sending server together. `CATALOGUE` has
-them by id, with the three that say something was not read (`OA901` to `OA903`). `explain` tells what a rule finds, from which
-figures on, where those come from, and what to do:
+`RULES` holds every rule. Most check one mailbox; some check all mailboxes of a domain or a sending server together. `CATALOGUE`
+maps ids to rules, including the three that report incomplete reading (`OA901` to `OA903`). `explain` describes a rule: its
+condition, its thresholds, their source, and the remedy:
 
 ```python
 from outreach_async.audit import RULES, explain
@@ -38,23 +38,23 @@ print(explain("OA170"))
 # -> Condition: more than 5 mailboxes share a domain
 # -> Thresholds: mailboxes 5
 # -> Source: ...
-# -> Remedy: Send from more domains with fewer mailboxes each: what one of them does harms all on <domain>.
+# -> Remedy: Use more domains with fewer mailboxes each: all mailboxes on <domain> share its reputation.
 ```
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with its figures, and a remedy. `confidence` is
-`low` where the figures are too few to be sure: 1 bounce of 10 proves little, so rates count by their lower 95 % bound. A
-mailbox has 100 points, from which each rule takes 40, 20, 8 or 0 by its severity; `report.scores` has the means, weighted by
-what was sent, by workspace and domain. `report.exit_code("warning")` is what a command should exit with: 0 clean, 1 findings
-from that severity on, 3 incomplete, 77 nothing may be read.
+`low` if the sample is too small: 1 bounce in 10 e-mails proves little, so rates are compared by their lower 95 % bound. A
+mailbox starts with 100 points, and each rule that applies deducts 40, 20, 8 or 0 points, depending on the severity.
+`report.scores` holds the mean scores by workspace and by domain, weighted by the e-mails sent. `report.exit_code("warning")` is
+the exit code for a command: 0 clean, 1 findings of that severity or worse, 3 incomplete, 77 access denied.
 
-One mailbox at hand needs no audit: `check(mailbox)` judges it by the rules about one mailbox.
+To check a single mailbox you do not need an audit: `check(mailbox)` applies the rules about one mailbox.
 
 Policies
 --------
-A policy turns rules off and moves thresholds; from a TOML file by `Policy.load`, or from the same keys as a mapping. Wrong keys
-are refused with a guess at what was meant. The report says which policy it was judged by. A rule of your own is a function of
-what is known of a mailbox, `Case`, that returns a `Sign` where it applies. Ids that begin with other letters than `OA` stay
-yours:
+A policy turns rules off and changes thresholds. Load it from a TOML file with `Policy.load`, or pass the same keys as a mapping
+to `Policy.of`. Unknown keys are rejected with a suggestion. The report names the policy it used. To add a rule of your own, write
+a function that takes a `Case` (the mailbox and its context) and returns a `Sign` if the rule applies. Choose an id that does not
+start with `OA`; that prefix is reserved:
 
 ```python
 import anyio
@@ -64,11 +64,11 @@ from outreach_async.audit import Case, MailboxRule, Policy, Severity, Sign, audi
 
 
 def quiet(case: Case, thresholds: object) -> Sign | None:
-    return Sign("it is in no campaign") if case.mailbox.campaigns == 0 else None
+    return Sign("not in any campaign") if case.mailbox.campaigns == 0 else None
 
 
 policy = Policy.of({"name": "ours", "off": ["OA101"], "OA170": {"mailboxes": 1}})
-about = {"title": "Without a campaign", "wording": "campaigns is 0", "source": "what we agreed on", "remedy": "Use it."}
+about = {"title": "Without a campaign", "wording": "campaigns is 0", "source": "our own rule", "remedy": "Use it."}
 rule = MailboxRule(id="MY001", severity=Severity.INFO, applies=quiet, **about)
 policy = attrs.evolve(policy, mailbox_rules=(*policy.mailbox_rules, rule))
 
@@ -78,17 +78,18 @@ async def main() -> None:
         report = await audit(client, ["space_1"], policy=policy)
     for finding in report.findings:
         print(finding.rule, finding.domain, finding.message)
-    # -> MY001 north.example it is in no campaign
+    # -> MY001 north.example not in any campaign
     # -> OA170 north.example 2 mailboxes share this domain
 
 
 anyio.run(main)
 ```
 
-Comparing, and reports for people
----------------------------------
-`since` compares a report with an earlier one: each finding is `new` or `unchanged`, and `diff` has what is resolved, what could
-not be judged this time, and which figures moved. `to_dict` and `from_dict` carry a report over as JSON:
+Comparing reports, and writing them to files
+--------------------------------------------
+`since` compares a report with an earlier one. Each finding becomes `new` or `unchanged`; `diff` holds the resolved findings, the
+findings that could not be checked this time, and the changed figures. `to_dict` and `from_dict` convert a report to and from JSON
+values:
 
 ```python
 import json
@@ -114,14 +115,15 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`outreach_async.audit.outputs.write(report, form)` writes `terminal`, `json`, `csv`, `markdown` or `html`, the last one a page
-that needs nothing beside it; `format_of("audit.html")` tells the form by a file's name, and `schema()` is the JSON Schema of
-`json`.
+`outreach_async.audit.outputs.write(report, form)` renders `terminal`, `json`, `csv`, `markdown` or `html`; the HTML page is
+self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON Schema of the `json`
+format.
 
 Streaming
 ---------
-`stream` hands findings out while mailboxes are read, in bounded memory: mailboxes are not kept, and nobody reads on while nobody
-listens. Those about a domain or a server, and some that need the whole domain, come last; the report is there at the end.
+`stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
+pauses until the findings so far are consumed. Findings about a domain or a server, and those that depend on the whole domain
+(`OA101` to `OA103`), come last. The report is available once the iteration ends.
 
 ```python
 import anyio

@@ -1,7 +1,7 @@
-"""When a rule applies to a mailbox: pure conditions, which the table of rules puts figures to.
+"""Conditions of the rules about one mailbox, as pure functions. The rule table supplies their thresholds.
 
-Doubt speaks for the mailbox. Of a span of time a condition takes the end that would not raise an alarm. A figure that counts
-nothing is a NaN here: every condition compares so that what a NaN makes false is the alarm.
+In doubt, a condition does not apply. Of a time interval it uses the end that raises no alarm. An invalid figure is replaced by
+NaN, and every comparison is written so that it is false for a NaN and the condition does not apply.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from outreach_async.models import Mailbox, Number
 from outreach_async.vocabulary import MailboxStatus, MailboxType
 
 _TEXT_SHOWN: Final = 40
-"""Characters of a text of the service that a message repeats: it may send any."""
+"""Maximum characters of a string from the service in a message; the service may send a string of any length."""
 
 _COUNTED: Final = (
     "campaigns", "daily_limit", "blacklists", "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days",
@@ -34,19 +34,19 @@ _STATUSES: Final = frozenset(each.value for each in MailboxStatus)
 
 
 def domain_of(email: str) -> str | None:
-    """Return what follows the `@`, in lower case; `None` if there is nothing."""
+    """Return the part after the `@`, in lower case; `None` if there is none."""
     return email.rpartition("@")[2].strip().lower() or None if "@" in email else None
 
 
-@attrs.define(eq=False)  # made for every mailbox: a frozen one takes twice as long
+@attrs.define(eq=False)  # not frozen: one is created per mailbox, and creating a frozen one takes twice as long
 class Case:
-    """A mailbox as a rule sees it.
+    """A mailbox and its context: the input of a rule's condition.
 
     Attributes:
-        mailbox: The mailbox; each of its figures counts something, or is NaN.
-        doubts: What is wrong with the figures that are NaN, in words.
-        now: When it was read, Unix seconds; `None` if nobody knows.
-        facts: What is known of its domain, if anything is.
+        mailbox: The mailbox; invalid figures are replaced by NaN.
+        doubts: Description of the figures that were replaced; empty if there are none.
+        now: Time at which the mailbox was read, in Unix seconds; `None` if unknown.
+        facts: Facts about the mailbox's domain; `None` if unknown.
 
     Example:
         ```python
@@ -62,7 +62,7 @@ class Case:
 
     @classmethod
     def of(cls, mailbox: Mailbox, now: float | None = None, facts: DomainFacts | None = None) -> Case:
-        """Make a case of a mailbox as the service showed it.
+        """Create a case from a mailbox as the service returned it.
 
         Example:
             ```python
@@ -79,11 +79,11 @@ class Case:
 
     @property
     def domain(self) -> DomainFacts:
-        """What is known of its domain, or that it sends from this mailbox alone."""
+        """The facts about the mailbox's domain; if unknown, a domain with this mailbox only."""
         return self.facts or DomainFacts(daily_limit=amount(self.mailbox.daily_limit))
 
     def age(self) -> Interval | None:
-        """Return how long ago it was created: by `created_at`, or else by the service's words; `None` if neither tells.
+        """Return the mailbox's age, in seconds, from `created_at` or else from `age` or `created`; `None` if unknown.
 
         Example:
             ```python
@@ -97,7 +97,7 @@ class Case:
         return parse(self.mailbox.age) or parse(self.mailbox.created)
 
     def younger(self, days: float) -> bool:
-        """Tell whether it is surely younger than that.
+        """Return whether the mailbox is certainly younger than `days` days.
 
         Example:
             ```python
@@ -106,14 +106,14 @@ class Case:
             ```
         """
         created, now = self.mailbox.created_at, self.now
-        if now is not None and 0 < created <= now:  # as most are, and in a hurry
+        if now is not None and 0 < created <= now:  # the usual case, without creating an interval
             return now - created < days * DAY
         age = self.age()
         return age is not None and age.most < days * DAY
 
 
 def _sane(box: Mailbox) -> bool:
-    """Tell whether every figure counts something; a NaN is never within bounds."""
+    """Return whether every figure is within bounds; a NaN never is."""
     return (
         0 <= box.campaigns <= MOST
         and 0 <= box.daily_limit <= MOST
@@ -133,11 +133,11 @@ Condition = Callable[[Case, Thresholds], Sign | None]
 
 
 def lack(what: str, domain: DomainFacts, at: Thresholds) -> Sign:
-    """Return the sign that a mailbox of that domain lacks a proof of the sender; how bad it is, the domain's volume says."""
+    """Return the sign for a missing SPF, DKIM or DMARC; its severity depends on the daily limit of the whole domain."""
     volume = domain.daily_limit
     if not volume >= at["critical"]:
         return Sign(f"no {what}")
-    return Sign(f"no {what}, and its domain may send {shown(volume)} e-mails a day", severity=Severity.CRITICAL)
+    return Sign(f"no {what}; its domain may send {shown(volume)} e-mails a day", severity=Severity.CRITICAL)
 
 
 SPF: Final = "SPF record"
@@ -146,28 +146,28 @@ DMARC: Final = "DMARC policy"
 
 
 def no_spf(case: Case, at: Thresholds) -> Sign | None:
-    """The service finds no SPF."""
+    """Apply if `spf` is false."""
     return None if case.mailbox.spf else lack(SPF, case.domain, at)
 
 
 def no_dkim(case: Case, at: Thresholds) -> Sign | None:
-    """The service finds no DKIM."""
+    """Apply if `dkim` is false."""
     return None if case.mailbox.dkim else lack(DKIM, case.domain, at)
 
 
 def no_dmarc(case: Case, at: Thresholds) -> Sign | None:
-    """The service finds no DMARC."""
+    """Apply if `dmarc` is false."""
     return None if case.mailbox.dmarc else lack(DMARC, case.domain, at)
 
 
 def unauthenticated(case: Case, _at: Thresholds) -> Sign | None:
-    """Nothing proves the sender: no SPF, no DKIM, no DMARC."""
+    """Apply if SPF, DKIM and DMARC are all missing."""
     mailbox = case.mailbox
     return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Sign("none of SPF, DKIM and DMARC")
 
 
 def listed(case: Case, at: Thresholds) -> Sign | None:
-    """Blacklists name it."""
+    """Apply if the mailbox is on a blacklist."""
     lists = case.mailbox.blacklists
     if not lists:
         return None
@@ -176,30 +176,30 @@ def listed(case: Case, at: Thresholds) -> Sign | None:
 
 
 def bouncing(case: Case, at: Thresholds) -> Sign | None:
-    """Too much bounces; proved only by enough e-mails, by the lower bound of the rate rather than the rate."""
+    """Apply if the bounce rate is too high; its severity comes from the rate's lower bound, given a large enough sample."""
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if not sent or not bounced / sent >= at["warning"]:
         return None
     figure = wilson_lower(bounced, sent) if sent >= at["sample"] else 0.0
     grade = _grade(figure, at)
-    proof = f"95 % sure of {percent(figure)}" if grade else "too few to be sure"
+    proof = f"at least {percent(figure)} with 95 % confidence" if grade else "too few to be certain"
     message = f"{percent(bounced / sent)} bounced in 30 days ({shown(bounced)} of {shown(sent)}; {proof})"
     return Sign(message, {"bounced_30days": bounced, "sent_30days": sent}, grade, sure=grade is not None)
 
 
 def doubtful(case: Case, _at: Thresholds) -> Sign | None:
-    """A figure cannot be: it is below 0, no number or beyond any count, or more bounced than was sent."""
+    """Apply if a figure is negative, not a number or implausibly large, or if more e-mails bounced than were sent."""
     if case.doubts:
         return Sign(case.doubts)
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if bounced <= sent:
         return None
-    message = f"{shown(bounced)} e-mails bounced in 30 days, and only {shown(sent)} were sent"
+    message = f"{shown(bounced)} e-mails bounced in 30 days, but only {shown(sent)} were sent"
     return Sign(message, {"bounced_30days": bounced, "sent_30days": sent})
 
 
 def over_limit(case: Case, _at: Thresholds) -> Sign | None:
-    """More was sent today than the limit allows."""
+    """Apply if more e-mails were sent today than the daily limit allows."""
     sent, limit = case.mailbox.sent_today, case.mailbox.daily_limit
     if not sent > limit:
         return None
@@ -208,7 +208,7 @@ def over_limit(case: Case, _at: Thresholds) -> Sign | None:
 
 
 def over_provider(case: Case, at: Thresholds) -> Sign | None:
-    """A Google mailbox may send more a day than Google allows, or than cold e-mail bears."""
+    """Apply if the daily limit of a Google mailbox exceeds Google's own limits, or safe limits for cold e-mail."""
     limit = case.mailbox.daily_limit
     if not (limit > at["young"] or limit > at["warning"]) or case.mailbox.type != _GOOGLE:
         return None
@@ -224,7 +224,7 @@ def over_provider(case: Case, at: Thresholds) -> Sign | None:
 
 
 def cold(case: Case, at: Thresholds) -> Sign | None:
-    """A new mailbox may send more a day than one that is still being warmed up should."""
+    """Apply if the daily limit of a new mailbox is too high for its warm-up."""
     limit = case.mailbox.daily_limit
     if not limit > at["first"] or not case.younger(at["second_days"]):
         return None
@@ -234,7 +234,7 @@ def cold(case: Case, at: Thresholds) -> Sign | None:
 
 
 def unused(case: Case, at: Thresholds) -> Sign | None:
-    """It sends next to nothing of what it may; one that is surely new is given time."""
+    """Apply if the mailbox uses only a small share of its daily limit; certainly new mailboxes are exempt."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < at["share"] * limit * WORKDAYS or case.younger(at["days"]):
         return None
@@ -243,59 +243,59 @@ def unused(case: Case, at: Thresholds) -> Sign | None:
 
 
 def idle(case: Case, at: Thresholds) -> Sign | None:
-    """Campaigns count on a mailbox that has done nothing for long."""
+    """Apply if the mailbox is in campaigns but has been idle for a long time."""
     campaigns = case.mailbox.campaigns
     if not campaigns > 0:
         return None
     ago = parse(case.mailbox.last_activity)
     if ago is None or ago.least <= at["days"] * DAY:
         return None
-    message = f"no activity for {_days(ago.least)} or more while {_counted(campaigns, 'campaign')} may use it"
+    message = f"no activity for {_days(ago.least)} or more, but {_counted(campaigns, 'campaign')} may use it"
     return Sign(message, {"campaigns": campaigns})
 
 
 def inactive(case: Case, _at: Thresholds) -> Sign | None:
-    """Campaigns count on a mailbox that is not active."""
+    """Apply if the mailbox is in campaigns but its status is not `active`."""
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
         return None
-    message = f"its status is {_quoted(case.mailbox.status)} while {_counted(campaigns, 'campaign')} may use it"
+    message = f"its status is {_quoted(case.mailbox.status)}, but {_counted(campaigns, 'campaign')} may use it"
     return Sign(message, {"campaigns": campaigns})
 
 
 def fading(case: Case, at: Thresholds) -> Sign | None:
-    """Far fewer open of late than usually: its e-mails may be going to spam."""
+    """Apply if the recent open rate is far below the average: the mailbox's e-mails may be going to spam."""
     opened, usual = case.mailbox.opened_14days, case.mailbox.avg_open_rate
     if not opened < at["share"] * usual or not case.mailbox.sent_30days >= at["sample"]:
         return None
     ago = parse(case.mailbox.last_activity)
-    if ago is not None and ago.least >= at["days"] * DAY:  # nothing was sent that could have been opened
+    if ago is not None and ago.least >= at["days"] * DAY:  # nothing was sent recently, and nothing could be opened
         return None
-    message = f"{opened:.1f} % opened in 14 days, where {usual:.1f} % are usual for it"
+    message = f"{opened:.1f} % opened in 14 days; its average is {usual:.1f} %"
     return Sign(message, {"opened_14days": opened, "avg_open_rate": usual})
 
 
 def prefetched(case: Case, at: Thresholds) -> Sign | None:
-    """So many open or click that it is machines: they fetch pictures ahead and follow links."""
+    """Apply if the open or click rate is implausibly high: mail clients prefetch images, and scanners follow links."""
     opens, clicks = case.mailbox.avg_open_rate, case.mailbox.avg_click_rate
     if opens > at["opens"]:
-        return Sign(f"an open rate of {opens:.1f} % is the work of machines", {"avg_open_rate": opens})
+        return Sign(f"an open rate of {opens:.1f} % indicates automated opens", {"avg_open_rate": opens})
     if clicks >= opens and clicks > 0:
-        message = f"a click rate of {clicks:.1f} % beside an open rate of {opens:.1f} % is the work of machines"
+        message = f"a click rate of {clicks:.1f} % with an open rate of {opens:.1f} % indicates automated clicks"
         return Sign(message, {"avg_open_rate": opens, "avg_click_rate": clicks})
     return None
 
 
 def homeless(case: Case, _at: Thresholds) -> Sign | None:
-    """Its domain leads nowhere."""
+    """Apply if the mailbox's domain has no IP address."""
     return _HOMELESS if case.mailbox.domain_ip is None else None
 
 
-_HOMELESS: Final = Sign("its domain has no address")  # of a quarter of all mailboxes, perhaps
+_HOMELESS: Final = Sign("its domain has no IP address")  # shared: this sign may apply to a large share of all mailboxes
 
 
 def strange(case: Case, _at: Thresholds) -> Sign | None:
-    """Its type or its status has a value that nobody has seen before."""
+    """Apply if the type or status is a value the interface does not show."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None
@@ -304,7 +304,7 @@ def strange(case: Case, _at: Thresholds) -> Sign | None:
 
 
 def _grade(figure: Number, at: Thresholds) -> Severity | None:
-    """Return the worst severity whose threshold the figure reaches."""
+    """Return the worst severity whose threshold the figure reaches, if any."""
     return next((severity for severity in Severity if severity in at and figure >= at[severity]), None)
 
 
@@ -329,4 +329,4 @@ def _quoted(text: str) -> str:
 def _doubt(figure: Number) -> str:
     if figure < 0:
         return "below 0"
-    return "beyond any count" if figure > MOST else "not a number"
+    return "implausibly large" if figure > MOST else "not a number"

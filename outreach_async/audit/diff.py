@@ -1,4 +1,4 @@
-"""Two audits compared: what is new, what stayed, what is resolved, and how the figures moved."""
+"""Comparison of two audits: new, unchanged and resolved findings, and changed figures."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Subject = Literal["audit", "workspace", "domain", "server_ip", "mailbox"]
 
 @attrs.frozen(kw_only=True)
 class Delta:
-    """A figure that moved.
+    """A figure that changed between two audits.
 
     Attributes:
-        kind: What it is a figure of.
-        key: The workspace's id, the domain, the server's address, or the mailbox's id; empty for the audit as a whole.
-        name: The same for people: a mailbox's address.
-        rule: The rule whose figure it is; `None` where it is no finding's.
-        figure: Its name, such as `score` or `blacklists`; `severity` counts from 1 for info to 4 for critical.
-        before: What it was; `None` where there was none.
-        after: What it is; `None` where there is none.
+        kind: The kind of subject the figure belongs to.
+        key: The workspace id, the domain, the server's address, or the mailbox id; empty for the audit as a whole.
+        name: Display name of the subject: a mailbox's address, otherwise the key.
+        rule: Id of the rule the figure belongs to; `None` if it does not belong to a finding.
+        figure: Name of the figure, such as `score` or `blacklists`; `severity` counts from 1 for info to 4 for critical.
+        before: Earlier value; `None` if there was none.
+        after: Current value; `None` if there is none.
 
     Example:
         ```python
@@ -52,16 +52,16 @@ class Delta:
 
 @attrs.frozen(kw_only=True)
 class Diff:
-    """What changed since an earlier audit.
+    """The changes since an earlier audit.
 
     Attributes:
-        at: When the earlier audit was made, Unix seconds.
-        new: Findings that it had not.
-        unchanged: Findings that it had too; how their figures moved is in `deltas`.
-        resolved: Its findings that are no more.
-        not_judged: Its findings that may stand: what they are about was not read, or not judged by that rule, this time.
-        deltas: Figures of unchanged findings that moved.
-        scores: Scores and totals that moved.
+        at: Time of the earlier audit, in Unix seconds.
+        new: Findings that are not in the earlier audit.
+        unchanged: Findings that are in both audits; `deltas` holds the changes of their figures.
+        resolved: Earlier findings that no longer apply.
+        not_judged: Earlier findings that may still apply: their subject was not read, or their rule was off, this time.
+        deltas: Changed figures of unchanged findings.
+        scores: Changed scores and totals.
 
     Example:
         ```python
@@ -82,18 +82,18 @@ class Diff:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing changed."""
+        """True if nothing changed."""
         return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
 
 
 def compare(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
-    """Compare two audits; pure.
+    """Compare two audits. Performs no I/O.
 
-    A finding is the same where rule and mailbox are: the mailbox by its id, in its workspace first, and else wherever it went.
-    What is about several mailboxes goes by the domain, the server or the workspace that they share.
+    Two findings are the same if they have the same rule and the same mailbox. Mailboxes are matched by id, first within the same
+    workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or workspace.
 
     Returns:
-        The later findings, each told to be new or unchanged, and what changed.
+        The later findings, each marked as new or unchanged, and the changes.
     """
     before = _matched(earlier.findings, later.findings)
     findings = [
@@ -116,7 +116,7 @@ def compare(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
 
 
 def _matched(earlier: Sequence[Finding], later: Sequence[Finding]) -> list[int | None]:
-    """Return for each later finding the place of the earlier one that is the same; each is taken once."""
+    """Return for each later finding the index of the matching earlier one; an earlier finding is matched once."""
     places: list[int | None] = [None] * len(later)
     left = dict(enumerate(earlier))
     for key in (_exactly, _anywhere):
@@ -135,13 +135,13 @@ def _exactly(finding: Finding) -> Hashable:
 
 
 def _anywhere(finding: Finding) -> Hashable:
-    """What names it wherever it went; a finding that only its workspace names stays there."""
+    """Return a key that does not depend on the workspace, unless only the workspace identifies the finding."""
     shared = finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
 class _Hidden:
-    """What an audit could not see, so that a finding it lacks need not be resolved."""
+    """The parts that an audit did not check; an earlier finding about them is not resolved by its absence."""
 
     def __init__(self, report: Report) -> None:
         self._off = frozenset(report.policy.off)
@@ -151,18 +151,18 @@ class _Hidden:
         self._audited = frozenset(report.workspaces)
 
     def hides(self, finding: Finding) -> bool:
-        """Tell whether a finding may stand, though this audit has it not."""
+        """Return whether the finding may still apply although this audit does not contain it."""
         if finding.rule in self._off or finding.workspace not in self._audited or finding.workspace in self._workspaces:
             return True
         return finding.mailbox in self._mailboxes or (finding.mailbox is None and bool(self._workspaces | self._mailboxes))
 
 
 _STEPS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
-"""Severities as figures, the worst the highest."""
+"""Severities as numbers; the worst has the highest."""
 
 
 def _moved(before: Finding, after: Finding) -> Iterator[Delta]:
-    """Yield the figures of a finding that moved."""
+    """Yield the changed figures of a finding."""
     old, new = ({"severity": _STEPS[each.severity], **each.figures} for each in (before, after))
     for figure in dict.fromkeys([*old, *new]):
         if old.get(figure) != new.get(figure):
@@ -176,7 +176,7 @@ def _delta(finding: Finding, figure: str, before: Number | None, after: Number |
 
 
 def _scores(earlier: Report, later: Report) -> Iterator[Delta]:
-    """Yield the totals and scores that moved."""
+    """Yield the changed totals and scores."""
     old, new = _figures(earlier), _figures(later)
     for kind, key, figure in dict.fromkeys([*new, *old]):
         before, after = old.get((kind, key, figure)), new.get((kind, key, figure))

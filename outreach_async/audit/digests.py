@@ -1,4 +1,4 @@
-"""A set that remembers a million names in 16 MB."""
+"""A compact set: it remembers a million names in 16 MB."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _BITS: Final = 2**64 - 1
 
 
 class Digests:
-    """The names that were seen, each kept as 64 bits of its hash in a table that is three quarters full at most.
+    """A set of seen names, stored as 64-bit hashes in an open-addressing table that is at most three quarters full.
 
-    Two of a million names look alike once in forty million tables; Python's hash of texts is keyed anew in each process, so that
-    nobody can provoke it.
+    The chance that any two of a million names collide is about one in forty million. Python randomizes string hashes in each
+    process, which prevents deliberate collisions.
     """
 
     def __init__(self) -> None:
@@ -26,12 +26,12 @@ class Digests:
         return self._count
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        """Add names, and return those that were new."""
+        """Add names; return those that were new."""
         return {name for name in names if self.add(name)}
 
     def add(self, name: Hashable) -> bool:
-        """Add a name, and tell whether it was new."""
-        if not _place(self._slots, hash(name) & _BITS or 1):  # 0 is an empty slot
+        """Add a name; return whether it was new."""
+        if not _place(self._slots, hash(name) & _BITS or 1):  # 0 marks an empty slot
             return False
         self._count += 1
         if 4 * self._count > 3 * len(self._slots):
@@ -49,8 +49,8 @@ def _empty(slots: int) -> array[int]:
 
 
 def _place(slots: array[int], digest: int) -> bool:
-    """Put a digest into its slot or the next free one; tell whether it was not there."""
-    last = len(slots) - 1
+    """Put a digest into its slot or the next free one; return whether it was new."""
+    last = len(slots) - 1  # the size is a power of two: `&` takes the remainder
     at = digest & last
     while held := slots[at]:
         if held == digest:

@@ -1,4 +1,4 @@
-"""Figures that can be trusted, and what a few bounces prove."""
+"""Validation and formatting of figures, and the lower confidence bound of a rate."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from typing import Final
 from outreach_async.models import Number
 
 _Z: Final = 1.6448536269514722
-"""Standard deviations that 95 % of a normal distribution lie above, on one side: what makes the bound a 95 % lower bound."""
+"""The one-sided 95 % quantile of the standard normal distribution."""
 
 
 MOST: Final = 10**15
-"""Beyond this nothing is counted, and sums of figures stay exact below it."""
+"""The largest plausible figure; sums of figures stay exact below it."""
 
 
 def known(value: Number) -> Number | None:
-    """Return a figure that counts something, or `None` for one that cannot: negative, not a number, or beyond any count."""
+    """Return a valid figure; `None` if it is negative, not a number or implausibly large."""
     return value if 0 <= value <= MOST else None
 
 
 def amount(value: Number) -> Number:
-    """Return a figure to add up; one that counts nothing adds nothing."""
+    """Return a valid figure, or 0 for an invalid one, for use in sums."""
     return known(value) or 0
 
 
 def shown(value: Number) -> str:
-    """Write a known figure for people, whole where it is whole."""
+    """Format a valid figure; without decimals if it is a whole number."""
     return f"{int(value):,}" if value == int(value) else f"{value:,.2f}"
 
 
 def percent(share: float) -> str:
-    """Write a share for people."""
+    """Format a share as a percentage."""
     return f"{100 * share:.1f} %"
 
 
 def wilson_lower(events: Number, trials: Number) -> float:
-    """Return the share that lies below the true one with 95 % confidence (Wilson's score interval, one side).
+    """Return the lower bound of the true rate with 95 % confidence (one-sided Wilson score interval).
 
-    Of healthy mailboxes (1 % of 200 e-mails bounce) a naive rate puts every twentieth above 2 %, this one in a thousand; and it
-    still finds 99.5 % of those that truly bounce 5 % of 660.
+    Of healthy mailboxes (1 % of 200 e-mails bounce), the plain rate puts one in twenty above 2 %, this bound one in a thousand.
+    It still finds 99.5 % of the mailboxes whose true bounce rate is 5 % over 660 e-mails.
 
     Args:
-        events: How often it happened; more than `trials` counts as always.
-        trials: How often it could have happened, above 0.
+        events: Number of events; a number above `trials` counts as `trials`.
+        trials: Number of trials, above 0.
     """
     rate = min(1.0, events / trials)
     square = _Z * _Z / trials

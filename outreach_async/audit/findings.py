@@ -1,4 +1,4 @@
-"""What an audit says of a mailbox: how bad, what, and what to do about it."""
+"""Findings of an audit: severity, message and remedy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from outreach_async.models import Number
 Confidence = Literal["high", "low"]
 
 State = Literal["new", "unchanged", "resolved"]
-"""What became of a finding since an earlier audit, in the words of SARIF's `baselineState`."""
+"""State of a finding compared with an earlier audit; the values are those of SARIF's `baselineState`."""
 
 
 class Severity(StrEnum):
-    """How bad a finding is, the worst first.
+    """Severity of a finding, in order from the worst.
 
     Example:
         ```python
@@ -33,11 +33,11 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for the worst."""
+        """Position in the order of severity; 0 is the worst."""
         return _RANKS[self]
 
     def reaches(self, bar: Severity) -> bool:
-        """Tell whether this is as bad as the bar, or worse.
+        """Return whether this severity is as bad as `bar`, or worse.
 
         Example:
             ```python
@@ -48,10 +48,10 @@ class Severity(StrEnum):
 
     @classmethod
     def named(cls, name: str) -> Severity:
-        """Return the severity of that name.
+        """Return the severity with this name.
 
         Raises:
-            InvalidRequest: There is none.
+            InvalidRequest: No severity has this name.
 
         Example:
             ```python
@@ -68,23 +68,23 @@ _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """One thing found, ready for a report.
+    """A problem that an audit found.
 
     Attributes:
         rule: Id of the rule, such as `OA101`.
-        severity: How bad it is.
+        severity: Severity of the finding.
         workspace: Id of the workspace.
-        mailbox: Id of the mailbox; `None` where the finding is about several (its rule's `scope` says what they share), or the id
-            could not be read.
-        email: Address of the mailbox, as the service spells it.
-        domain: What follows the `@`, in lower case.
-        message: What was found, with its figures.
-        remedy: What to do.
-        confidence: `low` where the figures are too few to be sure.
-        sent_30days: How much what the finding is about weighs in a score; `None` where the finding deducts nothing from any.
-        server_ip: Address of the sending server, where the finding is about the mailboxes that share it.
-        figures: What the finding rests on, by the wire's names where it has one for it.
-        state: What became of it since the earlier audit; `None` where there was nothing to compare with.
+        mailbox: Id of the mailbox; `None` if the finding is about several mailboxes (the rule's `scope` says what they share), or
+            if the id could not be read.
+        email: Address of the mailbox, as the service returned it.
+        domain: Part of the address after the `@`, in lower case.
+        message: Description of the problem, with its figures.
+        remedy: Recommended action.
+        confidence: `low` if the sample is too small to be certain.
+        sent_30days: Weight of the finding's subject in a score; `None` if the finding does not affect any score.
+        server_ip: Address of the sending server, if the finding is about the mailboxes that share it.
+        figures: The numbers behind the finding, under the service's field names where it has one.
+        state: State compared with an earlier audit; `None` if the report was not compared.
 
     Example:
         ```python
@@ -108,7 +108,7 @@ class Finding:
     state: State | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the finding as JSON values.
+        """Return the finding as JSON-compatible values.
 
         Example:
             ```python

@@ -1,4 +1,4 @@
-"""Mailboxes that share something: their workspace, their domain, their kind, their sending server."""
+"""Groups of mailboxes with the same workspace, domain, type or sending server, and rows of mailboxes with findings."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Kind = Literal["workspace", "domain", "type", "server_ip"]
 KINDS: Final[tuple[Kind, ...]] = ("workspace", "domain", "type", "server_ip")
 
 GROUPS_KEPT: Final = 1_000
-"""Groups of one kind that a report holds at most, the worst ones: somebody may have a domain for every fourth of a million."""
+"""Maximum groups of one kind in a report, the worst ones; a million mailboxes may use a quarter of a million domains."""
 
 ROWS_KEPT: Final = 1_000
-"""Mailboxes that a report shows one by one at most, the worst ones."""
+"""Maximum mailboxes that a report lists individually, the worst ones."""
 
 
 @attrs.frozen(kw_only=True)
 class Group:
-    """What mailboxes that share something have in common.
+    """A group of mailboxes with the same workspace, domain, type or sending server.
 
     Attributes:
-        kind: What they share.
-        key: The workspace's id, the domain, the type as the service spells it, or the server's address.
-        mailboxes: How many were judged; one that two workspaces show counts twice.
-        score: From 0 to 100.
-        severity: The worst finding's; `None` if there is none.
-        counts: How many findings there are of each severity, about them one by one or together.
-        sent_30days: What they sent.
-        daily_limit: What they may send a day.
+        kind: The property that the mailboxes share.
+        key: The workspace id, the domain, the type as the service returned it, or the server's address.
+        mailboxes: Number of checked mailboxes; a mailbox listed in two workspaces counts twice.
+        score: Score from 0 to 100.
+        severity: Severity of the worst finding; `None` if there are no findings.
+        counts: Number of findings by severity, about single mailboxes and about the group.
+        sent_30days: E-mails sent in 30 days.
+        daily_limit: Sum of the daily limits, in e-mails per day.
 
     Example:
         ```python
@@ -54,25 +54,25 @@ class Group:
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """A mailbox that something was found about, for tables and charts. Figures that count nothing are 0.
+    """A mailbox with findings, for tables and charts. Invalid figures are 0.
 
     Attributes:
-        id: Its id.
-        email: Its address.
+        id: Id of the mailbox.
+        email: Address of the mailbox.
         workspace: Id of the workspace.
-        domain: What follows the `@`, in lower case.
-        type: As the service spells it.
-        status: As the service spells it.
-        server_ip: Address of its sending server.
-        score: From 0 to 100.
-        severity: The worst finding's.
-        rules: Ids of the rules that found something.
-        daily_limit: E-mails a day at most.
+        domain: Part of the address after the `@`, in lower case.
+        type: Type as the service returned it.
+        status: Status as the service returned it.
+        server_ip: Address of the sending server.
+        score: Score from 0 to 100.
+        severity: Severity of the worst finding.
+        rules: Ids of the rules that apply.
+        daily_limit: Maximum e-mails per day.
         sent_today: E-mails sent today.
         sent_30days: E-mails sent in 30 days.
         bounced_30days: E-mails bounced in 30 days.
-        blacklists: Blacklists that name it.
-        opened_14days: Opens of 14 days, in percent.
+        blacklists: Number of blacklists that list the mailbox.
+        opened_14days: Open rate of the last 14 days, in percent.
         avg_open_rate: Average open rate, in percent.
 
     Example:

@@ -1,4 +1,4 @@
-"""Rules applied: mailboxes in, findings out. Nothing here does I/O."""
+"""Evaluation of the rules: mailboxes in, findings out, without I/O."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def check(
     workspace: str = "",
     domain: DomainFacts | None = None,
 ) -> list[Finding]:
-    """Judge one mailbox by every rule that is about one; those about several need `audit`.
+    """Check one mailbox against every rule about single mailboxes. Rules about several mailboxes need `audit`.
 
     Args:
         mailbox: The mailbox (section "Mailbox" of the interface).
-        policy: What to judge by; the default's rules if not given.
-        now: When the mailbox was read, Unix seconds. Without it the service's own words tell how old it is.
-        workspace: Id of its workspace, for the findings.
-        domain: What is known of its domain; by default, that it sends from this mailbox alone.
+        policy: The policy to apply; by default, all rules with their default thresholds.
+        now: Time at which the mailbox was read, in Unix seconds. Without it, the age comes from `age` or `created`.
+        workspace: Id of the workspace, for the findings.
+        domain: Facts about the mailbox's domain; by default, a domain with this mailbox only.
 
     Returns:
-        A finding for each rule that applies, in the rules' order.
+        A finding for each rule that applies, in the order of the rules.
 
     Example:
         ```python
@@ -45,7 +45,7 @@ def check(
 
 
 def judge(case: Case, policy: Policy, workspace: str) -> list[Finding]:
-    """Judge a mailbox by the rules of a policy."""
+    """Evaluate the mailbox rules of a policy."""
     signs = [applies(case, at) for applies, at in policy.conditions]
     if not any(signs):
         return []
@@ -67,7 +67,7 @@ def found(
     mailbox: Mailbox | None = None,
     server_ip: str | None = None,
 ) -> Finding:
-    """Return what a rule found about a mailbox, or else about the mailboxes of a domain or a server."""
+    """Return the finding of a rule about a mailbox, or about the mailboxes of a domain or a server."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
@@ -84,6 +84,6 @@ def found(
     )
 
 
-@lru_cache(maxsize=4_096)  # one text for all findings of a rule on a domain
+@lru_cache(maxsize=4_096)  # findings of the same rule and domain share one string
 def _remedy(remedy: str, domain: str | None) -> str:
     return remedy.replace("<domain>", domain) if domain else remedy

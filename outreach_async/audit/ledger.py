@@ -1,4 +1,4 @@
-"""What an audit knows so far: it grows with findings, domains and servers, and not with mailboxes that are well."""
+"""State of a running audit. Its size grows with findings, domains and servers, not with healthy mailboxes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _OWN_SERVER: Final = MailboxType.SMTP_IMAP.value
 
 @attrs.define(eq=False)
 class Judged:
-    """A mailbox that something was found about.
+    """A mailbox with findings.
 
     Attributes:
-        workspace: Id of the workspace that shows it.
+        workspace: Id of the workspace that lists it.
         mailbox: The mailbox.
-        findings: What was found, in the rules' order.
+        findings: Its findings, in the order of the rules.
     """
 
     workspace: str
@@ -40,15 +40,16 @@ class Judged:
 
 
 class Ledger:
-    """Takes mailboxes in, page by page, and tells at the end what was found.
+    """Checks mailboxes page by page and returns all findings at the end.
 
-    How bad a lack of SPF, DKIM or DMARC is hangs on what the whole domain may send: such findings, and those about domains and
-    servers, are settled when everything is read.
+    The severity of a missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. These findings, and those about
+    domains and servers, become final when every mailbox is read.
 
     Attributes:
-        policy: What to judge by.
-        now: When the audit is made, Unix seconds.
-        tallies: Sums of the judged mailboxes by what they share.
+        workspaces: Ids of the workspaces, in the order of the audit.
+        policy: The policy to apply.
+        now: Time of the audit, in Unix seconds.
+        tallies: Sums of the checked mailboxes by workspace, domain, type and server.
     """
 
     def __init__(self, workspaces: Sequence[str], policy: Policy, now: float) -> None:
@@ -60,14 +61,15 @@ class Ledger:
         self._judged: list[list[Judged]] = [[] for _ in workspaces]
         self._unread: dict[str, Sequence[Finding]] = {}
         self._lacks = {rule.id: rule for rule in policy.mailbox_rules if rule.lack}
+        # Only several workspaces can list a mailbox twice: within one, the page walk already drops duplicates.
         self._met = Digests() if len(workspaces) > 1 else None
         self._domains, self._servers = self.tallies["domain"], self.tallies["server_ip"]
-        self._again = Tally()  # by domain: what a second workspace shows again, and a domain's facts must not count twice
+        self._again = Tally()  # by domain: mailboxes listed by a further workspace, subtracted from the domain's facts
         self._own: Counter[str] = Counter()
         self._listed: Counter[str] = Counter()
 
     def take(self, workspace: str, mailboxes: Iterable[Mailbox]) -> list[Finding]:
-        """Judge mailboxes of a workspace; return the findings that are settled."""
+        """Check mailboxes of a workspace; return the findings that are final."""
         place, policy, now = self._places[workspace], self.policy, self.now
         judged, settled = self._judged[place], list[Finding]()
         sums: defaultdict[str, list[Number]] = defaultdict(lambda: [0, 0, 0])
@@ -83,11 +85,11 @@ class Ledger:
         return settled
 
     def note(self, workspace: str, unread: Sequence[Finding]) -> None:
-        """Note what went wrong with the reading of a workspace."""
+        """Store the reading errors of a workspace."""
         self._unread[workspace] = unread
 
     def _count(self, case: Case, place: int, sums: list[Number]) -> None:
-        """Count a mailbox in the tallies of its domain and its server, and in the sums of its type."""
+        """Add a mailbox to the tallies of its domain and server, and to the sums of its type."""
         mailbox = case.mailbox
         sent, limit, server = mailbox.sent_30days, mailbox.daily_limit, mailbox.server_ip
         if case.doubts:
@@ -107,7 +109,8 @@ class Ledger:
                 self._listed[server] += 1
 
     def settle(self) -> Settled:
-        """Return what was found, everything being read."""
+        """Return all findings; call this when every mailbox is read."""
+        # Only now is the daily limit of every domain complete, which decides the severity of a missing SPF, DKIM or DMARC.
         lacking = self._lacking()
         judged = [list(map(self._regraded, each)) for each in self._judged] if lacking else self._judged
         late = (finding for each in chain(*judged) for finding in each.findings if finding.rule in self._lacks)
@@ -116,7 +119,7 @@ class Ledger:
         return Settled(judged=judged, unread=unread, together=together, late=[*late, *together])
 
     def _lacking(self) -> dict[str, set[str]]:
-        """Return the rules about the sender's proof that mailboxes of a domain broke."""
+        """Return, by domain, the ids of the authentication rules that apply to its mailboxes."""
         lacking: defaultdict[str, set[str]] = defaultdict(set)
         for finding in chain.from_iterable(each.findings for each in chain(*self._judged)):
             if finding.rule in self._lacks and finding.domain is not None:
@@ -124,7 +127,7 @@ class Ledger:
         return lacking
 
     def _regraded(self, judged: Judged) -> Judged:
-        """Judge lacks again, in the light of what the domain as a whole may send."""
+        """Recompute the severity of authentication findings from the domain's total daily limit."""
         domain = judged.findings[0].domain
         if domain is None or not any(finding.rule in self._lacks for finding in judged.findings):
             return judged
@@ -141,7 +144,7 @@ class Ledger:
         return attrs.evolve(finding, severity=sign.severity or rule.severity, message=sign.message)
 
     def _about_domains(self, lacking: dict[str, set[str]]) -> Iterator[Finding]:
-        """Judge domains, in the order of their names."""
+        """Check domains, in the order of their names."""
         found_here = ((domain, self._facts(domain, lacking)) for domain in sorted(self._domains))
         for domain, facts in found_here:
             for rule in self.policy.domain_rules:
@@ -159,7 +162,7 @@ class Ledger:
         )
 
     def _about_servers(self) -> Iterator[Finding]:
-        """Judge servers that blacklists name, in the order of their addresses."""
+        """Check servers with a blacklisted mailbox, in the order of their addresses."""
         for server in sorted(self._listed):
             facts = ServerFacts(mailboxes=self._own[server], listed=self._listed[server])
             for rule in self.policy.server_rules:
@@ -170,13 +173,13 @@ class Ledger:
 
 @attrs.frozen(kw_only=True)
 class Settled:
-    """All that was found.
+    """All findings of an audit.
 
     Attributes:
-        judged: The mailboxes that something was found about, by workspace.
-        unread: What went wrong with the reading, by workspace.
-        together: What was found about domains and servers.
-        late: The findings that could only be settled at the end.
+        judged: The mailboxes with findings, by workspace.
+        unread: The reading errors, by workspace.
+        together: The findings about domains and servers.
+        late: The findings that became final only at the end.
     """
 
     judged: list[list[Judged]]
@@ -186,7 +189,7 @@ class Settled:
 
     @property
     def findings(self) -> list[Finding]:
-        """Everything, in the order of a report."""
+        """All findings, in the order of a report."""
         found_here: list[Finding] = []
         for judged, unread in zip(self.judged, self.unread, strict=True):
             found_here += chain.from_iterable(each.findings for each in judged)

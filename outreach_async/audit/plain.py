@@ -1,4 +1,4 @@
-"""Values of an audit as JSON values, their members in the order of their classes."""
+"""Conversion of an audit's values to JSON-compatible values; members keep the order of their class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 
 
 def plain(value: Any) -> Any:
-    """Return a value as dicts, lists, texts and numbers."""
+    """Convert a value to dicts, lists, strings, numbers, booleans and `None`."""
     if value is None or type(value) in {str, int, float, bool}:
         return value
     if isinstance(value, Enum):

@@ -1,4 +1,6 @@
-"""What an audit judges by: which rules, with which thresholds. Its file is TOML, such as this one.
+"""Policies: the rules that an audit applies, and their thresholds.
+
+A policy file is TOML, for example:
 
     name = "our own"
     off = ["OA160"]
@@ -6,7 +8,7 @@
     [OA120]
     warning = 0.03
 
-What it does not name stays as in the table of rules.
+Rules and thresholds that are not listed keep their defaults.
 """
 
 from __future__ import annotations
@@ -38,18 +40,18 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 _DEFAULT: Final = "default"
 _KEYS: Final = ("name", "off")
 _FINGERPRINT: Final = 12
-"""Hexadecimal digits: enough to tell the policies of one house apart."""
+"""Length in hexadecimal digits; enough to distinguish the policies of one organization."""
 
 
 @attrs.frozen(kw_only=True)
 class PolicyUsed:
-    """What a report says of the policy that it was judged by.
+    """Description of the policy of a report.
 
     Attributes:
-        name: `default`, the name that the policy gives itself, or its file's.
-        fingerprint: The same for policies that differ from the default in the same way; empty for the default.
-        off: Ids of rules that were turned off.
-        thresholds: Thresholds that were moved, by rule and name.
+        name: `default`, the policy's own `name`, or the name of its file.
+        fingerprint: Hash of the differences from the default; policies with the same differences share it. Empty for the default.
+        off: Ids of the rules that are turned off.
+        thresholds: Changed thresholds, by rule id and name.
 
     Example:
         ```python
@@ -66,14 +68,14 @@ class PolicyUsed:
 
 @attrs.frozen(kw_only=True)
 class Policy:
-    """The rules to judge by.
+    """The rules that an audit applies.
 
     Attributes:
-        used: How it differs from the default.
-        mailbox_rules: The rules about one mailbox.
-        domain_rules: The rules about the mailboxes of a domain.
-        server_rules: The rules about the mailboxes of a sending server.
-        conditions: What `mailbox_rules` put a mailbox to, ready at hand: a million of them are.
+        used: Differences from the default policy.
+        mailbox_rules: Rules about one mailbox.
+        domain_rules: Rules about the mailboxes of a domain.
+        server_rules: Rules about the mailboxes of a sending server.
+        conditions: Condition and thresholds of each rule in `mailbox_rules`, prepared once because every mailbox needs them.
 
     Example:
         ```python
@@ -94,7 +96,7 @@ class Policy:
 
     @classmethod
     def default(cls) -> Policy:
-        """Return every rule with the thresholds of its source.
+        """Return the default policy: every rule with its default thresholds.
 
         Example:
             ```python
@@ -108,8 +110,8 @@ class Policy:
         r"""Read a policy from a TOML file.
 
         Raises:
-            InvalidRequest: It is no TOML, or a key or a value of it can never be right.
-            OSError: It cannot be read.
+            InvalidRequest: The file is not valid TOML, or a key or value is invalid.
+            OSError: The file cannot be read.
 
         Example:
             ```python
@@ -122,18 +124,19 @@ class Policy:
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"policy {path.name}: expected TOML: {error}; mend that line") from None
+            raise InvalidRequest(f"policy {path.name}: expected a TOML file in UTF-8: {error}; correct the file") from None
         return cls.of({"name": path.stem, **values})
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Make a policy of what its file says.
+        """Create a policy from the keys of a policy file.
 
         Args:
-            values: `name`, `off` with a list of rules, and a table of thresholds under the id of each rule to be changed.
+            values: Mapping with the optional keys `name` (a string) and `off` (a list of rule ids), and the id of each rule to
+                change with a mapping of its thresholds.
 
         Raises:
-            InvalidRequest: A key is not known, or a value can never be right.
+            InvalidRequest: A key is unknown, or a value is invalid.
 
         Example:
             ```python
@@ -158,10 +161,10 @@ class Policy:
         )
 
     def rule(self, name: str) -> Rule:
-        """Return a rule with the thresholds of this policy, whether it is turned off or not.
+        """Return a rule with the thresholds of this policy, even if the rule is turned off.
 
         Raises:
-            InvalidRequest: There is no such rule.
+            InvalidRequest: No rule has this id.
 
         Example:
             ```python
@@ -169,19 +172,19 @@ class Policy:
             ```
         """
         if name not in CATALOGUE:
-            raise InvalidRequest(f"{_repr(name)} is no rule{_near(name, CATALOGUE)}; there are {', '.join(CATALOGUE)}")
+            raise InvalidRequest(f"rule: expected one of {', '.join(CATALOGUE)}, got {_repr(name)}{_near(name, CATALOGUE)}")
         return _changed(CATALOGUE[name], self.used)
 
 
 def explain(name: str, policy: Policy | None = None) -> str:
-    r"""Say what a rule finds, from which figures on, where these come from, and what to do.
+    r"""Return a description of a rule: title, severity, condition, thresholds, source and remedy, one per line.
 
     Args:
-        name: Id of the rule, such as `OA120`.
-        policy: Whose thresholds to name; the default's if not given.
+        name: Id of the rule, such as `OA120`; upper or lower case.
+        policy: Policy whose thresholds to show; the default policy if omitted.
 
     Raises:
-        InvalidRequest: There is no such rule.
+        InvalidRequest: No rule has this id.
 
     Example:
         ```python
@@ -212,37 +215,39 @@ def _changed(rule: AnyRule, used: PolicyUsed) -> AnyRule:
 
 def _name(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidRequest(f'policy: name: expected text, got {kind(value)}; write name = "ours"')
+        raise InvalidRequest(f'policy: name: expected a string, got {kind(value)}; write name = "ours"')
     return value
 
 
 def _off(value: object) -> list[str]:
     if not isinstance(value, list):
-        raise InvalidRequest(f'policy: off: expected a list of rules, got {kind(value)}; write off = ["OA160"]')
+        raise InvalidRequest(f'policy: off: expected a list of rule ids, got {kind(value)}; write off = ["OA160"]')
     named = {_known(each, "off: ") for each in value}
     return [rule.id for rule in RULES if rule.id in named]
 
 
 def _known(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
-    """Return the id of a rule that a policy may change."""
+    """Check that a policy may change this rule, and return its id."""
     if not isinstance(name, str):
-        raise InvalidRequest(f'policy: {where}expected the id of a rule, got {kind(name)}; write for example "OA160"')
+        raise InvalidRequest(f'policy: {where}expected a rule id, got {kind(name)}; write for example "OA160"')
     if name in INCOMPLETE:
-        raise InvalidRequest(f"policy: {where}{name} says that something was not read, which no policy changes; leave it out")
+        raise InvalidRequest(f"policy: {where}expected a rule that can be changed, got {name} (incomplete reading); remove it")
     if name not in CATALOGUE:
-        raise InvalidRequest(f"policy: {where}{_repr(name)} is not known{_near(name, [*keys, *(rule.id for rule in RULES)])}")
+        raise InvalidRequest(
+            f"policy: {where}expected a known name, got {_repr(name)}{_near(name, [*keys, *(rule.id for rule in RULES)])}"
+        )
     return name
 
 
 def _moved(key: str, value: object) -> dict[str, float]:
-    """Return the thresholds of a rule that differ from its own."""
+    """Return the thresholds that differ from the rule's defaults."""
     rule = CATALOGUE[_known(key, keys=_KEYS)]
     if not isinstance(value, dict):
-        raise InvalidRequest(f"policy: {key}: expected a table of thresholds, got {kind(value)}; to turn it off, name it in off")
+        raise InvalidRequest(f"policy: {key}: expected a table of thresholds, got {kind(value)}; to turn it off, add it to off")
     for name in value:
         if name not in rule.thresholds:
-            has = f"it has {', '.join(rule.thresholds)}" if rule.thresholds else "it has none"
-            raise InvalidRequest(f"policy: {key} has no threshold {_repr(name)}{_near(name, rule.thresholds)}; {has}")
+            has = f"a threshold named {', '.join(rule.thresholds)}" if rule.thresholds else "no thresholds"
+            raise InvalidRequest(f"policy: {key}: expected {has}, got {_repr(name)}{_near(name, rule.thresholds)}")
     figures = {name: _figure(f"{key}.{name}", figure) for name, figure in value.items()}
     _check_order(key, {**rule.thresholds, **figures})
     return {name: figure for name, figure in figures.items() if figure != rule.thresholds[name]}
@@ -252,16 +257,16 @@ def _figure(where: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"policy: {where}: expected a number, got {kind(value)}; write for example 0.03")
     if not 0 <= value < math.inf:
-        raise InvalidRequest(f"policy: {where}: expected a number from 0 on, got {value}; to turn a rule off, name it in off")
+        raise InvalidRequest(f"policy: {where}: expected a number of at least 0, got {value}; to turn a rule off, add it to off")
     return int(value) if value == int(value) else value
 
 
 def _check_order(key: str, figures: Mapping[str, float]) -> None:
-    """Refuse thresholds that make a worse severity begin before a milder one."""
+    """Reject thresholds that let a worse severity start below a milder one."""
     graded = [(severity, figures[severity]) for severity in Severity if severity in figures]
     for (worse, high), (milder, low) in pairwise(graded):
         if high < low:
-            raise InvalidRequest(f"policy: {key}: {worse} begins at {high:g}, before {milder} at {low:g}; give them in order")
+            raise InvalidRequest(f"policy: {key}: expected {worse} to be at least {low:g} ({milder}), got {high:g}; raise it")
 
 
 def _print(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str:
@@ -272,7 +277,7 @@ def _print(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    """Word a guess at what was meant; of several that come near, it is the one with the most characters in place."""
+    """Return a suggestion for a misspelled name: of the close matches, the one with most characters in the same position."""
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))
     if not near:
@@ -282,7 +287,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 def _repr(name: str) -> str:
-    return repr(name if len(name) <= 40 else f"{name[:40]}...")  # noqa: PLR2004 - enough to recognise it by
+    return repr(name if len(name) <= 40 else f"{name[:40]}...")  # noqa: PLR2004 - enough characters to recognize it
 
 
-_THE_DEFAULT: Final = Policy._with(PolicyUsed())  # noqa: SLF001 - its own module
+_THE_DEFAULT: Final = Policy._with(PolicyUsed())  # noqa: SLF001 - the same module

@@ -1,4 +1,4 @@
-"""Reading the mailboxes of many workspaces side by side; a workspace that cannot be read is a value, not an exception."""
+"""Concurrent reading of the mailboxes of many workspaces. A workspace that cannot be read is a result, not an exception."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from outreach_async.pages import Walk
 
 _WORKSPACES_AT_ONCE: Final = 8
 _LARGE_AT_ONCE: Final = 2
-"""Workspaces of more than one page: a page of 2,000 mailboxes takes 4 MB while it is decoded."""
+"""Maximum workspaces with more than one page read at a time; a page of 2,000 mailboxes takes 4 MB while it is decoded."""
 _PAGES_AT_ONCE: Final = 2
-"""Of one workspace. The client's limiter bounds the requests; this bounds what is held."""
+"""Maximum pages of one workspace in flight. The client's limiter bounds the requests; this limit bounds the memory."""
 
 _FAULTS_SHOWN: Final = 400
-"""Characters of a fault that a message repeats: an item may have as many faults as fields."""
+"""Maximum characters of an error in a message; a mailbox may have as many errors as fields."""
 
 Take = Callable[[str, list[Mailbox]], Awaitable[None]]
-"""Takes mailboxes of the workspace of that id."""
+"""Callback that receives a workspace id and mailboxes of that workspace."""
 
 
 @attrs.frozen(kw_only=True)
 class Reading:
-    """What came of reading one workspace, beside its mailboxes.
+    """Result of reading one workspace, without its mailboxes.
 
     Attributes:
-        workspace: Its id.
-        mailboxes: How many were read.
-        undecodable: Mailboxes that are not what the interface says, each once where an id tells.
-        missing: Mailboxes that the service counts and did not show.
-        error: Why it could not be read to the end.
+        workspace: Id of the workspace.
+        mailboxes: Number of mailboxes read.
+        undecodable: Mailboxes that do not match the interface; each is listed once if its id is readable.
+        missing: Number of mailboxes that `total_found` counts but the pages did not contain.
+        error: The error that ended the reading early; `None` if the workspace was read completely.
     """
 
     workspace: str
@@ -49,13 +49,13 @@ class Reading:
     error: OutreachError | None = None
 
     def findings(self) -> list[Finding]:
-        """Return what went wrong with the reading itself."""
+        """Return the findings about the reading itself."""
         found = [_undecodable(self.workspace, item) for item in self.undecodable]
         if self.error is not None:
-            whole = f" to its end, {self.mailboxes:,} of its mailboxes were" if self.mailboxes else ""
+            whole = f" completely (mailboxes read: {self.mailboxes:,})" if self.mailboxes else ""
             found.append(_finding(UNREADABLE, self.workspace, f"could not be read{whole}: {_short(str(self.error))}"))
         if self.missing:
-            message = f"the service counts {self.missing:,} more than its pages showed"
+            message = f"the service reports more mailboxes than it listed (missing: {self.missing:,})"
             found.append(_finding(MISSING, self.workspace, message))
         return found
 
@@ -64,9 +64,9 @@ class Reader:
     """Reads workspaces.
 
     Args:
-        client: Where to read.
+        client: Client to read with.
         display: Mailboxes per page.
-        take: Is given each page's mailboxes, each mailbox once; pages of one workspace come in the list's order.
+        take: Callback for the mailboxes of each page; each mailbox is passed once, and pages of a workspace arrive in order.
     """
 
     def __init__(self, client: OutreachClient, display: int, take: Take) -> None:
@@ -76,12 +76,13 @@ class Reader:
         self._large = anyio.Semaphore(_LARGE_AT_ONCE)
 
     async def read(self, workspaces: Sequence[str]) -> list[Reading]:
-        """Read every mailbox of the workspaces; the order is theirs, whatever ends first."""
+        """Read every mailbox of the workspaces; return the results in the order of `workspaces`."""
         readings: dict[str, Reading] = {}
         waiting = iter(workspaces)
 
         async def work() -> None:
-            for workspace in waiting:  # shared by all workers: each takes the next one
+            # All workers share this iterator. `next` does not await, and no two workers get the same workspace.
+            for workspace in waiting:
                 readings[workspace] = await self._read(workspace)
 
         async with anyio.create_task_group() as group:
@@ -93,6 +94,7 @@ class Reader:
         walk: Walk[Mailbox] = Walk(1, met=Digests())
         seen = _Seen(workspace, walk, self._take, self._large)
         try:
+            # `keep` turns an unreadable mailbox into a finding; the default would end the whole workspace with an error.
             pager = self._client.mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
             await pager.follow(walk, seen.take, _PAGES_AT_ONCE)
         except OutreachError as error:
@@ -103,7 +105,7 @@ class Reader:
 
 
 class _Seen:
-    """The pages of one workspace, passed on; before its second one it waits until few others are as large."""
+    """Passes on the pages of one workspace, and limits how many workspaces with several pages are read at a time."""
 
     def __init__(self, workspace: str, walk: Walk[Mailbox], take: Take, large: anyio.Semaphore) -> None:
         self.mailboxes = 0
@@ -116,6 +118,8 @@ class _Seen:
     async def take(self, mailboxes: list[Mailbox]) -> None:
         self.mailboxes += len(mailboxes)
         await self._take(self._workspace, mailboxes)
+        # The size of a workspace is known only after its first page. Many small workspaces are read at a time, but a large one
+        # waits here for a slot before its second page is taken. It holds the slot until it is read completely (see `close`).
         if not self._walk.done and not self._is_large:
             await self._large.acquire()
             self._is_large = True
@@ -129,7 +133,7 @@ def _undecodable(workspace: str, item: Undecodable) -> Finding:
     given = item.fields.get("email")
     email = given if isinstance(given, str) else None
     domain = None if email is None else domain_of(email)
-    message = f"not what the interface says: {_short(item.error)}"
+    message = f"does not match the interface: {_short(item.error)}"
     return _finding(UNDECODABLE, workspace, message, mailbox=item.id, email=email, domain=domain)
 
 

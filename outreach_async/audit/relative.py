@@ -1,7 +1,7 @@
-"""Relative times read back, such as `2 months ago`: not a point in time but the span that the words leave open.
+"""Parser for relative times such as `2 months ago`. The result is the interval that the words allow, not a point in time.
 
-dayjs words a time by the first line that fits, and rounds; other libraries round down and write `1 day` for `a day`. A span here
-holds what either may have meant. Sources: dayjs's plugin relativeTime and its locale en.
+dayjs picks the first format that fits, and rounds to the nearest number. Other libraries round down and write `1 day` instead of
+`a day`. The interval covers both. Sources: the plugin relativeTime of dayjs and its locale en.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ DAY: Final = 24 * HOUR
 
 @attrs.frozen
 class Interval:
-    """How long ago something was: between two figures, in seconds; negative where it is still to come.
+    """Time since an event, as a range in seconds; negative for an event in the future.
 
     Attributes:
-        least: It is at least so long ago.
-        most: It is at most so long ago.
+        least: Minimum time since the event, in seconds.
+        most: Maximum time since the event, in seconds.
     """
 
     least: float
@@ -35,11 +35,11 @@ _ONE: Final = {
     "minute": Interval(44.5, 89.5),
     "hour": Interval(44.5 * MINUTE, 89.5 * MINUTE),
     "day": Interval(21.5 * HOUR, 35.5 * HOUR),
-    "week": Interval(6.5 * DAY, 14 * DAY),  # not dayjs's, but of libraries like it
-    "month": Interval(25.5 * DAY, 46.5 * DAY),  # to 45 days by its table, and further while 1.5 months are not full
+    "week": Interval(6.5 * DAY, 14 * DAY),  # dayjs has no weeks, but similar libraries do
+    "month": Interval(25.5 * DAY, 46.5 * DAY),  # up to 45 days in its table, or until 1.5 months are complete
     "year": Interval(10.5 * 28 * DAY, 549 * DAY),  # 10.5 to 18 months
 }
-"""What `a day` and the like mean, of times that are rounded."""
+"""The interval that `a day` and similar words mean when times are rounded."""
 
 _UNITS: Final = {
     "second": (1.0, 1.0),
@@ -50,18 +50,18 @@ _UNITS: Final = {
     "month": (28 * DAY, 31 * DAY),
     "year": (365 * DAY, 366 * DAY),
 }
-"""The shortest and the longest that a unit may be."""
+"""Minimum and maximum length of each unit, in seconds."""
 
 _MOMENTS: Final = frozenset({"just now", "now", "a few seconds", "few seconds", "seconds"})
 _WORDS: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day|week|month|year)s?")
 
 
-@lru_cache(maxsize=16_384)  # a page of mailboxes has the same words thousands of times
+@lru_cache(maxsize=16_384)  # the same words occur thousands of times in a page of mailboxes
 def parse(text: str) -> Interval | None:
-    """Read a relative time in English; `None` for any other text.
+    """Parse a relative time in English; return `None` for any other string.
 
     Args:
-        text: Such as `a few seconds ago`, `in a day`, `3 months`, `just now`.
+        text: A string such as `a few seconds ago`, `in a day`, `3 months` or `just now`.
     """
     words = " ".join(text.lower().split())
     if words.startswith("in "):
@@ -81,6 +81,6 @@ def _span(words: str) -> Interval | None:
 
 
 def _counted(count: int, unit: str) -> Interval:
-    """A count that was rounded to the nearest one, or down."""
+    """Return the interval for a count that was rounded to the nearest number or down."""
     shortest, longest = _UNITS[unit]
     return Interval(max(0.0, (count - 0.5) * shortest), (count + 1) * longest)

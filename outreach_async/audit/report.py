@@ -1,4 +1,4 @@
-"""The outcome of an audit as one value: what was found, how it scores, and what a command exits with."""
+"""The report of an audit: findings, scores and the exit code for a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outreach_async.audit.scores import Scores
 from outreach_async.errors import InvalidRequest
 
 VERSION: Final = 1
-"""Of the JSON's shape."""
+"""Version of the JSON format."""
 
 CLEAN: Final = 0
 FOUND: Final = 1
@@ -27,22 +27,22 @@ DENIED: Final = 77
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """What an audit found.
+    """The result of an audit.
 
     Attributes:
-        mailboxes: How many mailboxes were judged.
-        unreadable: Ids of the workspaces that could not be read to their end.
-        findings: In the order of workspaces, mailboxes and rules; those about domains and servers come last.
-        scores: Over all, by workspace and by domain.
-        workspaces: Ids of the workspaces, in the order given, each once.
+        mailboxes: Number of checked mailboxes.
+        unreadable: Ids of the workspaces that could not be read completely.
+        findings: Findings in the order of workspaces, mailboxes and rules; those about domains and servers come last.
+        scores: Scores overall, by workspace and by domain.
+        workspaces: Ids of the workspaces, in the order given, without duplicates.
         denied: Whether nothing could be read because the service answered 401 or 403 for every workspace.
-        at: When the audit was made, Unix seconds.
-        policy: What it was judged by.
-        groups: Mailboxes by workspace, domain, type and server_ip, the worst first; of one kind 1,000 at most.
-        totals: How many groups of each kind there are.
-        rows: The mailboxes that something was found about, the worst first; 1,000 at most.
-        not_judged: What the service's fields cannot tell.
-        diff: What changed since an earlier audit, if it was compared with one.
+        at: Time of the audit, in Unix seconds.
+        policy: The policy of the audit.
+        groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
+        totals: Number of groups of each kind.
+        rows: Mailboxes with findings, the worst first; at most 1,000.
+        not_judged: Properties that the service's fields do not show and the audit cannot check.
+        diff: Changes since an earlier audit; `None` if the report was not compared with one.
 
     Example:
         ```python
@@ -67,17 +67,17 @@ class Report:
 
     @property
     def incomplete(self) -> bool:
-        """Whether something could not be read, and so was not judged."""
+        """True if some mailboxes could not be read and were not checked."""
         return any(finding.rule in INCOMPLETE for finding in self.findings)
 
     def exit_code(self, fail_on: str = "error") -> int:
-        """Return what a command exits with: 0 clean, 1 findings, 3 incomplete (which beats 1), 77 nothing allowed.
+        """Return the exit code for a command: 0 clean, 1 findings, 3 incomplete (even with findings), 77 access denied.
 
         Args:
-            fail_on: The mildest severity that counts.
+            fail_on: The mildest severity that counts as a finding.
 
         Raises:
-            InvalidRequest: It is no severity.
+            InvalidRequest: `fail_on` is not the name of a severity.
 
         Example:
             ```python
@@ -93,7 +93,7 @@ class Report:
         return FOUND if any(finding.severity.reaches(bar) for finding in self.findings) else CLEAN
 
     def since(self, earlier: Report) -> Report:
-        """Return this report with what changed since an earlier one; its findings are `new` or `unchanged`.
+        """Return this report with the changes since an earlier one; its findings are `new` or `unchanged`.
 
         Example:
             ```python
@@ -105,7 +105,7 @@ class Report:
         return attrs.evolve(self, findings=findings, diff=diff)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values, which `from_dict` reads back.
+        """Return the report as JSON-compatible values; `from_dict` reads them back.
 
         Example:
             ```python
@@ -117,10 +117,10 @@ class Report:
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
-        """Read a report back from JSON values; those of the first version of the shape lacked most members.
+        """Create a report from JSON values. Optional members may be missing; early reports of version 1 lack most of them.
 
         Raises:
-            InvalidRequest: They are no report, or one of a shape that is not known yet.
+            InvalidRequest: The values are not a report, or have an unknown version.
 
         Example:
             ```python
@@ -130,8 +130,8 @@ class Report:
         """
         version = values.get("version") if isinstance(values, dict) else None
         if version != VERSION:
-            raise InvalidRequest(f"report: expected the JSON of an audit of version {VERSION}; pass what `audit --json` wrote")
+            raise InvalidRequest(f"report: expected audit JSON of version {VERSION}; pass the output of `audit --json`")
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
-            raise InvalidRequest(f"report: {error}; pass what `audit --json` wrote") from None
+            raise InvalidRequest(f"report: {error}; pass the output of `audit --json`") from None

@@ -1,4 +1,4 @@
-"""What a rule is, whatever it judges."""
+"""Rule classes: what all rules share, and rules about mailboxes, domains and servers."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from outreach_async.audit.findings import Severity
 from outreach_async.audit.shared import DomainCondition, ServerCondition, Thresholds
 
 Scope = Literal["mailbox", "domain", "server_ip", "workspace"]
-"""What a rule's findings are about: one mailbox, those of a domain, those of a server, or the reading of a workspace."""
+"""Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, or the reading of a workspace."""
 
 NO_THRESHOLDS: Final[Thresholds] = MappingProxyType({})
 
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """What an audit can find.
+    """A rule of the audit.
 
     Attributes:
-        id: Such as `OA101`; never used again for anything else.
-        title: In a few words.
-        severity: How bad it is where no threshold says otherwise.
-        wording: When it applies, in words that name thresholds as `{name}`.
-        source: Where the figures come from.
-        remedy: What to do; `<domain>` stands for the mailbox's domain.
-        thresholds: Its figures by name: under a severity's name, the figure from which on the finding is that bad.
-        scope: What its findings are about.
+        id: Id such as `OA101`; never reused for another rule.
+        title: Short title.
+        severity: Severity of a finding, unless a threshold determines it.
+        wording: Description of the condition, with thresholds as placeholders `{name}`.
+        source: Source of the thresholds.
+        remedy: Recommended action; `<domain>` stands for the mailbox's domain.
+        thresholds: Thresholds by name; one named after a severity is the value from which a finding has that severity.
+        scope: Subject of the findings.
 
     Example:
         ```python
-        print(CATALOGUE["OA903"].condition)  # -> total_found counts more mailboxes than the pages showed
+        print(CATALOGUE["OA903"].condition)  # -> total_found is higher than the number of mailboxes listed
         ```
     """
 
@@ -49,17 +49,17 @@ class Rule:
 
     @property
     def condition(self) -> str:
-        """When it applies, in words, with its thresholds."""
+        """Description of the condition, with the thresholds filled in."""
         return self.wording.format_map(self.thresholds)
 
 
 @attrs.frozen(kw_only=True)
 class MailboxRule(Rule):
-    """A rule that judges one mailbox.
+    """A rule about one mailbox.
 
     Attributes:
-        applies: The condition as a pure function.
-        lack: What the mailbox lacks to prove the sender, if the rule is about that: how bad it is hangs on the whole domain.
+        applies: The condition, a function without side effects.
+        lack: Name of the missing SPF, DKIM or DMARC if the rule is about one: its severity depends on the whole domain.
 
     Example:
         ```python
@@ -76,10 +76,10 @@ class MailboxRule(Rule):
 
 @attrs.frozen(kw_only=True)
 class DomainRule(Rule):
-    """A rule that judges the mailboxes of a domain together.
+    """A rule about all mailboxes of a domain.
 
     Attributes:
-        applies: The condition as a pure function.
+        applies: The condition, a function without side effects.
 
     Example:
         ```python
@@ -95,15 +95,15 @@ class DomainRule(Rule):
 
 @attrs.frozen(kw_only=True)
 class ServerRule(Rule):
-    """A rule that judges the mailboxes of a sending server together.
+    """A rule about all mailboxes of a sending server.
 
     Attributes:
-        applies: The condition as a pure function.
+        applies: The condition, a function without side effects.
 
     Example:
         ```python
         rule = Policy.default().server_rules[0]
-        print(rule.id, rule.scope, rule.title)  # -> OA172 server_ip A server shared with a blacklisted mailbox
+        print(rule.id, rule.scope, rule.title)  # -> OA172 server_ip Server shared with a blacklisted mailbox
         ```
     """
 

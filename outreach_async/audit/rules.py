@@ -1,4 +1,4 @@
-"""Every rule, by what it judges: one mailbox, mailboxes that share something, and the reading itself."""
+"""All rules, by their subject: one mailbox, the mailboxes of a domain or server, and the reading itself."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ DOMAIN_RULES: Final[tuple[DomainRule, ...]] = (
         wording="more than {mailboxes} mailboxes share a domain",
         thresholds=MappingProxyType({"mailboxes": 5}),
         applies=shared.crowded,
-        source="3 to 5 mailboxes a domain (prospeo.io; happierleads: 4)",
-        remedy="Send from more domains with fewer mailboxes each: what one of them does harms all on <domain>.",
+        source="recommended: 3 to 5 mailboxes per domain (prospeo.io; happierleads: 4)",
+        remedy="Use more domains with fewer mailboxes each: all mailboxes on <domain> share its reputation.",
     ),
     DomainRule(
         id="OA171",
-        title="Bulk without proof of the sender",
+        title="Bulk sending without full authentication",
         severity=Severity.CRITICAL,
-        wording="the domain's sent_30days / 22 working days is {daily:,} or more while a mailbox of it lacks SPF, DKIM or DMARC",
+        wording="the domain's sent_30days / 22 working days is {daily:,} or more, and a mailbox of it lacks SPF, DKIM or DMARC",
         thresholds=MappingProxyType({"daily": 5000}),
         applies=shared.bulk_unproved,
-        source="Gmail and Microsoft refuse e-mail of domains that send 5,000 a day without all three "
+        source="Gmail and Microsoft reject e-mail from domains that send 5,000 a day without all three "
         "(support.google.com/mail/answer/81126; 550 5.7.515 since 2025-05-05)",
-        remedy="Publish what is missing for <domain> before the next e-mail is sent.",
+        remedy="Publish the missing records for <domain> before sending the next e-mail.",
     ),
 )
 
 SERVER_RULES: Final[tuple[ServerRule, ...]] = (
     ServerRule(
         id="OA172",
-        title="A server shared with a blacklisted mailbox",
+        title="Server shared with a blacklisted mailbox",
         severity=Severity.WARNING,
-        wording="{mailboxes} or more mailboxes of type SMTP & IMAP share a server_ip, and blacklists name one of them",
+        wording="{mailboxes} or more mailboxes of type SMTP & IMAP share a server_ip, and one of them is blacklisted",
         thresholds=MappingProxyType({"mailboxes": 2}),
         applies=shared.listed_neighbours,
-        source="blacklists name addresses of servers: all that send from one are refused together (inframail.io)",
-        remedy="Move the mailboxes that are not listed to another server, and delist this one.",
+        source="blacklists list server addresses: all mailboxes on a listed server are rejected together (inframail.io)",
+        remedy="Move the mailboxes that are not blacklisted to another server, and have this one delisted.",
     ),
 )
 
 RULES: Final[tuple[MailboxRule | DomainRule | ServerRule, ...]] = (*MAILBOX_RULES, *DOMAIN_RULES, *SERVER_RULES)
-"""Every rule that a policy can turn off or move the thresholds of.
+"""Every rule that a policy can turn off or adjust.
 
 Example:
     ```python
@@ -79,29 +79,29 @@ UNREADABLE: Final = Rule(
     title="Workspace not read",
     severity=Severity.ERROR,
     wording="a page of the workspace's mailboxes could not be read",
-    source="what cannot be read cannot be judged",
-    remedy="Check the id of the workspace, the right to read it and the way to the service, then run the audit again.",
+    source="mailboxes that cannot be read cannot be checked",
+    remedy="Check the workspace id, the permission to read it and the connection to the service, then run the audit again.",
 )
 UNDECODABLE: Final = Rule(
     id="OA902",
     title="Mailbox not readable",
     severity=Severity.ERROR,
-    wording="a mailbox is not what the service's interface says",
+    wording="a mailbox does not match the service's interface",
     source="section Mailbox of the service's interface",
-    remedy="Look at the mailbox in the service, and report the fields that the message names to its support.",
+    remedy="Inspect the mailbox in the service, and report the fields named in the message to the service's support.",
 )
 MISSING: Final = Rule(
     id="OA903",
-    title="Mailboxes not shown",
+    title="Mailboxes not listed",
     severity=Severity.ERROR,
-    wording="total_found counts more mailboxes than the pages showed",
+    wording="total_found is higher than the number of mailboxes listed",
     source="section List mailboxes of the service's interface",
-    remedy="Run the audit again, as mailboxes may have been added meanwhile; if it stays, report the figures to the service's "
-    "support.",
+    remedy="Run the audit again: mailboxes may have been added during the audit. If the finding persists, report the figures to "
+    "the service's support.",
 )
 
 READING_RULES: Final[tuple[Rule, ...]] = (UNREADABLE, UNDECODABLE, MISSING)
-"""What can be found wrong with the reading itself; any of them makes an audit incomplete. No policy turns them off."""
+"""Rules about the reading itself. Any finding of them makes an audit incomplete; a policy cannot turn them off."""
 
 INCOMPLETE: Final = frozenset(rule.id for rule in READING_RULES)
 
@@ -115,9 +115,9 @@ Example:
 """
 
 UNKNOWABLE: Final[tuple[str, ...]] = (
-    "complaint rates (Gmail's bar is 0.3 %): see Google Postmaster Tools",
-    "the DMARC policy itself (p=): look up the TXT record of _dmarc.<domain>",
-    "which blacklists name a mailbox, only how many",
-    "how many DNS look-ups an SPF record needs (10 at most)",
+    "complaint rates (Gmail's limit is 0.3 %): see Google Postmaster Tools",
+    "the DMARC policy itself (p=): look up the TXT record at _dmarc.<domain>",
+    "which blacklists list a mailbox (the service only shows how many)",
+    "the number of DNS lookups of an SPF record (10 at most)",
 )
-"""What the service's fields cannot tell, which every report for people says."""
+"""Properties that the service's fields do not show. Every human-readable report lists them."""

@@ -1,4 +1,4 @@
-"""`audit` and `stream`: workspaces -> mailboxes -> findings -> report."""
+"""Run an audit with `audit` or `stream`: workspaces -> mailboxes -> findings -> report."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ async def audit(
     display: int = MAX_MAILBOX_DISPLAY,
     clock: Callable[[], float] = time.time,
 ) -> Report:
-    """Read and judge every mailbox of the workspaces, workspaces and pages side by side under the client's own limiter.
+    """Read and check every mailbox of the workspaces.
 
-    What cannot be read is a finding, and the rest is judged. Mailboxes are not kept, so their number is not bounded.
+    Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
+    and the rest is checked. Mailboxes without findings are not stored: the number of mailboxes is not limited.
 
     Args:
-        client: Where to read. Its own workspace plays no part.
-        workspaces: Ids of the workspaces; a repeated one is read once.
-        policy: What to judge by; the default's rules if not given.
+        client: Client to read with. Its default workspace is ignored.
+        workspaces: Ids of the workspaces; a duplicate is read once.
+        policy: The policy to apply; by default, all rules with their default thresholds.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
-        clock: Tells when the audit is made, Unix seconds; the ages of mailboxes are worked out from it.
+        clock: Returns the time of the audit, in Unix seconds; the ages of mailboxes are computed from it.
 
     Raises:
-        InvalidRequest: There is no workspace, one is no text or an API key, or `display` can never be right.
+        InvalidRequest: `workspaces` is empty or contains a value that is not a string or is an API key, or `display` is invalid.
 
     Example:
         ```python
@@ -65,20 +66,20 @@ def stream(
     display: int = MAX_MAILBOX_DISPLAY,
     clock: Callable[[], float] = time.time,
 ) -> AuditRun:
-    """Make the same audit, and hand its findings out as they are settled.
+    """Run the same audit as `audit`, and yield its findings as soon as they are final.
 
-    Every finding of the report comes once. Those that hang on what a domain or a server does as a whole come when everything is
-    read: OA101 to OA103 and those about domains and servers.
+    Each finding of the report is yielded once. Findings that depend on a whole domain or server (OA101 to OA103, and those about
+    domains and servers) are yielded after every mailbox is read.
 
     Args:
-        client: Where to read. Its own workspace plays no part.
-        workspaces: Ids of the workspaces; a repeated one is read once.
-        policy: What to judge by; the default's rules if not given.
+        client: Client to read with. Its default workspace is ignored.
+        workspaces: Ids of the workspaces; a duplicate is read once.
+        policy: The policy to apply; by default, all rules with their default thresholds.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
-        clock: Tells when the audit is made, Unix seconds; the ages of mailboxes are worked out from it.
+        clock: Returns the time of the audit, in Unix seconds; the ages of mailboxes are computed from it.
 
     Raises:
-        InvalidRequest: There is no workspace, one is no text or an API key, or `display` can never be right.
+        InvalidRequest: `workspaces` is empty or contains a value that is not a string or is an API key, or `display` is invalid.
 
     Example:
         ```python
@@ -94,16 +95,16 @@ def stream(
 def _ids(workspaces: Iterable[str]) -> list[str]:
     given: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
     if not given:
-        raise InvalidRequest("workspaces: there is none to audit; pass at least one id")
+        raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
     if others := [workspace for workspace in given if not isinstance(workspace, str)]:
-        raise InvalidRequest(f"workspaces: expected texts, got {kind(others[0])}; pass ids such as 'space_1'")
+        raise InvalidRequest(f"workspaces: expected strings, got {kind(others[0])}; pass ids such as 'space_1'")
     if any(workspace.startswith(ID_PREFIXES["owner_key"]) for workspace in given):  # a finding would print it
-        raise InvalidRequest("workspaces: one looks like an API key; pass ids such as 'space_1'")
+        raise InvalidRequest("workspaces: expected workspace ids, got what looks like an API key; pass ids such as 'space_1'")
     return list(dict.fromkeys(given))
 
 
 class AuditRun:
-    """An audit that has not begun: enter it for the findings, or await it for the report.
+    """An audit that is ready to start. Enter it with `async with` to iterate over the findings, or await it for the report.
 
     Example:
         ```python
@@ -120,7 +121,7 @@ class AuditRun:
         self._findings: Findings | None = None
 
     def __await__(self) -> Generator[Any, Any, Report]:
-        """Run to the end and return the report."""
+        """Run the audit to its end and return the report."""
         return self._to_end().__await__()
 
     async def _to_end(self) -> Report:
@@ -130,21 +131,23 @@ class AuditRun:
         return findings.report
 
     async def __aenter__(self) -> Findings:
-        """Start to read."""
+        """Start reading; return the findings to iterate over."""
         if self._findings is not None:
-            raise InvalidRequest("stream: this audit was started before; call stream again for another")
+            raise InvalidRequest("stream: this audit was already started; call stream() again")
         self._findings = Findings()
+        # Entered by hand, because the group must outlive this method; `__aexit__` leaves it.
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._read, self._findings)
         return self._findings
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Cancel what is still being read; the block's own error passes through as it is."""
+        """Cancel all remaining reads. An exception of the block propagates unchanged."""
         self._group.cancel_scope.cancel()
+        # The group does not see the block's exception: it would raise it again inside an exception group.
         await self._group.__aexit__(None, None, None)
 
     def __aiter__(self) -> NoReturn:
-        """Say how to iterate: what reads needs a block that ends it."""
+        """Raise an error that explains the usage: reading needs a block that ends it."""
         raise InvalidRequest("stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside it")
 
     async def _read(self, findings: Findings) -> None:
@@ -158,12 +161,13 @@ class AuditRun:
             settled = closed(ledger, readings)
             await findings.put([*(finding for unread in settled.unread for finding in unread), *settled.late])
             findings.end(report_of(ledger, readings, settled))
-        except Exception as error:  # noqa: BLE001 - raised to whoever iterates
+        # Raised from the task, an error would cancel the block and reach the caller in an exception group.
+        except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
 
 
 class Findings(AsyncIterator[Finding]):
-    """The findings of an audit under way. Iterating ends when everything is read and judged.
+    """The findings of a running audit. The iteration ends when every mailbox is read and checked.
 
     Example:
         ```python
@@ -180,19 +184,21 @@ class Findings(AsyncIterator[Finding]):
 
     @property
     def report(self) -> Report:
-        """The report.
+        """The report of the finished audit.
 
         Raises:
-            InvalidRequest: The iteration has not come to its end.
+            InvalidRequest: The iteration has not finished.
         """
         if not isinstance(self._end, Report) or self._ready:
-            raise InvalidRequest("report: the audit has not come to its end; iterate over its findings first")
+            raise InvalidRequest("report: the audit has not finished; iterate over all of its findings first")
         return self._end
 
     async def put(self, findings: Sequence[Finding]) -> None:
-        """Hand findings out, and wait until they are taken: nobody reads on while nobody listens."""
+        """Pass findings to the iteration, and wait until it has taken them."""
         if not findings:
             return
+        # Backpressure: each reader waits here until the queue is empty, and takes in no further page until then. This bounds the
+        # memory when the consumer is slow. Readers that find findings in the queue wait for the event that the first one created.
         if not self._ready:
             self._taken = anyio.Event()
         self._ready.extend(findings)
@@ -200,7 +206,7 @@ class Findings(AsyncIterator[Finding]):
         await self._taken.wait()
 
     def end(self, end: Report | Exception) -> None:
-        """Come to the end."""
+        """Finish with the report, or with the error to raise from the iteration."""
         self._end = end
         self._news.set()
 
@@ -208,12 +214,13 @@ class Findings(AsyncIterator[Finding]):
         return self
 
     async def __anext__(self) -> Finding:
-        """Return the next finding; at the end, raise what the client's own code raised, if it did."""
+        """Return the next finding. If the audit failed, raise its error after the last finding."""
         while not self._ready:
             if isinstance(self._end, Exception):
                 raise self._end
             if self._end is not None:
                 raise StopAsyncIteration
+            # No `await` stands between the checks above and the new event: a `put` or `end` in between cannot be missed.
             self._news = anyio.Event()
             await self._news.wait()
         finding = self._ready.popleft()
@@ -223,14 +230,14 @@ class Findings(AsyncIterator[Finding]):
 
 
 def closed(ledger: Ledger, readings: Iterable[Reading]) -> Settled:
-    """Settle what was found, the readings having come to their end; pure."""
+    """Return all findings once the readings are complete. Performs no I/O."""
     for reading in readings:
         ledger.note(reading.workspace, reading.findings())
     return ledger.settle()
 
 
 def report_of(ledger: Ledger, readings: Sequence[Reading], settled: Settled) -> Report:
-    """Report what was found; pure."""
+    """Build the report. Performs no I/O."""
     standing = Standing(ledger.tallies, settled)
     errors = {reading.workspace: reading.error for reading in readings if reading.error is not None}
     judged = sum(reading.mailboxes for reading in readings)

@@ -1,4 +1,4 @@
-"""Scores from 0 to 100, which the findings reproduce."""
+"""Scores from 0 to 100, computed from the findings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from outreach_async.models import Number
 
 FULL: Final = 100
 DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING: 8, Severity.INFO: 0}
-"""What each rule that applies takes from a mailbox."""
+"""Points that each rule that applies deducts from a mailbox."""
 
 CRITICAL_CAP: Final = 40
-"""The most that a domain gets while a finding about it or one of its mailboxes is critical: they share its reputation."""
+"""Maximum score of a domain with a critical finding about it or one of its mailboxes; the mailboxes share its reputation."""
 
 DOMAINS_KEPT: Final = 10_000
-"""Domains that a report scores at most, the worst ones."""
+"""Maximum domains with a score in a report, the worst ones."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,10 +28,10 @@ class Score:
     """The score of a group of mailboxes.
 
     Attributes:
-        score: The mean of its mailboxes' scores, each weighing what it sent in 30 days; evenly where none sent anything. What was
-            found about the group as a whole is deducted from it.
-        mailboxes: How many were judged.
-        sent_30days: What they sent.
+        score: Mean of the mailboxes' scores, weighted by the e-mails sent in 30 days, or unweighted if none were sent. Points for
+            findings about the group as a whole are deducted from it.
+        mailboxes: Number of checked mailboxes.
+        sent_30days: E-mails sent in 30 days.
 
     Example:
         ```python
@@ -47,12 +47,12 @@ class Score:
 
 @attrs.frozen(kw_only=True)
 class Scores:
-    """The scores of an audit; only what has a judged mailbox has one.
+    """The scores of an audit. Workspaces and domains without checked mailboxes have no score.
 
     Attributes:
-        overall: Of all mailboxes; `None` if there are none.
-        workspaces: By id, in the order of the audit.
-        domains: By name, the worst first and 10,000 at most; capped at 40 where a finding is critical.
+        overall: Score of all mailboxes; `None` if there are none.
+        workspaces: Scores by workspace id, in the order of the audit.
+        domains: Scores by domain, the worst first, at most 10,000; at most 40 points if a finding is critical.
 
     Example:
         ```python
@@ -66,7 +66,7 @@ class Scores:
     domains: dict[str, Score]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the scores as JSON values.
+        """Return the scores as JSON-compatible values.
 
         Example:
             ```python
@@ -79,7 +79,7 @@ class Scores:
 
 
 def lost(findings: Iterable[Finding]) -> int:
-    """Return what the findings about one thing take from its points: each rule deducts once, its worst."""
+    """Return the points deducted by findings about one subject; each rule deducts once, by its worst finding."""
     each: dict[str, int] = {}
     for finding in findings:
         each[finding.rule] = max(DEDUCTIONS[finding.severity], each.get(finding.rule, 0))
@@ -87,7 +87,7 @@ def lost(findings: Iterable[Finding]) -> int:
 
 
 def mailbox_score(findings: Iterable[Finding]) -> int:
-    """Return what the findings of one mailbox leave of its 100 points.
+    """Return the score of a mailbox from its findings: 100 minus the deductions, at least 0.
 
     Example:
         ```python
@@ -99,13 +99,13 @@ def mailbox_score(findings: Iterable[Finding]) -> int:
 
 @attrs.define
 class Losses:
-    """What the mailboxes of a group lost, and the group as a whole.
+    """Points lost by the mailboxes of a group and by the group as a whole.
 
     Attributes:
-        weighed: The points that each lost, times what it sent in 30 days.
-        even: The points that each lost.
-        together: The points that the group lost as a whole.
-        capped: Whether a critical finding caps it.
+        weighed: Sum of each mailbox's lost points times its e-mails sent in 30 days.
+        even: Sum of each mailbox's lost points.
+        together: Points lost by the group as a whole.
+        capped: Whether a critical finding caps the score.
     """
 
     weighed: Number = 0

@@ -1,4 +1,4 @@
-"""What mailboxes that share a domain or a server show together, and when that is a finding: pure, as all conditions are."""
+"""Facts about the mailboxes of a domain or server, and the conditions of the rules about them, as pure functions."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from outreach_async.audit.findings import Severity
 from outreach_async.models import Number
 
 WORKDAYS = 22
-"""Of a month: what it sends in 30 days, it sends on these."""
+"""Working days in 30 days; e-mails are assumed to be sent on these."""
 
 Thresholds = Mapping[str, float]
 
 
 @attrs.define(eq=False)
 class Sign:
-    """What a condition saw.
+    """The result of a condition that applies.
 
     Attributes:
-        message: In words, with its figures.
-        figures: The same figures as numbers.
-        severity: How bad it is; `None` for as bad as the rule is.
-        sure: Whether the figures are enough to be sure.
+        message: Description of the problem, with its figures.
+        figures: The figures of the message, as numbers.
+        severity: Severity; `None` for the rule's own severity.
+        sure: Whether the sample is large enough to be certain.
 
     Example:
         ```python
-        sign = Sign("it is in no campaign", {"campaigns": 0}, Severity.WARNING)
+        sign = Sign("not in any campaign", {"campaigns": 0}, Severity.WARNING)
         print(sign.sure)  # -> True
         ```
     """
@@ -41,13 +41,13 @@ class Sign:
 
 @attrs.frozen(kw_only=True)
 class DomainFacts:
-    """What a rule may know of the domain that a mailbox shares with others; a mailbox that two workspaces show counts once.
+    """Facts about a domain, for rules. A mailbox listed in two workspaces counts once.
 
     Attributes:
-        daily_limit: E-mails a day that all its mailboxes together may send.
-        mailboxes: How many there are.
-        sent_30days: What they sent in 30 days.
-        lacking: What some of its mailboxes lack to prove the sender, such as `SPF record`.
+        daily_limit: Sum of the mailboxes' daily limits, in e-mails per day.
+        mailboxes: Number of mailboxes.
+        sent_30days: E-mails sent by the mailboxes in 30 days.
+        lacking: Authentication that some of the mailboxes lack, such as `SPF record`.
 
     Example:
         ```python
@@ -65,17 +65,18 @@ class DomainFacts:
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """What a rule may know of a sending server.
+    """Facts about a sending server, for rules.
 
     Attributes:
-        mailboxes: How many mailboxes of type `SMTP & IMAP` send from it; those of Google share theirs with the world.
-        listed: How many of them are on a blacklist.
+        mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server. Google mailboxes do not count: all Google customers
+            share their servers.
+        listed: Number of these mailboxes that are on a blacklist.
 
     Example:
         ```python
         (rule,) = Policy.default().server_rules
         print(rule.applies(ServerFacts(mailboxes=3, listed=1), rule.thresholds).message)
-        # -> 3 mailboxes share this server, and blacklists name 1 of them
+        # -> 3 mailboxes share this server (blacklisted: 1)
         ```
     """
 
@@ -88,25 +89,25 @@ ServerCondition = Callable[[ServerFacts, Thresholds], Sign | None]
 
 
 def crowded(facts: DomainFacts, at: Thresholds) -> Sign | None:
-    """More mailboxes share the domain than its reputation should carry."""
+    """Apply if too many mailboxes share the domain's reputation."""
     if facts.mailboxes <= at["mailboxes"]:
         return None
     return Sign(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
 
 
 def bulk_unproved(facts: DomainFacts, at: Thresholds) -> Sign | None:
-    """The domain sends as much as bulk senders do without the proofs that those must give."""
+    """Apply if the domain sends in bulk without the authentication that bulk senders need."""
     daily = facts.sent_30days / WORKDAYS
     if not facts.lacking or daily < at["daily"]:
         return None
-    lacking = " and ".join(f"without {what}" for what in facts.lacking)
-    message = f"it sends about {shown(int(daily))} e-mails a working day, from some mailboxes {lacking}"
+    lacking = " and ".join(f"some have no {what}" for what in facts.lacking)
+    message = f"its mailboxes send about {shown(int(daily))} e-mails per working day; {lacking}"
     return Sign(message, {"sent_30days": facts.sent_30days})
 
 
 def listed_neighbours(facts: ServerFacts, at: Thresholds) -> Sign | None:
-    """Mailboxes share a server with one that blacklists name."""
+    """Apply if mailboxes share a server with a blacklisted mailbox."""
     if facts.mailboxes < at["mailboxes"] or not facts.listed:
         return None
-    message = f"{facts.mailboxes:,} mailboxes share this server, and blacklists name {facts.listed:,} of them"
+    message = f"{facts.mailboxes:,} mailboxes share this server (blacklisted: {facts.listed:,})"
     return Sign(message, {"mailboxes": facts.mailboxes, "listed": facts.listed})

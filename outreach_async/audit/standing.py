@@ -1,4 +1,4 @@
-"""How each group of mailboxes stands: its score and its worst finding, worked out from the sums and the findings."""
+"""Scores and worst findings of each group of mailboxes, computed from the sums and the findings."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from outreach_async.models import Number
 _RANKS: Final = {severity: severity.rank for severity in Severity}
 
 _UNTOUCHED: Final = len(Severity)
-"""The rank of what nothing was found about, after the mildest severity."""
+"""Rank of a group without findings; it sorts after the mildest severity."""
 
 
 @attrs.define
 class _Mark(Losses):
-    """What was found about a group."""
+    """Lost points and number of findings of a group."""
 
     counts: dict[Severity, int] = attrs.field(factory=lambda: dict.fromkeys(Severity, 0))
 
     def add(self, points: int, sent: Number, severities: Iterable[Severity]) -> None:
-        """Add what was found about one mailbox."""
+        """Add the findings of one mailbox."""
         self.weighed += points * sent
         self.even += points
         for severity in severities:
@@ -39,7 +39,7 @@ class _Mark(Losses):
 
     @property
     def severity(self) -> Severity | None:
-        """The worst finding's."""
+        """Severity of the worst finding."""
         return next((severity for severity, count in self.counts.items() if count), None)
 
 
@@ -47,11 +47,11 @@ _NO_MARK = _Mark()
 
 
 class Standing:
-    """The groups of an audit.
+    """The groups of an audit, with their scores.
 
     Args:
-        tallies: The sums of the judged mailboxes.
-        settled: What was found.
+        tallies: Sums of the checked mailboxes.
+        settled: All findings.
     """
 
     def __init__(self, tallies: dict[Kind, Tally], settled: Settled) -> None:
@@ -114,7 +114,7 @@ class Standing:
         return Score(score=mark.score(total), mailboxes=total.mailboxes, sent_30days=total.sent_30days)
 
     def totals(self) -> dict[Kind, int]:
-        """Return how many groups of each kind there are."""
+        """Return the number of groups of each kind."""
         return {kind: len(tally) for kind, tally in self._tallies.items()}
 
     def groups(self) -> list[Group]:
@@ -135,7 +135,7 @@ class Standing:
         )
 
     def rows(self) -> list[Row]:
-        """Return the mailboxes that something was found about, the worst first."""
+        """Return the mailboxes with findings, the worst first."""
         return [_row(self._judged[place]) for *_, place in nsmallest(ROWS_KEPT, self._ranked)]
 
 

@@ -1,4 +1,4 @@
-"""Sums by what mailboxes share, in columns: a key takes little more than its name, so that a million mailboxes can be summed."""
+"""Sums of mailboxes by key, stored in columns: a key takes little more memory than its name, even for a million mailboxes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from outreach_async.models import Number
 
 @attrs.frozen
 class Total:
-    """The sums of the mailboxes that share a key.
+    """The sums of the mailboxes with the same key.
 
     Attributes:
-        mailboxes: How many there are.
-        sent_30days: What they sent.
-        daily_limit: What they may send a day.
-        first: The first workspace that shows one, by its place in the audit.
+        mailboxes: Number of mailboxes.
+        sent_30days: E-mails sent in 30 days.
+        daily_limit: Sum of the daily limits, in e-mails per day.
+        first: Index of the first workspace in the audit that lists one of the mailboxes.
     """
 
     mailboxes: int = 0
@@ -28,7 +28,7 @@ class Total:
 
 
 class Tally:
-    """The sums of mailboxes by key."""
+    """Sums of mailboxes by key."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
@@ -38,7 +38,7 @@ class Tally:
         self._first = array("I")
 
     def add(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int = 1) -> None:
-        """Count mailboxes, with what they sent and may send, that the workspace of this place shows."""
+        """Add mailboxes, the e-mails they sent and their daily limits; `workspace` is the index of their workspace."""
         place = self._places.get(key)
         if place is None:
             self._begin(key, sent, limit, workspace, mailboxes)
@@ -62,11 +62,11 @@ class Tally:
         return iter(self._places)
 
     def mailboxes(self, key: str) -> int:
-        """Return how many mailboxes a key has that was added."""
+        """Return the number of mailboxes of a key that was added before."""
         return self._mailboxes[self._places[key]]
 
     def __getitem__(self, key: str) -> Total:
-        """Return the sums of a key; nothing for one that was never added."""
+        """Return the sums of a key; zeros for a key that was never added."""
         place = self._places.get(key)
         if place is None:
             return Total()
@@ -74,5 +74,5 @@ class Tally:
 
 
 def _whole(value: float) -> Number:
-    """Return a sum as a whole number where it is one, and else without what adding up in another order would change."""
+    """Return a sum as an integer if it is whole, otherwise rounded; the rounding hides differences in the order of addition."""
     return int(value) if value.is_integer() else round(value, 3)

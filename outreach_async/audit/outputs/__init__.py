@@ -1,4 +1,4 @@
-"""A report written down: one pure writer for each format.
+"""Writers that render a report: one pure function per format.
 
 ```python
 import anyio
@@ -17,7 +17,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`terminal.report_renderable` draws the same for a rich console; it alone needs the extra `cli`.
+`terminal.report_renderable` renders the report for a rich console; it is the only part that needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Writer = Callable[[Report], str]
 WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
     {"terminal": report_text, "json": report_json, "csv": report_csv, "markdown": report_markdown, "html": report_html}
 )
-"""What writes each format; `terminal` is plain text of at most 80 columns."""
+"""Writers by format name; `terminal` is plain text of at most 80 columns."""
 
 SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -56,7 +56,7 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
         ".htm": "html",
     }
 )
-"""The format that a file's name asks for."""
+"""Formats by file suffix."""
 
 
 _BEGINNINGS: Final[Mapping[str, re.Pattern[bytes]]] = MappingProxyType(
@@ -72,24 +72,24 @@ _HEAD: Final = 4096
 
 
 def begins_as(form: str, path: Path) -> bool:
-    """Whether a file begins as reports of a format do.
+    """Return whether a file starts like a report of this format.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     with path.open("rb") as file:
         return _BEGINNINGS[form].match(file.read(_HEAD)) is not None
 
 
 def write(report: Report, form: str) -> str:
-    """Write a report.
+    """Render a report as a string.
 
     Args:
-        report: What an audit found.
-        form: A key of `WRITERS`.
+        report: The report of an audit.
+        form: Name of the format, a key of `WRITERS`.
 
     Raises:
-        InvalidRequest: There is no such format.
+        InvalidRequest: The format does not exist.
     """
     writer = WRITERS.get(form)
     if writer is None:
@@ -98,15 +98,15 @@ def write(report: Report, form: str) -> str:
 
 
 def format_of(name: str) -> str:
-    """Return the format that a file's name asks for.
+    """Return the format for a file name.
 
     Raises:
-        InvalidRequest: Its suffix tells none.
+        InvalidRequest: No format has the suffix of the name.
     """
     suffix = PurePath(name).suffix
     form = SUFFIXES.get(suffix.lower())
     if form is None:
         raise InvalidRequest(
-            f"{name}: expected a name that ends with one of {', '.join(SUFFIXES)}; give such a one, or the format"
+            f"{name}: expected a file name that ends with one of {', '.join(SUFFIXES)}; rename the file, or pass a format"
         )
     return form

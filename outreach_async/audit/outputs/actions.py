@@ -1,4 +1,4 @@
-"""What is to be done, one entry for each rule that found something, the most urgent first."""
+"""Recommended actions: one for each rule with findings, the most urgent first."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _EXAMPLES: Final = 3
 
 @attrs.frozen(kw_only=True)
 class Action:
-    """What to do about all that one rule found.
+    """The action for all findings of one rule.
 
     Attributes:
-        rule: The rule's id.
-        title: What is wrong, in a few words.
-        severity: How bad it is at worst.
-        findings: How many there are.
-        mailboxes: How many mailboxes are concerned.
-        places: Domains, else servers, else workspaces, with how many findings each has; the most first.
-        noun: What a place is.
-        examples: A few: the address or id, and what was found, the worst first.
-        remedy: What to do.
-        condition: When the rule applies.
-        source: Where its figures come from.
+        rule: Id of the rule.
+        title: Title of the rule.
+        severity: Severity of the worst finding.
+        findings: Number of findings.
+        mailboxes: Number of affected mailboxes.
+        places: Affected domains (or servers, or workspaces) with their number of findings, the highest first.
+        noun: Kind of the places: domain, server or workspace.
+        examples: Up to three findings, the worst first, each as address or id and message.
+        remedy: Recommended action.
+        condition: Description of the rule's condition.
+        source: Source of the rule's thresholds.
     """
 
     rule: str
@@ -49,17 +49,17 @@ class Action:
 
     @property
     def extent(self) -> str:
-        """Where it is, in a few words."""
+        """The affected mailboxes and places, in a few words."""
         where = self.places[0][0] if len(self.places) == 1 else counted(len(self.places), self.noun)
         return f"{mailboxes(self.mailboxes)} on {where}" if self.mailboxes else where
 
 
 def actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]:
-    """Sum findings up by what is to be done about them, the most urgent first.
+    """Group findings by rule into actions, the most urgent first.
 
     Args:
-        findings: In any order.
-        used: The policy that they were judged by.
+        findings: The findings, in any order.
+        used: The policy of the audit.
     """
     by_rule: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
@@ -68,22 +68,22 @@ def actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]:
 
 
 def who(finding: Finding) -> str:
-    """Return the name of what a finding is about, as the service spells it."""
+    """Return the name of a finding's subject, as the service returned it."""
     return finding.email or finding.mailbox or place(finding)
 
 
 def place(finding: Finding) -> str:
-    """Return where a finding is: its domain, else its server, else its workspace."""
+    """Return the place of a finding: its domain, or its server, or its workspace."""
     return finding.domain or finding.server_ip or finding.workspace
 
 
 def noun(finding: Finding) -> str:
-    """Return what the place of a finding is."""
+    """Return the kind of a finding's place: domain, server or workspace."""
     return "domain" if finding.domain else "server" if finding.server_ip else "workspace"
 
 
 def worst_first(finding: Finding) -> tuple[int, str, str, str]:
-    """Order findings by severity, then by domain, name and rule."""
+    """Return the sort key of a finding: severity, then domain, name and rule."""
     return finding.severity.rank, finding.domain or "", who(finding), finding.rule
 
 
@@ -112,6 +112,6 @@ def _action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
 
 
 def _judged_by(name: str, used: PolicyUsed) -> Rule | None:
-    """Return a rule with the thresholds that applied; `None` for one of another version."""
+    """Return a rule with the thresholds of the audit; `None` for an unknown rule (from another version)."""
     rule = CATALOGUE.get(name)
     return rule and attrs.evolve(rule, thresholds={**rule.thresholds, **used.thresholds.get(name, {})})

@@ -1,4 +1,4 @@
-"""What changed since an earlier audit, arranged for people."""
+"""The changes since an earlier audit, prepared for display."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outreach_async.audit.report import Report
 from outreach_async.models import Number
 
 FEW: Final = 10
-"""Moved figures that a text names."""
+"""Maximum changed figures in the terminal, text and Markdown formats."""
 
 _SCORE: Final = "score"
 _SEVERITY: Final = "severity"
@@ -23,14 +23,14 @@ _SEVERITY: Final = "severity"
 
 @attrs.frozen(kw_only=True)
 class Move:
-    """A figure that moved.
+    """A changed figure.
 
     Attributes:
-        name: What it is a figure of.
-        figure: What it counts.
-        before: What it was.
-        after: What it is.
-        better: Whether that is good news; `None` where it is neither.
+        name: Subject of the figure.
+        figure: Display name of the figure.
+        before: Earlier value.
+        after: Current value.
+        better: Whether the change is an improvement; `None` if it is neither better nor worse.
     """
 
     name: str
@@ -41,21 +41,21 @@ class Move:
 
     @property
     def said(self) -> str:
-        """The move in a line."""
+        """The change as one line."""
         return f"{self.name}: {self.figure} {self.before} -> {self.after}"
 
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """What changed since an earlier audit.
+    """The changes since an earlier audit.
 
     Attributes:
-        since: When that was made.
-        summary: How much changed, in a sentence.
-        new: What was not found then, by rule, the most urgent first.
-        resolved: What was found then and is no more.
-        counts: How many findings are new, resolved and unchanged.
-        moves: Figures that moved: the whole audit's first, then scores, the biggest loss first.
+        since: Time of the earlier audit.
+        summary: Number of changes, in one sentence.
+        new: New findings by rule, the most urgent first.
+        resolved: Resolved findings by rule, the most urgent first.
+        counts: Number of new, resolved and unchanged findings.
+        moves: Changed figures: those of the whole audit first, then scores, the largest loss first.
     """
 
     since: str
@@ -67,7 +67,7 @@ class Changes:
 
 
 def changes(report: Report) -> Changes | None:
-    """Arrange what changed; `None` if the report was compared with nothing."""
+    """Return the changes of a report; `None` if it was not compared with an earlier one."""
     diff = report.diff
     if diff is None:
         return None
@@ -92,7 +92,7 @@ def _summary(diff: Diff, counts: dict[str, int], since: str) -> str:
         return f"Nothing changed since {since}."
     told = [f"{counts['new']:,} new", f"{counts['resolved']:,} resolved", f"{counts['unchanged']:,} unchanged"]
     if diff.not_judged:
-        told.append(f"{len(diff.not_judged):,} not judged this time")
+        told.append(f"{len(diff.not_judged):,} not checked this time")
     return f"Findings since {since}: {', '.join(told)}."
 
 
@@ -108,7 +108,7 @@ def _moves(deltas: Iterable[Delta]) -> Iterable[Move]:
 
 
 def _shown(delta: Delta, value: Number | None) -> str:
-    """Write a figure; the audit numbers severities from 1, the mildest."""
+    """Format a figure; severities are numbered from 1, the mildest."""
     if delta.figure == _SEVERITY and value is not None and value in range(1, len(Severity) + 1):
         return list(Severity)[-int(value)].value
     return figure(value)
@@ -123,6 +123,6 @@ def _gain(delta: Delta) -> float:
 
 
 def _better(delta: Delta) -> bool | None:
-    """Tell whether a move is good: of scores the higher, of what a rule counts the lower."""
+    """Return whether a change is an improvement: a higher score, or a lower figure of a finding."""
     gain = _gain(delta) if delta.figure == _SCORE else -_gain(delta) if delta.rule else 0.0
     return gain > 0 if gain else None

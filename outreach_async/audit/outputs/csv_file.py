@@ -1,4 +1,4 @@
-"""Findings for a spreadsheet: a line each, and no cell that a spreadsheet would take for a formula."""
+"""Findings as CSV for spreadsheets: one line per finding, with formulas escaped."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _COLUMNS: Final = tuple(field.name for field in attrs.fields(Finding))
 
 
 def report_csv(report: Report) -> str:
-    r"""Write the findings as CSV (RFC 4180), in the report's order.
+    r"""Render the findings as CSV (RFC 4180), in the order of the report.
 
-    Strings are as the service sent them, apart from an apostrophe before what a spreadsheet would run, and escapes such as
-    `\x1b` for control characters; `spreadsheets.unshield` takes both back.
+    Strings are as the service sent them, with two exceptions: an apostrophe precedes anything that a spreadsheet would evaluate
+    as a formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unshield` reverses both.
     """
     page = io.StringIO()
     writer = csv.writer(page)

@@ -1,4 +1,4 @@
-"""Mailboxes by their worst finding, and how much of the volume each kind sends."""
+"""Number of mailboxes by worst finding and by score, and the share of e-mails sent by unsafe mailboxes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from outreach_async.audit.scores import FULL, mailbox_score
 from outreach_async.models import Number
 
 BANDS: Final = ((0, 19), (20, 39), (40, 59), (60, 79), (80, 99), (FULL, FULL))
-"""Scores that are counted together."""
+"""Ranges of scores that are counted together, both ends included."""
 
 
 @attrs.frozen(kw_only=True)
 class Health:
-    """How the judged mailboxes fare.
+    """Summary of the checked mailboxes.
 
     Attributes:
-        boxes: How many have a finding of that severity as their worst.
-        clean: How many have none.
-        bands: How many score within each of `BANDS`.
-        unsafe_sent: What those with a critical finding or an error sent in 30 days.
-        sent: What all sent in 30 days.
+        boxes: Number of mailboxes by the severity of their worst finding.
+        clean: Number of mailboxes without findings.
+        bands: Number of mailboxes with a score in each of `BANDS`.
+        unsafe_sent: E-mails sent in 30 days by mailboxes with a critical finding or an error.
+        sent: E-mails sent in 30 days by all mailboxes.
     """
 
     boxes: Mapping[Severity, int]
@@ -37,18 +37,18 @@ class Health:
 
     @property
     def said(self) -> str | None:
-        """What share of the volume is at risk, in a sentence; `None` if there is none."""
+        """The share of e-mails sent by unsafe mailboxes, in one sentence; `None` if it is zero or inconsistent."""
         if not 0 < self.unsafe_sent <= self.sent:
             return None
         share = 100 * self.unsafe_sent / self.sent
         return (
-            f"Mailboxes to stop or repair sent {self.unsafe_sent:,.0f} of the {self.sent:,.0f} e-mails of the last 30 days "
+            f"Mailboxes to stop or fix sent {self.unsafe_sent:,.0f} of the {self.sent:,.0f} e-mails of the last 30 days "
             f"({share:.1f} %)."
         )
 
 
 def health(report: Report) -> Health:
-    """Sum up how the judged mailboxes fare; findings about several of them together do not count here."""
+    """Summarize the checked mailboxes; findings about a domain or server as a whole are not included."""
     found = _by_mailbox(report.findings)
     worst = {
         key: min((each.severity for each in findings), key=lambda severity: severity.rank) for key, findings in found.items()

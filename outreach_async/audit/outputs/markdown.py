@@ -1,4 +1,4 @@
-"""A report as Markdown (GitHub's tables included), for a ticket, a wiki or a chat."""
+"""A report as Markdown with GitHub tables, for tickets, wikis and chats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outreach_async.audit.outputs.words import counted, figure, moment, printabl
 from outreach_async.audit.report import Report
 
 FINDINGS: Final = 200
-"""Findings that are listed; a page of more is not read."""
+"""Maximum findings in the report; nobody reads a longer page."""
 
 _PLACES: Final = 5
 _DOMAINS: Final = 25
@@ -24,17 +24,17 @@ _TICKS: Final = re.compile("`+")
 
 
 def report_markdown(report: Report) -> str:
-    """Write a report for people as Markdown, what to do first; of the findings, the worst 200."""
+    """Render a report as Markdown: actions first, and the worst 200 findings."""
     return "".join(f"{line}\n" for line in _lines(report, overview(report)))
 
 
 def plain(text: str) -> str:
-    """Return a text that Markdown shows as it is."""
+    """Escape a string so that Markdown shows it verbatim."""
     return _SPECIAL.sub(r"\\\1", printable(text)).strip()
 
 
 def code(text: str) -> str:
-    """Return a name as a code span, in which nothing is a link, an address or markup."""
+    """Return a name as a code span, which cannot contain links or markup."""
     shown = printable(text).replace("|", "\\|")
     fence = "`" * (1 + max((len(ticks) for ticks in _TICKS.findall(shown)), default=0))
     return f"{fence} {shown} {fence}" if "`" in shown or not shown.strip() else f"{fence}{shown}{fence}"
@@ -51,12 +51,12 @@ def _lines(report: Report, view: Overview) -> Iterator[str]:
     yield from _domains(view)
     if report.findings:
         yield from ("", "## Findings", "", *_findings(report))
-    yield from ("", "## What the service's fields cannot tell", "", *(f"- {plain(line)}" for line in view.unknowable))
+    yield from ("", "## What this audit cannot check", "", *(f"- {plain(line)}" for line in view.unknowable))
 
 
 def _unread(view: Overview) -> Iterator[str]:
     if view.unread:
-        yield from ("", "## Not read, so not judged", "", *(f"- {plain(line)}" for line in view.unread))
+        yield from ("", "## Not read and not checked", "", *(f"- {plain(line)}" for line in view.unread))
     if view.unread_names:
         yield f"- and {', '.join(map(code, view.unread_names))}"
 
@@ -78,26 +78,26 @@ def _changes(view: Changes) -> Iterator[str]:
     for move in view.moves[:FEW]:
         yield f"- {plain(move.said)}"
     if len(view.moves) > FEW:
-        yield f"- and {counted(len(view.moves) - FEW, 'further figure')} moved"
+        yield f"- and {counted(len(view.moves) - FEW, 'more figure')} changed"
 
 
 def _domains(view: Overview) -> Iterator[str]:
     domains = [*view.worst, *view.rest]
     if domains:
-        yield from ("", "## Domains, the worst first", "")
+        yield from ("", "## Domains, worst first", "")
         rows = ([code(each.name), each.points, each.severity.value, f"{each.mailboxes:,}"] for each in domains[:_DOMAINS])
         yield from _table(("Domain", "Score", "Worst finding", "Mailboxes"), rows)
         yield ""
     if len(domains) > _DOMAINS:
-        yield f"{counted(len(domains) - _DOMAINS, 'further domain')} with errors; "
+        yield f"{counted(len(domains) - _DOMAINS, 'more domain')} with errors; "
     yield from ("", plain(view.summary))
 
 
 def _findings(report: Report) -> Iterator[str]:
     ordered = sorted(report.findings, key=worst_first)
-    yield from _table(("Severity", "Rule", "Mailbox", "Found", "Workspace"), map(_finding, ordered[:FINDINGS]))
+    yield from _table(("Severity", "Rule", "Mailbox", "Finding", "Workspace"), map(_finding, ordered[:FINDINGS]))
     if len(ordered) > FINDINGS:
-        yield from ("", f"The worst {FINDINGS} of {figure(len(ordered))}; the JSON and CSV forms hold all.")
+        yield from ("", f"The worst {FINDINGS} of {figure(len(ordered))}; the JSON and CSV formats contain all of them.")
 
 
 def _finding(finding: Finding) -> list[str]:

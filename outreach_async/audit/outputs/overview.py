@@ -1,4 +1,4 @@
-"""A report as a person reads it: grouped by domain, the worst first, the rest summed. What draws it is decided elsewhere."""
+"""A report prepared for display: grouped by domain, the worst first, with the rest summarized. Writers render it."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from outreach_async.audit.report import Report
 from outreach_async.audit.rules import CATALOGUE
 
 GRAVE: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
-"""What a brief line counts."""
+"""Severities with a count in the short line of a domain."""
 
 IN_DETAIL: Final = 10
-"""Domains, and unread workspaces, that are shown in full."""
+"""Maximum domains, and unread workspaces, that are shown in full."""
 
 GOOD: Final = 90
 POOR: Final = 60
-"""Scores from which on a group is well, or middling."""
+"""Lowest scores that count as good (90) and as fair (60)."""
 
 
 @attrs.frozen(kw_only=True)
 class Issue:
-    """What one rule found on a domain, at one severity.
+    """The findings of one rule on a domain, at one severity.
 
     Attributes:
-        rule: The rule's id.
-        about: What is wrong, in a few words.
-        severity: How bad it is.
-        findings: How many there are.
-        example: One of them: the address or id, and the message.
+        rule: Id of the rule.
+        about: Title of the rule.
+        severity: Severity of the findings.
+        findings: Number of findings.
+        example: One finding: the address or id, and the message.
     """
 
     rule: str
@@ -46,24 +46,24 @@ class Issue:
 
     @property
     def title(self) -> str:
-        """The rule's, and how many mailboxes it found wanting if not one."""
+        """Title of the rule, with the number of mailboxes if it is more than one."""
         return f"{self.about}: {mailboxes(self.findings)}" if self.findings > 1 else self.about
 
     @property
     def shown_example(self) -> str:
-        """The example, marked as one where there is more to it."""
-        return f"such as {self.example}" if self.findings > 1 else self.example
+        """The example, marked as such if there are several findings."""
+        return f"for example {self.example}" if self.findings > 1 else self.example
 
 
 @attrs.frozen(kw_only=True)
 class DomainView:
-    """A domain that something was found on.
+    """A domain with findings.
 
     Attributes:
-        name: The domain.
-        score: Its score; `None` if none of its mailboxes was judged.
-        mailboxes: How many were judged.
-        issues: What was found, the worst first.
+        name: Name of the domain.
+        score: Score of the domain; `None` if none of its mailboxes was checked.
+        mailboxes: Number of checked mailboxes.
+        issues: Findings grouped by rule and severity, the worst first.
     """
 
     name: str
@@ -73,21 +73,21 @@ class DomainView:
 
     @property
     def told(self) -> list[Issue]:
-        """What deserves to be told: warnings and worse, or the notes where there is nothing else."""
+        """The issues to show: warnings and worse, or the notes if there is nothing else."""
         return [issue for issue in self.issues if issue.severity in GRAVE] or self.issues
 
     @property
     def severity(self) -> Severity:
-        """The worst."""
+        """Severity of the worst issue."""
         return self.issues[0].severity
 
     def count(self, severity: Severity) -> int:
-        """How many findings of that severity there are."""
+        """Return the number of findings with this severity."""
         return sum(issue.findings for issue in self.issues if issue.severity is severity)
 
     @property
     def points(self) -> str:
-        """The score as a figure."""
+        """The score as a number, or `-`."""
         return "-" if self.score is None else f"{self.score:g}"
 
     @property
@@ -98,22 +98,22 @@ class DomainView:
 
 @attrs.frozen(kw_only=True)
 class Overview:
-    """A report, arranged for people. Every text is fit for a terminal and a page.
+    """A report prepared for display. Every string is safe for a terminal and a page.
 
     Attributes:
-        headline: What was audited, and the score.
-        verdict: What to make of it, in one sentence.
-        tone: The worst severity, or `good` where nothing was found.
-        tally: How many findings there are of each severity.
-        when: When the audit was made.
-        unread: What is missing from the reading: workspace and message.
-        unread_names: Further workspaces, by name only.
-        changes: What changed since an earlier audit; `None` if there was none to compare with.
-        actions: What to do, the most urgent first.
+        headline: Size of the audit, and the score.
+        verdict: Conclusion in one sentence.
+        tone: The worst severity, or `good` if there are no findings.
+        tally: Number of findings by severity.
+        when: Time of the audit.
+        unread: Reading errors, each as workspace and message.
+        unread_names: Ids of further workspaces with reading errors.
+        changes: Changes since an earlier audit; `None` if the report was not compared.
+        actions: Recommended actions, the most urgent first.
         worst: The worst domains.
         rest: Further domains with an error or worse.
-        summary: How the domains that are not named fare.
-        unknowable: What no report can tell.
+        summary: Number of the domains that are not named.
+        unknowable: Properties that the audit cannot check.
     """
 
     headline: str
@@ -132,7 +132,7 @@ class Overview:
 
 
 def overview(report: Report) -> Overview:
-    """Arrange a report for people."""
+    """Prepare a report for display."""
     unread = [finding for finding in report.findings if _about_workspace(finding)]
     views = domain_views(report)
     worst, others = views[:IN_DETAIL], views[IN_DETAIL:]
@@ -157,21 +157,21 @@ def overview(report: Report) -> Overview:
 
 
 def headline(report: Report) -> str:
-    """Say what was audited, when, and how it scores."""
+    """Return the size of the audit and its score, in one line."""
     overall = report.scores.overall
     return f"Mailbox audit: {audited(report)}. {'No score.' if overall is None else f'Score {overall:g} of 100.'}"
 
 
 def audited(report: Report) -> str:
-    """Say how much was audited."""
+    """Return the number of mailboxes, domains and workspaces."""
     domains, workspaces = len(report.scores.domains), len(report.workspaces)
     return f"{mailboxes(report.mailboxes)}, {counted(domains, 'domain')}, {counted(workspaces, 'workspace')}"
 
 
 def verdict(report: Report) -> str:
-    """Say in one sentence what to make of a report."""
+    """Return the conclusion of a report."""
     if report.denied:
-        return "Nothing could be read: the service refused every workspace."
+        return "Nothing could be read: the service denied access to every workspace."
     partly = "Not everything could be read. " if report.incomplete else ""
     return f"{partly}{_state(report)}"
 
@@ -182,13 +182,13 @@ def _state(report: Report) -> str:
         found = [finding for finding in judged if finding.severity is severity]
         if found:
             return saying.format(extent=_extent(found))
-    return "No mailbox was found unsafe." if report.mailboxes else "No mailbox was judged."
+    return "No problems found." if report.mailboxes else "No mailboxes were checked."
 
 
 _SAYINGS: Final = {
-    Severity.CRITICAL: "Stop sending from {extent} until it is put right.",
-    Severity.ERROR: "Repair {extent} today; nothing is critical.",
-    Severity.WARNING: "Keep an eye on {extent}; nothing is broken.",
+    Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
+    Severity.ERROR: "Fix {extent} today; nothing is critical.",
+    Severity.WARNING: "Review {extent}; nothing is broken.",
     Severity.INFO: "Nothing is unsafe; there are notes on {extent}.",
 }
 
@@ -202,7 +202,7 @@ def _extent(findings: Iterable[Finding]) -> str:
 
 
 def tone_of(score: float | None) -> str:
-    """Return how good a score is, as the severity that it looks like."""
+    """Return the tone of a score: `good`, `warning`, `critical`, or `info` without a score."""
     if score is None:
         return "info"
     return "good" if score >= GOOD else "warning" if score >= POOR else "critical"
@@ -213,12 +213,12 @@ def _about_workspace(finding: Finding) -> bool:
 
 
 def _summary(*, mild: int, clean: int) -> str:
-    further = f"{counted(mild, 'further domain')} with warnings or notes only; " if mild else ""
-    return f"{further}{counted(clean, 'domain')} without any finding."
+    further = f"{counted(mild, 'more domain')} with warnings or notes only; " if mild else ""
+    return f"{further}{counted(clean, 'domain')} without findings."
 
 
 def domain_views(report: Report) -> list[DomainView]:
-    """Return the domains that something was found on, the worst first."""
+    """Return the domains with findings, the worst first."""
     found: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in report.findings:
         if not _about_workspace(finding):

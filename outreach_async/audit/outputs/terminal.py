@@ -1,4 +1,4 @@
-"""A report for a terminal, drawn by rich, which the extra `cli` brings; nothing else of the audit imports this module."""
+"""A report for a terminal, rendered with rich (extra `cli`). No other module of the audit imports this one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TONES: Final = {"good": "green", "warning": "yellow", "critical": "red", "info"
 
 
 def report_renderable(report: Report) -> RenderableType:
-    """Draw a report for people, what to do first; print it with a rich console of 80 columns or more."""
+    """Render a report, with actions first; print the result on a rich console of at least 80 columns."""
     return Group(*_parts(overview(report)))
 
 
@@ -38,20 +38,20 @@ def _parts(view: Overview) -> Iterator[RenderableType]:
     yield Text(view.verdict, style="bold")
     yield _tally(view)
     if view.unread:
-        yield from _listed("Not read, so not judged", _unread(view), "bold red")
+        yield from _listed("Not read and not checked", _unread(view), "bold red")
     if view.changes:
         yield from _listed("What changed", _changes(view.changes), "bold")
     if view.actions:
         yield Text("\nWhat to do, most urgent first", style="bold")
         yield Padding(_actions(view.actions), (0, 0, 0, 2))
     if view.worst:
-        yield Text("\nWhere it is, worst domain first", style="bold")
+        yield Text("\nFindings by domain, worst first", style="bold")
     for domain in view.worst:
         yield from _domain(domain)
     if view.rest:
         yield _rest(view.rest)
     yield Text(f"\n{view.summary}")
-    yield from _listed("What the service's fields cannot tell", (Text(line, style="dim") for line in view.unknowable), "dim")
+    yield from _listed("What this audit cannot check", (Text(line, style="dim") for line in view.unknowable), "dim")
 
 
 def _tally(view: Overview) -> Text:
@@ -96,7 +96,7 @@ def _domain(view: DomainView) -> Iterator[RenderableType]:
 
 def _rest(views: Iterable[DomainView]) -> Table:
     table = Table(
-        title="Further domains with errors",
+        title="Other domains with errors",
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,

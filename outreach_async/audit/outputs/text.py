@@ -20,7 +20,7 @@ _wrapped: Final = partial(wrap, width=WIDTH, break_on_hyphens=False)
 
 
 def report_text(report: Report) -> str:
-    """Write a report for people, what to do first."""
+    """Render a report as plain text, with actions first."""
     return "".join(f"{line}\n" for line in _lines(overview(report)))
 
 
@@ -36,22 +36,22 @@ def _lines(view: Overview) -> Iterator[str]:
     for action in view.actions:
         yield from _action(action)
     if view.worst:
-        yield from ("", "WHERE IT IS, WORST DOMAIN FIRST")
+        yield from ("", "FINDINGS BY DOMAIN, WORST FIRST")
     for domain in view.worst:
         yield from _domain(domain)
     if view.rest:
-        yield from ("", *_brief("Further domains with errors", "score", GRAVE))
+        yield from ("", *_brief("Other domains with errors", "score", GRAVE))
     for domain in view.rest:
         yield from _brief(domain.name, domain.points, [f"{domain.count(severity):,}" for severity in GRAVE])
     yield from ("", *_wrapped(view.summary))
-    yield from ("", "WHAT THE SERVICE'S FIELDS CANNOT TELL")
+    yield from ("", "WHAT THIS AUDIT CANNOT CHECK")
     for line in view.unknowable:
         yield from _entry(line)
 
 
 def _unread(view: Overview) -> Iterator[str]:
     if view.unread:
-        yield from ("", "NOT READ, SO NOT JUDGED")
+        yield from ("", "NOT READ AND NOT CHECKED")
     for line in view.unread:
         yield from _entry(line)
     if view.unread_names:
@@ -66,13 +66,13 @@ def _changes(view: Changes) -> Iterator[str]:
 
 
 def change_lines(view: Changes) -> Iterator[str]:
-    """Write what is new, what is resolved, and which figures moved."""
+    """Yield a line for each new and resolved finding by rule, and for each changed figure."""
     for label, found in (("New", view.new), ("Resolved", view.resolved)):
         for action in found:
             yield f"{label}: {action.severity.upper()} {action.rule} {action.title}: {action.extent}"
     yield from (move.said for move in view.moves[:FEW])
     if len(view.moves) > FEW:
-        yield f"and {counted(len(view.moves) - FEW, 'further figure')} moved"
+        yield f"and {counted(len(view.moves) - FEW, 'more figure')} changed"
 
 
 def _action(action: Action) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _brief(name: str, score: str, counts: Iterable[str]) -> Iterator[str]:
 
 
 def _named(name: str, figures: str) -> Iterator[str]:
-    """Write a name beside its figures where both have room, or above them: a name is never cut."""
+    """Yield a name and its figures on one line, or on two if the name is too long; a name is never cut."""
     if len(name) > _NAME_WIDTH:
         yield from _wrapped(name)
         name = ""

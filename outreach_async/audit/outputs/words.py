@@ -1,4 +1,4 @@
-"""What every report for people says the same way: counts, figures, dates, and texts that can do no harm."""
+"""Formatting shared by all human-readable reports: counts, figures, times, and safe strings."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ NO_DOMAIN: Final = "(no domain)"
 _YEAR_10000: Final = 253_402_300_800
 
 NOTHING: Final = "-"
-"""What stands for a figure that there is none of."""
+"""Placeholder for a missing figure."""
 
 
 def printable(text: str) -> str:
-    """Return a text that can do a terminal or a page no harm: what the service says may hold anything."""
+    """Replace unprintable characters by `?`; strings from the service may contain control characters."""
     return text if text.isprintable() else "".join(character if character.isprintable() else "?" for character in text)
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Write a count with its noun."""
+    """Format a count with its noun."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def mailboxes(count: int) -> str:
-    """Write how many mailboxes."""
+    """Format a number of mailboxes."""
     return counted(count, "mailbox", "mailboxes")
 
 
 def figure(value: Number | None) -> str:
-    """Write a figure, whole where it is whole."""
+    """Format a figure; without decimals if it is a whole number."""
     if value is None or not math.isfinite(value):
         return NOTHING
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
 
 
 def moment(at: float) -> str:
-    """Write a time.
+    """Format a time in UTC.
 
     Args:
-        at: Unix seconds; 0 in reports that do not say.
+        at: Unix seconds; 0 if the report does not contain a time.
     """
     if not 0 < at < _YEAR_10000:
         return "an unknown time"
@@ -50,10 +50,10 @@ def moment(at: float) -> str:
 
 
 def figure_name(name: str) -> str:
-    """Return what people call a figure.
+    """Return the display name of a figure.
 
     Args:
-        name: As the wire or a rule calls it.
+        name: Name of the service's field, or the name that a rule uses.
     """
     return _FIGURES.get(name) or printable(name.replace("_", " "))
 
@@ -63,6 +63,6 @@ _FIGURES: Final = {
     "sent_30days": "sent in 30 days",
     "opened_14days": "opened in 14 days, %",
     "avg_open_rate": "average open rate, %",
-    "daily_limit": "limit a day",
+    "daily_limit": "daily limit",
     "sent_today": "sent today",
 }

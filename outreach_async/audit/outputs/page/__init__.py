@@ -1,1 +1,1 @@
-"""A report as one HTML page that needs nothing beside it: style, script and charts are in it, and it asks for no address."""
+"""A report as one self-contained HTML page: style, script and charts are inline, and the page makes no requests."""

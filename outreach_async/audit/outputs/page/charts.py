@@ -1,4 +1,4 @@
-"""Charts as SVG in the page: every figure stands beside its bar, so that no colour is needed to read one."""
+"""Inline SVG charts. Every bar shows its figure as text, and no chart depends on colour alone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ROW: Final = 34
 _LABEL: Final = 15
 _BAR: Final = 10
 _FIGURES: Final = 44
-"""Of the width, kept for the figure at a bar's end."""
+"""Width reserved for the figure at the end of a bar."""
 
 _RADIUS: Final = 58
 _ROUND: Final = 2 * math.pi * _RADIUS
 _LONGEST: Final = 44
-"""Characters of a label that fit."""
+"""Maximum characters of a label."""
 
 _HEIGHT: Final = 250
 _FLOOR: Final = 222
@@ -29,12 +29,12 @@ _FLOOR: Final = 222
 
 @attrs.frozen
 class Bar:
-    """A line of a bar chart.
+    """A bar of a bar chart.
 
     Attributes:
-        label: What it is about.
-        parts: Lengths by the class that colours each.
-        end: The figure at its end.
+        label: Label above the bar.
+        parts: Length of each part, by the CSS class that colours it.
+        end: Figure at the end of the bar.
     """
 
     label: str
@@ -43,7 +43,7 @@ class Bar:
 
 
 def gauge(score: float | None, tone: str) -> Markup:
-    """Draw a score from 0 to 100 as a ring."""
+    """Render a score from 0 to 100 as a ring."""
     spoken = "No score" if score is None else f"Score {score:g} of 100"
     return _svg(
         *(140, 140, spoken, "gauge"),
@@ -55,14 +55,14 @@ def gauge(score: float | None, tone: str) -> Markup:
 
 
 def bars(title: str, note: str, lines: Sequence[Bar], *, full: float | None = None, legend: Markup | None = None) -> Markup:
-    """Draw lengths one above the other.
+    """Render a horizontal bar chart.
 
     Args:
-        title: What is shown.
-        note: How to read it.
-        lines: From top to bottom.
-        full: What the whole width stands for; by default the longest line.
-        legend: What the colours mean.
+        title: Title of the chart.
+        note: Explanation of the chart.
+        lines: The bars, from top to bottom.
+        full: Length that fills the whole width; by default that of the longest bar.
+        legend: Legend of the colours.
     """
     most = full or max((sum(line.parts.values()) for line in lines), default=0) or 1
     drawn = (_line(line, at * _ROW, most) for at, line in enumerate(lines))
@@ -71,12 +71,12 @@ def bars(title: str, note: str, lines: Sequence[Bar], *, full: float | None = No
 
 
 def columns(title: str, note: str, counts: Sequence[tuple[str, int, str]]) -> Markup:
-    """Draw counts side by side.
+    """Render a column chart.
 
     Args:
-        title: What is shown.
-        note: How to read it.
-        counts: Label, count and the class that colours it, from left to right.
+        title: Title of the chart.
+        note: Explanation of the chart.
+        counts: Label, count and CSS class of each column, from left to right.
     """
     most = max((count for _, count, _ in counts), default=0) or 1
     width = _WIDTH / len(counts)
@@ -87,7 +87,7 @@ def columns(title: str, note: str, counts: Sequence[tuple[str, int, str]]) -> Ma
 
 
 def key(entries: Iterable[tuple[str, str]]) -> Markup:
-    """Explain colours: class and meaning of each."""
+    """Render a legend from pairs of CSS class and meaning."""
     return tag("ul", *(tag("li", meaning, class_=kind) for kind, meaning in entries), class_="key", aria_hidden="true")
 
 

@@ -1,4 +1,4 @@
-"""The page's tables: groups, mailboxes and findings."""
+"""Tables of the page: groups, mailboxes and findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ORDER: Final = ("domain", "workspace", "type", "server_ip")
 
 
 def groups(report: Report) -> Markup | None:
-    """List domains, workspaces, providers and servers."""
+    """Render the table of domains, workspaces, providers and servers."""
     rows = [group for kind in _ORDER for group in report.groups if group.kind == kind]
     if not rows:
         return None
@@ -30,16 +30,16 @@ def groups(report: Report) -> Markup | None:
 
 
 def mailboxes(report: Report) -> Markup | None:
-    """List the mailboxes that something was found about."""
-    return section("mailboxes", "Mailboxes that need something", table(_MAILBOXES, report.rows)) if report.rows else None
+    """Render the table of mailboxes with findings."""
+    return section("mailboxes", "Mailboxes with findings", table(_MAILBOXES, report.rows)) if report.rows else None
 
 
 def findings(report: Report) -> Markup | None:
-    """List the findings."""
+    """Render the table of findings."""
     if not report.findings:
         return None
     view = _FINDINGS if report.diff is None else _COMPARED
-    return section("findings", "Every finding", table(view, sorted(report.findings, key=worst_first)))
+    return section("findings", "All findings", table(view, sorted(report.findings, key=worst_first)))
 
 
 def _graded(severity: Severity | None) -> Content:
@@ -75,7 +75,7 @@ def _rules(row: Row) -> Markup:
 
 
 def _rule(rule: str) -> Markup:
-    """Write a rule's id, which leads to what to do about it."""
+    """Render a rule's id as a link to its recommended action."""
     return tag("a", rule, href=f"#{rule}", class_="rule")
 
 
@@ -85,7 +85,7 @@ def _subject(finding: Finding) -> Markup:
 
 def _said(finding: Finding) -> Markup:
     rule = CATALOGUE.get(finding.rule)
-    unsure = " (too little to be sure)" if finding.confidence == "low" else ""
+    unsure = " (sample too small to be certain)" if finding.confidence == "low" else ""
     return joined(
         (
             tag("b", rule.title if rule else finding.rule),
@@ -103,7 +103,7 @@ def _counted(head: str, severity: Severity) -> Column[Group]:
 
 _GROUPS: Final = View[Group](
     id="groups",
-    caption="The worst first, of each kind.",
+    caption="Worst first within each kind.",
     columns=(
         Column(head="Name", cell=lambda group: name(group.key)),
         Column(head="Kind", cell=lambda group: _KINDS[group.kind]),
@@ -117,7 +117,7 @@ _GROUPS: Final = View[Group](
             head="Sent, 30 days", cell=lambda group: figure(group.sent_30days), order=lambda group: group.sent_30days, figure=True
         ),
         Column(
-            head="Limit a day",
+            head="Daily limit",
             cell=lambda group: figure(group.daily_limit),
             order=lambda group: group.daily_limit,
             figure=True,
@@ -137,7 +137,7 @@ _GROUPS: Final = View[Group](
 
 _MAILBOXES: Final = View[Row](
     id="mailboxes",
-    caption="The worst first. Figures are the service's own.",
+    caption="Worst first. The figures are those of the service.",
     columns=(
         Column(head="Mailbox", cell=_box),
         Column(head="Score", cell=lambda row: _scored(row.score), order=lambda row: row.score, figure=True),
@@ -167,10 +167,10 @@ _SUBJECT: Final = Column(head="Mailbox", cell=_subject)
 _GRADE: Final = Column[Finding](
     head="Severity", cell=lambda found: badge(found.severity), order=lambda found: found.severity.rank
 )
-_SAID: Final = Column(head="What was found", cell=_said, what=True)
+_SAID: Final = Column(head="Finding", cell=_said, what=True)
 _DOMAIN: Final = Column[Finding](head="Domain", cell=lambda found: name(found.domain) if found.domain else None)
 _STATE: Final = Column[Finding](
-    head="Since then",
+    head="Change",
     cell=lambda found: tag("span", _STATES.get(found.state, found.state), class_=f"badge {found.state}") if found.state else None,
 )
 _BY_SEVERITY: Final = Pick[Finding](
@@ -178,17 +178,17 @@ _BY_SEVERITY: Final = Pick[Finding](
 )
 _BY_RULE: Final = Pick[Finding](name="rule", label="Rule", value=lambda found: found.rule)
 _BY_WORKSPACE: Final = Pick[Finding](name="workspace", label="Workspace", value=lambda found: found.workspace)
-_BY_STATE: Final = Pick[Finding](name="state", label="Since then", value=lambda found: found.state or "", options=_STATES)
+_BY_STATE: Final = Pick[Finding](name="state", label="Change", value=lambda found: found.state or "", options=_STATES)
 
 _FINDINGS: Final = View[Finding](
     id="findings",
-    caption="The worst first.",
+    caption="Worst first.",
     columns=(_SUBJECT, _GRADE, _SAID, _DOMAIN),
     picks=(_BY_SEVERITY, _BY_RULE, _BY_WORKSPACE),
 )
 _COMPARED: Final = View[Finding](
     id="findings",
-    caption="The worst first, with what became of each since the earlier audit.",
+    caption="Worst first, with the change since the earlier audit.",
     columns=(_SUBJECT, _GRADE, _STATE, _SAID, _DOMAIN),
     picks=(_BY_SEVERITY, _BY_STATE, _BY_RULE, _BY_WORKSPACE),
 )

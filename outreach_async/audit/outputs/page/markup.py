@@ -1,4 +1,4 @@
-"""HTML by construction: whatever is not markup already is escaped, so that no text from outside can become any."""
+"""HTML builder that escapes everything except `Markup`; strings from outside cannot become markup."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Final
 from outreach_async.audit.outputs.words import printable
 
 _EMPTY: Final = frozenset({"input", "rect", "circle", "line", "path"})
-"""Elements without content; those of SVG need the slash that HTML's own ignore."""
+"""Elements without content. SVG elements need the closing slash; HTML elements ignore it."""
 
 Content = object
-"""Text, a figure or markup; `None` is nothing."""
+"""A string, a number or markup; `None` renders nothing."""
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """A string that is HTML already."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *content: Content, **attributes: str | float | bool | None) -> Markup:
-    """Write an element.
+    """Render an element.
 
     Args:
-        name: Of the element.
-        content: What is in it; escaped unless it is markup.
-        attributes: By name, `_` for `-`, a `_` at the end dropped (`class_`, `for_`). `True` is an attribute without a value;
-            `False` and `None` leave it out.
+        name: Name of the element.
+        content: Content of the element; escaped unless it is markup.
+        attributes: Attributes by name: `_` becomes `-`, and a trailing `_` is dropped (`class_`, `for_`). `True` renders an
+            attribute without a value; `False` and `None` omit it.
     """
     written = "".join(_attribute(key, value) for key, value in attributes.items())
     return Markup(f"<{name}{written}/>" if name in _EMPTY else f"<{name}{written}>{joined(content)}</{name}>")
 
 
 def joined(content: Iterable[Content]) -> Markup:
-    """Write one thing after another."""
+    """Concatenate contents."""
     return Markup("".join(map(_escaped, content)))
 
 
 def name(text: str, /, **attributes: str | None) -> Markup:
-    """Write what somebody else named; a name that runs from right to left turns nothing around it."""
+    """Render a name from outside; `bdi` keeps right-to-left characters from affecting the surrounding text."""
     return tag("bdi", text, **attributes)
 
 
@@ -50,7 +50,7 @@ def _escaped(content: Content) -> str:
     return content if isinstance(content, Markup) else escape(printable(str(content)))
 
 
-def _attribute(key: str, value: str | float | bool | None) -> str:  # noqa: FBT001 - a boolean is what HTML calls it
+def _attribute(key: str, value: str | float | bool | None) -> str:  # noqa: FBT001 - HTML has boolean attributes
     written = key.rstrip("_").replace("_", "-")
     if value is None or value is False:
         return ""

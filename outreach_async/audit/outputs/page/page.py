@@ -1,4 +1,4 @@
-"""The page put together."""
+"""Renders the whole HTML page of a report."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from outreach_async.audit.report import Report
 
 _WORST: Final = 8
 _TONES: Final = ("critical", "critical", "critical", "warning", "warning", "good")
-"""Of the score's bands, as `tone_of` has it."""
+"""Tone of each of `BANDS`, consistent with `tone_of`."""
 
 
 def report_html(report: Report) -> str:
-    """Write a report as one page for a browser, which needs nothing beside it and asks for no address.
+    """Render a report as one self-contained HTML page that makes no requests.
 
-    It reads without JavaScript, which adds sorting, filters and paging. At most 2,000 findings and 1,000 mailboxes are listed.
+    The page is readable without JavaScript, which adds sorting, filters and paging. It lists at most 2,000 findings and 1,000
+    mailboxes.
     """
     style, script = _data("page.css"), _data("page.js")
     return Template(_data("page.html")).substitute(
@@ -77,13 +78,13 @@ def _charts(report: Report, view: Overview, fares: Health) -> Markup | None:
 def _worst_domains(views: list[DomainView]) -> Markup | None:
     scored = [view for view in views if view.score is not None][:_WORST]
     lines = [Bar(view.name, {tone_of(view.score): view.score or 0.0}, view.points) for view in scored]
-    return bars("Worst domains", "Score, 100 is best; at most 40 with a critical finding", lines, full=100) if lines else None
+    return bars("Worst domains", "Score from 0 to 100; at most 40 with a critical finding", lines, full=100) if lines else None
 
 
 def _spread(fares: Health) -> Markup:
     labels = (f"{low}" if low == high else f"{low}-{high}" for low, high in BANDS)
     counts = list(zip(labels, fares.bands, _TONES, strict=True))
-    return columns("Mailboxes by score", "How many score how well; 100 is without any finding that deducts", counts)
+    return columns("Mailboxes by score", "Number of mailboxes in each score range; 100 means no deductions", counts)
 
 
 def _kinds(actions: list[Action]) -> Markup | None:
@@ -91,7 +92,7 @@ def _kinds(actions: list[Action]) -> Markup | None:
     if not lines:
         return None
     legend = key((severity.value, sections.SEVERITIES[severity]) for severity in Severity)
-    return bars("What was found", "Findings of each rule, by the worst of them", lines, legend=legend)
+    return bars("Findings by rule", "Number of findings of each rule, coloured by the worst severity", lines, legend=legend)
 
 
 def _judging(report: Report, view: Overview) -> Markup:
@@ -100,17 +101,17 @@ def _judging(report: Report, view: Overview) -> Markup:
     facts = (
         ("Policy", f"{used.name} {used.fingerprint}".strip()),
         ("Rules turned off", ", ".join(used.off)),
-        ("Thresholds moved", ", ".join(moved)),
+        ("Thresholds changed", ", ".join(moved)),
         (
             "Scores",
-            "100 less 40 for each critical finding, 20 for an error, 8 for a warning; of a group the mean, by e-mails sent",
+            "100 minus 40 for each critical finding, 20 for an error, 8 for a warning; groups: mean, weighted by e-mails sent",
         ),
     )
     told = (joined((tag("dt", term), tag("dd", name(text)))) for term, text in facts if text)
     unknown = (tag("li", line) for line in view.unknowable)
     return sections.section(
         "judging",
-        "What this report cannot tell, and how it judges",
+        "What this audit cannot check, and how it scores",
         tag("div", tag("ul", *unknown), tag("dl", *told, class_="facts"), class_="card judging"),
     )
 
@@ -120,5 +121,5 @@ def _data(name_: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return what a content security policy knows an inline style or script by: nothing else in the page may run."""
+    """Return the hash that allows an inline style or script in the content security policy; everything else is blocked."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

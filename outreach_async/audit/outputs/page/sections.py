@@ -1,4 +1,4 @@
-"""The page's sections above its tables: what is unsafe, what changed, what to do."""
+"""Sections of the page above its tables: verdict, reading errors, actions and changes."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _FEW: Final = 8
 
 _TILES: Final = {
     Severity.CRITICAL: "to stop now",
-    Severity.ERROR: "to repair",
-    Severity.WARNING: "to watch",
-    Severity.INFO: "with a note",
+    Severity.ERROR: "to fix",
+    Severity.WARNING: "to review",
+    Severity.INFO: "with notes only",
 }
 SEVERITIES: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Error", Severity.WARNING: "Warning", Severity.INFO: "Note"}
-"""What people call a severity."""
+"""Display names of the severities."""
 
 
 def badge(severity: Severity) -> Markup:
-    """Write a severity."""
+    """Render a severity as a badge."""
     return tag("span", SEVERITIES[severity], class_=f"badge {severity.value}")
 
 
 def section(id_: str, title: str, *content: Markup | None, lead: str | None = None) -> Markup:
-    """Write a section with its heading."""
+    """Render a section with its heading."""
     heading = tag("h2", title, id=f"{id_}-title")
     return tag("section", heading, tag("p", lead, class_="lead") if lead else None, *content, aria_labelledby=f"{id_}-title")
 
 
 def verdict(view: Overview, health: Health, score: float | None) -> Markup:
-    """Write what to make of the report, before anything else."""
+    """Render the verdict at the top of the page."""
     tiles = [_tile(health.boxes[severity], label, severity.value) for severity, label in _TILES.items()]
     words = (
         tag("h2", view.verdict, id="verdict-title"),
@@ -49,7 +49,7 @@ def verdict(view: Overview, health: Health, score: float | None) -> Markup:
         tag(
             "ul",
             *tiles,
-            _tile(health.clean, "without any finding", "good"),
+            _tile(health.clean, "without findings", "good"),
             class_="tiles",
             aria_label="Mailboxes by worst finding",
         ),
@@ -62,23 +62,23 @@ def verdict(view: Overview, health: Health, score: float | None) -> Markup:
 
 
 def unread(view: Overview) -> Markup | None:
-    """Write what is missing from the report."""
+    """Render the reading errors."""
     if not view.unread:
         return None
     more = f"and {', '.join(view.unread_names)}" if view.unread_names else None
     lines = tag("ul", *(tag("li", name(line)) for line in view.unread), tag("li", name(more)) if more else None)
-    return section("unread", "Not read, so not judged", tag("div", lines, class_="card alert"))
+    return section("unread", "Not read and not checked", tag("div", lines, class_="card alert"))
 
 
 def to_do(actions: Sequence[Action]) -> Markup | None:
-    """Write what to do, the most urgent first; what can wait is folded away if anything cannot."""
+    """Render the actions, the most urgent first; if some are urgent, the others are collapsed."""
     if not actions:
         return None
     urgent = [action for action in actions if action.severity.reaches(Severity.ERROR)]
     later = actions[len(urgent) :]
     if not urgent:
         return section("actions", "What to do, most urgent first", _listed(later))
-    fold = tag("summary", f"{counted(len(later), 'warning or note', 'warnings and notes')}, for when these are done")
+    fold = tag("summary", f"{counted(len(later), 'warning or note', 'warnings and notes')}, less urgent")
     rest = tag("details", fold, _listed(later, start=len(urgent)), class_="later") if later else None
     return section("actions", "What to do, most urgent first", _listed(urgent), rest)
 
@@ -88,7 +88,7 @@ def _listed(actions: Iterable[Action], *, start: int = 0) -> Markup:
 
 
 def changed(view: Changes) -> Markup:
-    """Write what changed since an earlier audit."""
+    """Render the changes since an earlier audit."""
     lists = (_found("New", "new", view.new), _found("Resolved", "resolved", view.resolved), _moved(view.moves))
     return section("changes", "What changed", tag("div", *lists, class_="split"), lead=view.summary)
 
@@ -111,7 +111,7 @@ def _action(number: int, action: Action) -> Markup:
 
 def _seen(action: Action) -> Markup:
     first = action.examples[0]
-    return joined(("Such as " if action.findings > 1 else "", name(first), "."))
+    return joined(("For example " if action.findings > 1 else "", name(first), "."))
 
 
 def _places(action: Action) -> Markup | None:
@@ -125,15 +125,15 @@ def _places(action: Action) -> Markup | None:
 
 
 def _why(action: Action) -> Markup:
-    facts = (("Rule", action.rule), ("Applies when", action.condition), ("Figures from", action.source))
+    facts = (("Rule", action.rule), ("Applies when", action.condition), ("Source", action.source))
     told = [joined((tag("dt", term), tag("dd", text))) for term, text in facts if text]
-    return tag("details", tag("summary", "The rule and its source"), tag("dl", *told))
+    return tag("details", tag("summary", "Rule and source"), tag("dl", *told))
 
 
 def _found(title: str, kind: str, found: Sequence[Action]) -> Markup:
     lines = [tag("li", badge(each.severity), " ", tag("b", each.title), ": ", name(each.extent)) for each in found[:_FEW]]
-    more = _more(len(found) - _FEW, "further rule")
-    nothing = tag("li", f"Nothing is {title.lower()}.", class_="soft") if not found else None
+    more = _more(len(found) - _FEW, "more rule")
+    nothing = tag("li", f"Nothing {title.lower()}.", class_="soft") if not found else None
     heading = tag("h3", title, " ", tag("span", f"{sum(each.findings for each in found):,}", class_=f"badge {kind}"))
     return tag("div", heading, tag("ul", *lines, more, nothing, class_="plain"), class_="card")
 
@@ -141,8 +141,8 @@ def _found(title: str, kind: str, found: Sequence[Action]) -> Markup:
 def _moved(moves: Sequence[Move]) -> Markup | None:
     if not moves:
         return None
-    more = _more(len(moves) - _MOVES, "further figure")
-    return tag("div", tag("h3", "Figures that moved"), tag("ul", *_lines(moves[:_MOVES]), more, class_="plain"), class_="card")
+    more = _more(len(moves) - _MOVES, "more figure")
+    return tag("div", tag("h3", "Changed figures"), tag("ul", *_lines(moves[:_MOVES]), more, class_="plain"), class_="card")
 
 
 def _lines(moves: Iterable[Move]) -> Iterable[Markup]:

@@ -1,4 +1,4 @@
-"""Tables of the page: readable as they are; the page's script makes them sortable, filterable and short."""
+"""HTML tables that are readable as they are; the page's script adds sorting, filtering and paging."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 @attrs.frozen(kw_only=True)
 class Column(Generic[T]):
-    """A column.
+    """A column of a table.
 
     Attributes:
-        head: Its heading.
-        cell: What a row shows in it.
-        order: The figure that it is sorted by; by default its text is.
-        figure: Whether it holds figures, which are sorted from the highest.
-        what: Whether it is the text that the row is about, and the widest.
-        rules: Whether it lists rules.
-        minor: Whether a phone does without it.
+        head: Heading of the column.
+        cell: Returns the content of a row's cell.
+        order: Returns the number to sort by; by default the cell's text is used.
+        figure: Whether the column holds figures, which are sorted from the highest first.
+        what: Whether this is the main, widest column.
+        rules: Whether the column lists rules.
+        minor: Whether the column is hidden on phones and in print.
     """
 
     head: str
@@ -36,19 +36,19 @@ class Column(Generic[T]):
 
     @property
     def classes(self) -> str | None:
-        """What the style knows its cells by."""
+        """CSS classes of the column's cells."""
         return " ".join(kind for kind in ("figure", "what", "rules", "minor") if getattr(self, kind)) or None
 
 
 @attrs.frozen(kw_only=True)
 class Pick(Generic[T]):
-    """A choice that filters rows.
+    """A drop-down that filters rows.
 
     Attributes:
-        name: As an attribute of the rows.
-        label: For people.
-        value: What a row has of it.
-        options: What there is to choose from: label by value; by default every value that a row has.
+        name: Name of the data attribute on the rows.
+        label: Label of the drop-down.
+        value: Returns the value of a row.
+        options: Labels of the choices, by value; by default, every value of the rows.
     """
 
     name: str
@@ -62,12 +62,12 @@ class View(Generic[T]):
     """A table over rows of one kind.
 
     Attributes:
-        id: In the page.
-        caption: What it holds.
-        columns: From left to right; the first one names the row.
-        picks: Choices that filter it.
-        most: Rows that are written at most.
-        rest: Where the rows are that are not written.
+        id: Id of the element.
+        caption: Caption of the table.
+        columns: Columns from left to right; the first is the row's heading.
+        picks: Drop-downs that filter the rows.
+        most: Maximum rows in the page.
+        rest: Note on where to find the omitted rows.
     """
 
     id: str
@@ -75,11 +75,11 @@ class View(Generic[T]):
     columns: Sequence[Column[T]]
     picks: Sequence[Pick[T]] = ()
     most: int = 2000
-    rest: str = "the JSON and CSV forms of this report hold all"
+    rest: str = "the JSON report contains all of them, and the CSV report all findings"
 
 
 def table(view: View[Any], rows: Sequence[Any]) -> Markup:
-    """Write a table with its filters, which stay hidden until the script runs."""
+    """Render a table with its filters; the filters are hidden until the script runs."""
     shown = rows[: view.most]
     cut = f" The first {len(shown):,} of {len(rows):,}; {view.rest}." if len(shown) < len(rows) else ""
     written = tag(

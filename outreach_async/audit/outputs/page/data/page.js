@@ -1,5 +1,5 @@
 "use strict";
-// The report reads without this file: it only adds the theme's button, and sorting, filtering and paging of the tables.
+// The report is readable without this script, which adds the theme button, and sorting, filtering and paging of the tables.
 (() => {
   const ROWS = matchMedia("(max-width: 46rem)").matches ? 8 : 25;
   const root = document.documentElement;
@@ -10,7 +10,7 @@
     return made;
   }
 
-  // A page opened from a file may have no storage: then the choice lasts as long as the page.
+  // A page opened from a file may have no storage. The choice is then lost when the page is closed.
   function stored(value) {
     try {
       return value ? localStorage.setItem("theme", value) : localStorage.getItem("theme");
@@ -44,7 +44,7 @@
     return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
   }
 
-  // Only the rows of the page are in the document: two thousand of them would make every change of layout slow.
+  // Only the visible rows are in the document: two thousand rows would slow down every change of layout.
   function startTable(card) {
     const body = card.querySelector("tbody");
     const all = [...body.rows].map((row) => ({ row, text: row.textContent.toLowerCase(), data: row.dataset }));
@@ -62,7 +62,7 @@
       const from = page * ROWS;
       const shown = found.slice(from, from + ROWS);
       body.replaceChildren(...shown.map((item) => item.row));
-      count.textContent = found.length ? `${from + 1} to ${from + shown.length} of ${found.length.toLocaleString("en")}` : "Nothing matches; change the filter.";
+      count.textContent = found.length ? `${from + 1} to ${from + shown.length} of ${found.length.toLocaleString("en")}` : "No rows match; change the filter.";
       previous.disabled = page === 0;
       next.disabled = page === pages - 1;
     }
@@ -103,7 +103,7 @@
     } else {
       card.after(element("div", { className: "pages" }, count));
     }
-    // Paper has no pages to turn: it gets every row that the filter lets through.
+    // A printout has no paging: it contains every row that matches the filter.
     addEventListener("beforeprint", () => body.replaceChildren(...found.map((item) => item.row)));
     addEventListener("afterprint", show);
     filter();
