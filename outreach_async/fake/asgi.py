@@ -90,7 +90,7 @@ async def _answer(service: Service, scope: Scope, receive: Receive, send: Send) 
     except TransportError as error:
         raise ConnectionError(f"injected wire fault: {error}") from None
     finally:
-        # Also if the client disconnects or the task is cancelled: an exchange that nobody carries must not hold its place.
+        # Also if the client disconnects or the task is cancelled: an exchange that nobody waits for must not hold its place.
         exchange.ended()
 
 
