@@ -298,7 +298,7 @@ MUTANTS: Final = (
     Mutant(
         "a body that is cut in memory arrives as it is",
         "fake/damage.py",
-        '"truncate": _lost("connection closed within the answer\'s body"),',
+        '"truncate": _lost("connection closed within the response body"),',
         '"truncate": lambda _, response: Reading(response=response),',
         (_DAMAGE + "a_creation_that_meets_a_fault_ends_alike_in_memory_and_over_httpx",),
     ),

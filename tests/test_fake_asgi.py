@@ -141,7 +141,7 @@ async def test_an_answer_lost_on_the_wire_is_a_connection_error_for_the_server(f
     service = TinyService()
     service.faults.script("create_contact", fault)
     async with client_of(asgi_app(service)) as client:
-        with pytest.raises(ConnectionError, match="a fault on the wire"):
+        with pytest.raises(ConnectionError, match="injected wire fault"):
             await client.post("/contacts")
 
 
@@ -159,7 +159,7 @@ async def test_it_lives_as_long_as_its_server_wants() -> None:
 
 
 async def test_it_speaks_nothing_but_http() -> None:
-    with pytest.raises(ValueError, match="HTTP only, not websocket"):
+    with pytest.raises(ValueError, match="expected http or lifespan, got websocket"):
         await call(TinyService(), [], type="websocket")
 
 

@@ -58,7 +58,7 @@ def test_a_step_without_templates_is_refused_by_name(templates: Any) -> None:
 
     assert str(caught.value) == (
         f"steps[1].templates: expected one or more templates, got {templates!r}; "
-        "pass letters such as 'A|B' or a list of templates, or leave it out for one template"
+        "pass letters such as 'A|B' or a list of templates, or omit it for one template"
     )
     assert fake.dump() == before
 
@@ -305,14 +305,14 @@ def test_what_does_not_agree_is_refused_and_leaves_no_trace(said: dict[str, Any]
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"steps": [{"wait": 5}]}, r"a step has no 'wait': did you mean wait_time\?"),
-        ({"steps": [{"templates": [{"open_num": 5}]}]}, r"a template has no 'open_num': did you mean opened_num\?"),
-        ({"steps": [{"zzz": 5}]}, "a step has no 'zzz': there are id, status"),
-        ({"steps": [{"wait_time": "3d"}]}, "wait_time must be a whole number, not str"),
-        ({"steps": [{"sent": 1.5}]}, "sent must be a whole number, not float"),
-        ({"contacts": True}, "contacts must be a whole number, not bool"),
-        ({"name": None}, "name must be a text, not NoneType"),
-        ({"interested_num": "1"}, "interested_num must be a whole number, not str"),
+        ({"steps": [{"wait": 5}]}, r"a step has no 'wait'; did you mean wait_time\?"),
+        ({"steps": [{"templates": [{"open_num": 5}]}]}, r"a template has no 'open_num'; did you mean opened_num\?"),
+        ({"steps": [{"zzz": 5}]}, "a step has no 'zzz'; expected one of id, status"),
+        ({"steps": [{"wait_time": "3d"}]}, "wait_time: expected an integer, got str"),
+        ({"steps": [{"sent": 1.5}]}, "sent: expected an integer, got float"),
+        ({"contacts": True}, "contacts: expected an integer, got bool"),
+        ({"name": None}, "name: expected a string, got NoneType"),
+        ({"interested_num": "1"}, "interested_num: expected an integer, got str"),
     ],
 )
 def test_what_is_of_the_wrong_kind_is_refused_by_name(said: dict[str, Any], message: str) -> None:

@@ -162,7 +162,7 @@ def test_a_status_that_is_not_final_is_refused(make: Callable[[], Fault]) -> Non
     ],
 )
 def test_a_figure_out_of_its_range_is_refused(make: Callable[[], Fault]) -> None:
-    with pytest.raises(ValueError, match="must be at least"):
+    with pytest.raises(ValueError, match="expected a finite number of at least"):
         make()
 
 
@@ -271,7 +271,7 @@ def test_what_has_not_struck_as_asked_is_named_and_fails() -> None:
         "any request: hang() (0 of 1)",
     ]
     assert faults.unfired == wanted
-    with pytest.raises(AssertionError, match="never struck") as failure:
+    with pytest.raises(AssertionError, match="never fired") as failure:
         faults.assert_all_fired()
     assert all(label in str(failure.value) for label in wanted)
 
@@ -310,7 +310,7 @@ def test_clearing_makes_it_as_new() -> None:
     [lambda faults: faults.script("create_contcat", f.ok), lambda faults: faults.add(f.ok, operation="create_contcat")],
 )
 def test_an_operation_that_does_not_exist_is_refused_by_name(use: Callable[[Faults], None]) -> None:
-    with pytest.raises(ValueError, match="no operation 'create_contcat': there are list_campaigns"):
+    with pytest.raises(ValueError, match=r"operation: expected one of list_campaigns, .*, got 'create_contcat'"):
         use(Faults(seed=0))
 
 
@@ -339,5 +339,5 @@ def test_what_is_no_fault_is_refused_with_advice(use: Callable[[Faults, object],
 
 @pytest.mark.parametrize(("times", "p"), [(0, None), (None, 1.1), (None, -0.1), (None, float("nan"))])
 def test_a_rules_figures_are_checked(times: int | None, p: float | None) -> None:
-    with pytest.raises(ValueError, match=r"must be|probability"):
+    with pytest.raises(ValueError, match=r"at least|probability"):
         Faults(seed=0).add(f.ok, times=times, p=p)

@@ -52,7 +52,7 @@ LOST = [
 async def test_a_lost_answer_is_an_error_that_says_maybe_sent(fault: f.Fault) -> None:
     service, progress = TinyService(), Progress()
     service.faults.script("create_contact", fault)
-    with pytest.raises(TransportError, match=r"connection|answer") as lost:
+    with pytest.raises(TransportError, match=r"connection|response") as lost:
         await FakeTransport(service).send(CREATE, progress)
     assert lost.value.maybe_sent
     assert progress.sent is True

@@ -204,7 +204,7 @@ def test_a_wrong_behaviour_on_the_command_line_is_a_usage_error(suite: Suite) ->
 @pytest.mark.parametrize(
     ("marker", "complaint"),
     [
-        ("sed=7", "@pytest.mark.outreach: it has no 'sed': did you mean seed?"),
+        ("sed=7", "@pytest.mark.outreach: it has no 'sed'; did you mean seed?"),
         ("7", "@pytest.mark.outreach: it takes arguments by name only (seed, world, behaviour, faults, unfired), not 7"),
         ("world='absent.json'", "@pytest.mark.outreach: world: *absent.json*"),
     ],

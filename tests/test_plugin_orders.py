@@ -74,8 +74,8 @@ def test_faults_wait_in_the_order_given_and_one_needs_no_list() -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"sed": 1}, "it has no 'sed': did you mean seed?"),
-    ({"clock": 1}, "it has no 'clock': there are seed, world, behaviour, faults, unfired"),
+    ({"sed": 1}, "it has no 'sed'; did you mean seed?"),
+    ({"clock": 1}, "it has no 'clock'; expected one of seed, world, behaviour, faults, unfired"),
     ({"seed": "1"}, "seed: must be a whole number, not '1'"),
     ({"seed": True}, "seed: must be a whole number, not True"),
     ({"world": 7}, "world: must be a world file's path, its text or the document, not int"),
@@ -85,11 +85,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"behaviour": None}, "behaviour: None is none; it takes"),
     ({"behaviour": "absent.toml"}, "behaviour: [Errno 2] No such file or directory: '/folder/of/the/test/absent.toml'"),
-    ({"behaviour": {"past_end": "fly"}}, "behaviour: Behaviour: past_end='fly' is no reading; those are 'empty'"),
-    ({"behaviour": {"past_ends": "clamp"}}, "behaviour: Behaviour has no 'past_ends': did you mean past_end?"),
+    ({"behaviour": {"past_end": "fly"}}, "behaviour: Behaviour.past_end: expected one of 'empty', 'clamp', 'error', got 'fly'"),
+    ({"behaviour": {"past_ends": "clamp"}}, "behaviour: Behaviour has no 'past_ends'; did you mean past_end?"),
     ({"faults": [faults.ok]}, "faults: must be a mapping of operations to faults, not list"),
-    ({"faults": {"create": faults.ok}}, "faults: no operation 'create': there are list_campaigns"),
-    ({"faults": {"list_steps": faults.reset}}, "faults: reset is not a fault: write a call, such as reset(...)"),
+    ({"faults": {"create": faults.ok}}, "faults: operation: expected one of list_campaigns"),
+    ({"faults": {"list_steps": faults.reset}}, "faults: expected a fault, got reset; write a call, such as reset(...)"),
     ({"unfired": "warn"}, "unfired: must be 'error' or 'ignore', not 'warn'"),
 ]
 
@@ -108,5 +108,5 @@ def test_an_argument_without_a_name_is_refused() -> None:
 
 @pytest.mark.parametrize("world", ["absent.json", {"workspaces": 7}], ids=["absent", "malformed"])
 def test_a_world_that_makes_none_is_named(world: Any) -> None:
-    with pytest.raises(OrderError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: must be a list)"):
+    with pytest.raises(OrderError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected a list)"):
         order({"world": world}).service(Behaviour(), "2026-01-01T00:00:00Z")

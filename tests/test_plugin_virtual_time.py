@@ -148,7 +148,7 @@ def test_reading_it_in_an_event_loop_of_another_time_is_an_error(backend: str, o
 def test_outside_of_event_loops_it_stands_still() -> None:
     virtual = VirtualTime()
     assert (virtual(), virtual()) == (START, START)
-    with pytest.raises(ValueError, match="is no ISO 8601 time"):
+    with pytest.raises(ValueError, match="expected an ISO 8601 time"):
         VirtualTime("noon")
 
 

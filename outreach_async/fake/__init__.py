@@ -1,6 +1,6 @@
-"""The whole service in memory: `FakeService` answers requests, `FakeTransport` plugs it into a client, `faults` break it.
+"""An in-memory fake of the service: `FakeService` answers requests, `FakeTransport` connects a client, `faults` inject failures.
 
-The smallest program. Nothing leaves the process, there is no socket, and the same calls give the same bytes:
+A minimal program. It opens no socket, nothing leaves the process, and the same calls produce the same bytes:
 
 ```python
 import anyio
@@ -21,15 +21,15 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-With pytest, `outreach_async.pytest_plugin` gives all of this as fixtures. The fake is synchronous and belongs to no event loop;
-threads and tasks may use one at the same time.
+With pytest, `outreach_async.pytest_plugin` provides all of this as fixtures. The fake is synchronous, independent of any event
+loop, and safe to share between threads and tasks.
 
 Worlds
 ------
 `add_workspace`, `add_owner_key`, `add_mailboxes`, `add_campaign` and `add_contacts` fill a fake; `set_campaign` and
-`set_mailbox` change it. What is not given is made up from the seed, and figures agree with each other. `fake.requests` is the
-journal of what was asked, with hints at what may have been meant. A world file is the same as JSON: `load` takes a path, a text
-or the document, `dump` writes everything, byte for byte the same for the same world.
+`set_mailbox` change it. Values you do not pass are generated from the seed, and generated numbers are consistent with each other.
+`fake.requests` is the log of requests, with hints about likely mistakes. A world file holds the same data as JSON: `load` takes a
+path, a JSON string or the parsed document; `dump` writes everything, byte for byte the same for the same world.
 
 ```python
 from outreach_async.fake import FakeService
@@ -51,20 +51,20 @@ fake.load(
 print(fake)  # -> <FakeService seed=0: 1 workspaces, 1 mailboxes, 0 campaigns, 1 contacts>
 before = fake.snapshot()
 fake.add_contacts("space_1", 100)
-fake.restore(before)  # any number of times
+fake.restore(before)  # a snapshot can be restored any number of times
 print(len(fake.contacts("space_1")))  # -> 1
 ```
 
-`reset` empties a fake; a snapshot holds what is stored and the time, but neither faults nor the journal.
+`reset` empties a fake. A snapshot holds the stored data and the time, but neither faults nor the request log.
 
 Behaviours
 ----------
-The interface is silent on much: error bodies, pages past the end, how e-mails are compared. Each such question is a knob of
-`Behaviour`, whose default is the reading that is easiest to defend; `help(Behaviour)` lists them, and the table in
-`help(outreach_async.fake.behaviour)` has the readings that no knob turns. Code that is right under every
-reading is right: try `Behaviour.strict()`, `Behaviour.lenient()`, and `outreach_async.testing.pairwise()`, about thirty values in
-which any two readings meet. `load_behaviour` of `outreach_async.fake.behaviourfile` reads what `outreach_async.conformance` has
-measured of a live service.
+The interface leaves much open: error bodies, pages past the end, how e-mails are compared. `Behaviour` has a knob for each such
+question, and each default is the interpretation that is easiest to defend. `help(Behaviour)` lists the knobs; the table in
+`help(outreach_async.fake.behaviour)` lists the interpretations that are fixed. Code that passes under every interpretation
+depends on none of them: test with `Behaviour.strict()`, `Behaviour.lenient()` and `outreach_async.testing.pairwise()`, about
+thirty behaviours that cover every pair of knob values. `load_behaviour` of `outreach_async.fake.behaviourfile` reads a behaviour
+that `outreach_async.conformance` measured on a live service.
 
 ```python
 from outreach_async import Request
@@ -78,9 +78,9 @@ print([answer.status for answer in answers], answers[2].headers["retry-after"]) 
 
 Faults
 ------
-`faults.script` lets the next requests of an operation meet faults in order; `faults.add` strikes whatever meets a condition.
-They range from a status to a truncated body, and show in memory as they do over a socket. `commit_then(fault)` strikes after
-the service has acted: stored, and the answer lost. `help(outreach_async.fake.faults)` has them all.
+`faults.script` queues faults for the next requests of an operation; `faults.add` injects a fault into every matching request.
+Faults range from an error status to a truncated body, and look the same in memory as over a socket. `commit_then(fault)` fires
+after the service has acted: the contact is stored and the response is lost. `help(outreach_async.fake.faults)` lists all faults.
 
 ```python
 import anyio
@@ -106,9 +106,9 @@ anyio.run(main)
 
 Time
 ----
-Time stands still until `advance`, or follows a callable that returns Unix seconds. As it moves, live campaigns send through their
-mailboxes, under daily limits; people open, click, reply, bounce and unsubscribe, drawn from the seed; every count, percentage and
-relative text follows. `sim.script` settles what one person does, `sim.watch` is told everything that happens.
+Time stands still until `advance`, or follows a callable that returns Unix seconds. As time passes, live campaigns send through
+their mailboxes within daily limits. Recipients open, click, reply, bounce and unsubscribe at random, drawn from the seed. Every
+count, percentage and relative time follows. `sim.script` fixes what one recipient does; `sim.watch` receives every event.
 
 ```python
 from outreach_async.fake import FakeService
@@ -124,13 +124,13 @@ fake.advance(days=1)
 print([activity.kind for activity in log])  # -> ['sent', 'opened', 'interested']
 ```
 
-Waiting of the client itself (retries, `Retry-After`) takes no time under `outreach_async.testing.VirtualTime`.
+The client's own waits (retries, `Retry-After`) take no real time under `outreach_async.testing.VirtualTime`.
 
 Servers
 -------
-`outreach_async.fake.server.serve` puts a fake on a real port, with faults byte by byte; `fake.asgi()` is an application for
-another server. The command `outreach-async serve` is the same for any language, with the control plane under `/_fake/`: see
-`help(outreach_async.fake.control)`.
+`outreach_async.fake.server.serve` serves a fake on a real port and reproduces faults byte by byte; `fake.asgi()` returns an
+application for another server. The command `outreach-async serve` serves clients in any language and adds the control plane under
+`/_fake/`: see `help(outreach_async.fake.control)`.
 
 ```python
 import anyio
@@ -181,7 +181,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The service itself runs without an event loop, and so without anyio; its transport does not.
+    # Imported on first use: only the transport needs anyio, and the service must not pay for that import.
     if name == "FakeTransport":
         from outreach_async.fake.transport import FakeTransport
 

@@ -1,4 +1,4 @@
-"""Who may ask (rules A2 and A3). No message, hint or header here says anything of the credential that was sent."""
+"""Authentication and look-ups (rules A2 and A3). Messages, hints and headers never reveal the credential that was sent."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
 
 
 def check_owner_key(owner_key: str, workspace: str, world: World) -> Workspace:
-    """Check an owner key, the workspace, and that the key's user belongs there; in this order (rule A4).
+    """Check the owner key, then the workspace, then the access of the key's user, in this order (rule A4).
 
     Returns:
         The workspace.
 
     Raises:
-        Refused: 401 for an unknown key, 404 for an unknown workspace, 403 for somebody else's.
+        Refused: 401 for an unknown key, 404 for an unknown workspace, 403 for a workspace the user has no access to.
     """
     spaces = world.keys.get(owner_key)
     if spaces is None:
@@ -42,10 +42,10 @@ def check_owner_key(owner_key: str, workspace: str, world: World) -> Workspace:
 
 
 def authorized_workspace(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
-    """Find the workspace of a creation, after checking the key as far as keys are checked.
+    """Return the workspace of a creation. The key is checked only if `behaviour.owner_key` is `check`.
 
     Raises:
-        Refused: 401, 403 or 404.
+        Refused: 401 for an unknown key, 403 for a workspace the user has no access to, 404 for an unknown workspace.
     """
     if behaviour.owner_key == "check":
         return check_owner_key(owner_key, workspace, world)
@@ -53,10 +53,10 @@ def authorized_workspace(owner_key: str, workspace: str, world: World, behaviour
 
 
 def find_workspace(workspace: str, world: World) -> Workspace:
-    """Find a workspace.
+    """Return a workspace by id.
 
     Raises:
-        Refused: 404 if there is none with this id.
+        Refused: 404 for an unknown id.
     """
     found = world.workspaces.get(workspace)
     if found is None:
@@ -65,16 +65,17 @@ def find_workspace(workspace: str, world: World) -> Workspace:
 
 
 def find_campaign(campaign: str, world: World, field: str, workspace: str | None = None) -> Campaign:
-    """Find a campaign.
+    """Return a campaign by id.
 
     Args:
-        campaign: Its id.
-        world: Where to look.
-        field: What the id is called where it stands.
-        workspace: The workspace it must be in; any if not given.
+        campaign: The campaign's id.
+        world: The stored data.
+        field: Name of the body field or path parameter that holds the id, for the error.
+        workspace: Id of the workspace it must belong to; any workspace if not given.
 
     Raises:
-        Refused: 404, the same for an unknown one and another workspace's: the difference would tell what exists (rule C17).
+        Refused: 404. An unknown campaign and one of another workspace get the same error: a difference would reveal which ids
+            exist (rule C17).
     """
     found = world.campaigns.get(campaign)
     if found is None or workspace not in {None, found.workspace}:

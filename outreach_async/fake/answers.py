@@ -1,4 +1,4 @@
-"""From a request that was read to the answer's bytes, and to its entry in the journal."""
+"""Turn a parsed request into a response, and into its entry in the request log."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from outreach_async.transport.wire import Response
 
 _JSON: Final = {"content-type": "application/json"}
 _MAX_HINT: Final = 2000
-"""Characters of `x-fake-hint`: a longer header is refused by HTTP libraries. The journal has all."""
+"""Maximum characters of `x-fake-hint`: HTTP libraries refuse longer headers. The request log has every hint in full."""
 
 
 def answer(call: Call, context: Context, number: int) -> Response:
-    """Carry a request out and answer it, whatever it asks (rules W11, E2 and E3).
+    """Execute a request and return the response; a refused request gets an error response (rules W11, E2 and E3).
 
     Args:
-        call: The request; takes hints and the answer's id.
-        context: What it is carried out with.
-        number: Its place among all requests.
+        call: The parsed request. Its `hints` and `request_id` are updated.
+        context: The state and settings to execute it with.
+        number: Number of the request, counted from 0.
     """
     call.request_id = f"req_{number:016x}"
     fields = {"x-request-id": call.request_id}
@@ -37,7 +37,8 @@ def answer(call: Call, context: Context, number: int) -> Response:
         call.hints += refused.refusal.hints
         fields |= refused.refusal.headers
         status, headers, body = _rendered(refused.refusal, context.behaviour)
-    except BaseException:  # from a function that a behaviour was given
+    except BaseException:
+        # A function passed to `Behaviour` raised. No exchange is returned, and nobody else would free its place.
         call.ended()
         raise
     if call.hints:
@@ -52,7 +53,7 @@ def _rendered(refusal: Refusal, behaviour: Behaviour) -> Rendered:
 
 
 def recorded(call: Call, exchange: Exchange, number: int, now: float) -> Recorded:
-    """Make the journal's entry of a request that was carried out, or that a fault kept from it."""
+    """Return the log entry of a request, whether the service executed it or a fault replaced the execution."""
     return Recorded(
         number=number,
         operation=call.operation,

@@ -1,4 +1,4 @@
-"""The fake service as an ASGI 3 application, to be mounted in another one or served by any ASGI server."""
+"""The fake service as an ASGI 3 application. Mount it in another application, or serve it with any ASGI server."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY_BOUND = 16 * 1024 * 1024
-"""Bytes of a request's body that are kept before it is refused unread; far above what the service itself takes."""
+"""Maximum bytes of a request body held in memory; a larger one gets 413. Far above the limit of the service itself."""
 
 
 @runtime_checkable
 class Located(Protocol):
-    """A service that says in its answers where it is, which only whoever carries them knows."""
+    """A service whose responses contain its own base URL, which only the server or application in front of it knows."""
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
-        """Carry the request out; the service is reached at the base URL."""
+        """Execute the request; `base_url` is the URL at which clients reach the service."""
         ...
 
 
 class BodyTooLarge(Exception):
-    """A request's body exceeds `BODY_BOUND`."""
+    """The request body exceeds `BODY_BOUND`."""
 
 
 def asgi_app(service: Service) -> Application:
-    """Make an ASGI application of a service; its answers are those in memory: status, header fields and body.
+    """Return an ASGI application that sends the service's responses: status, header fields and body.
 
-    It may be mounted under any prefix. An ASGI server cannot be told to damage what it sends: where a fault on the wire loses the
-    answer, the application raises `ConnectionError`. `server.serve` has the faults byte by byte.
+    It can be mounted under any prefix. ASGI has no way to send damaged bytes: if a wire fault loses the response, the application
+    raises `ConnectionError`. `server.serve` reproduces faults byte by byte.
 
     Args:
-        service: A `FakeService`, one with its control plane (`control.Controlled`), or whatever else answers `exchange`.
+        service: A `FakeService`, one with its control plane (`control.Controlled`), or any object with `exchange`.
 
     Returns:
-        An application for the scopes `http` and `lifespan`; it raises ValueError at any other.
+        An application for the scopes `http` and `lifespan`. It raises ValueError for any other scope.
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,13 +55,13 @@ def asgi_app(service: Service) -> Application:
         elif scope["type"] == "http":
             await _answer(service, scope, receive, send)
         else:
-            raise ValueError(f"the service speaks HTTP only, not {scope['type']}: route no other requests here")
+            raise ValueError(f"scope: expected http or lifespan, got {scope['type']}; route only HTTP requests here")
 
     return app
 
 
 def joined(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Map header fields by lower-case name, repeated ones joined."""
+    """Return header fields by lower-case name; the values of repeated fields are joined with commas."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in fields:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
@@ -70,7 +70,7 @@ def joined(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    # There is nothing to start or to stop.
+    # Nothing needs starting or stopping, but servers wait for these acknowledgements.
     while (event := (await receive())["type"]) != "lifespan.shutdown":
         await send({"type": f"{event}.complete"})
     await send({"type": "lifespan.shutdown.complete"})
@@ -88,8 +88,9 @@ async def _answer(service: Service, scope: Scope, receive: Receive, send: Send) 
     try:
         await _send(send, await arrive(reading(exchange.fault, exchange.response), maybe_sent=True))
     except TransportError as error:
-        raise ConnectionError(f"a fault on the wire: {error}") from None
+        raise ConnectionError(f"injected wire fault: {error}") from None
     finally:
+        # Also if the client disconnects or the task is cancelled: an exchange that nobody waits for must not hold its place.
         exchange.ended()
 
 
@@ -101,7 +102,7 @@ def _asked(service: Service, scope: Scope, request: Request) -> Exchange:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """Read the whole body; `None` if the client has left."""
+    """Read the whole body; return `None` if the client has disconnected."""
     body = bytearray()
     while (message := await receive())["type"] == "http.request":
         body += message.get("body", b"")
@@ -119,8 +120,8 @@ async def _send(send: Send, response: Response) -> None:
 
 
 def target(scope: Scope) -> str:
-    """Rebuild the request's target, byte for byte, without the prefix under which the application is mounted."""
-    # Decoded, a slash in an id would look like one in the path. Not every server gives the raw path.
+    """Rebuild the request target, byte for byte, without the prefix that the application is mounted under."""
+    # The raw path keeps `%2F` apart from a slash between segments. Not every server provides it.
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     path = _unmounted(raw.partition(b"?")[0].decode("latin-1"), scope.get("root_path", ""))
     query = scope["query_string"].decode("latin-1")
@@ -128,8 +129,8 @@ def target(scope: Scope) -> str:
 
 
 def _unmounted(path: str, root_path: str) -> str:
-    # Compared segment by segment, since a prefix may be percent-encoded in more ways than one. Some servers leave it out of the
-    # raw path.
+    # Decoded segments are compared, because a prefix can be percent-encoded in several ways. Some servers already remove the
+    # prefix from the raw path: such a path is returned unchanged.
     root = root_path.rstrip("/").split("/")
     segments = path.split("/")
     if [unquote(segment) for segment in segments[: len(root)]] != root:

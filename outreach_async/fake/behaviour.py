@@ -1,66 +1,65 @@
-"""What the fake does where the interface is silent: one typed value, a knob for every reading that a client can notice.
+"""How the fake interprets the rules that the interface leaves open: one typed value with a knob per open question.
 
-What the interface states has no knob. Each knob names its rule; its default is the reading that is easiest to defend.
+Rules that the interface states have no knob. Each knob names its rule; its default is the interpretation that is easiest to
+defend. The open questions in this table have no knob, and one fixed interpretation:
 
-What is left open and has no knob either is read in one way:
-
-| rule | what | the fake |
+| rule | question | the fake's interpretation |
 |---|---|---|
 | W5 | ids | prefix and 16 hexadecimal digits, the same for the same seed and calls |
 | W6 | unknown path | 404 |
-| W6 | another method of a known path, HEAD too | 405 with `Allow` |
-| W6 | one slash at the end of a path | as without it |
+| W6 | another method on a known path, including HEAD | 405 with `Allow` |
+| W6 | one slash at the end of a path | ignored |
 | W7 | a creation without `content-type: application/json` | accepted, with a hint |
-| W8 | a body that is no JSON object, or has NaN, a member twice or a lone surrogate | 400 |
+| W8 | a body that is not a JSON object, or contains NaN, a duplicate member or a lone surrogate | 400 |
 | W8 | a body over 1 MiB | 413 |
 | W10 | times | Unix seconds; `wait_time` in milliseconds, as stated |
-| W11 | headers of every answer | `content-type: application/json` and an `x-request-id` of its own |
+| W11 | headers of every response | `content-type: application/json` and a unique `x-request-id` |
 | W12 | `workspace` as a parameter of list-steps | ignored: campaign ids are global |
-| A2 | an owner key that is known, but not for the workspace | 403; an unknown one 401 |
-| A4 | several things wrong at once | the first of JSON, presence, type, id, key, workspace, campaign, fields, values |
+| A2 | a known owner key without access to the workspace | 403; 401 for an unknown key |
+| A4 | several errors at once | the first of JSON, presence, type, id, key, workspace, campaign, fields, values |
 | P4 | a required parameter that is missing or empty | 400 with its name |
-| P5 | digits of a number | 1 to 9 ASCII digits, leading zeros too; no sign, blank or fraction |
+| P5 | format of a number | 1 to 9 ASCII digits, leading zeros allowed; no sign, space or fraction |
 | P9 | `total_pages` of an empty list | 0 |
 | P10 | items created at the same time | in the order in which they were added |
-| P11 | pages while items are added | each page is of its own instant: rows may shift |
+| P11 | pages read while items are added | each page shows the list at that moment: items may shift |
 | P12 | a parameter given twice | 400 |
 | P12 | an unknown parameter | ignored, with a hint |
-| P13 | an unknown workspace | 404; an id without its prefix 400 |
-| P14 | `headers` | the columns of the interface, or as seeded; items have every field anyway |
+| P13 | an unknown workspace | 404; 400 for an id without its prefix |
+| P14 | `headers` | the columns of the interface, or as seeded; items always have every field |
 | C4, C15 | the stored e-mail | as sent, trimmed; `overwrite` stores the new spelling |
-| C5 | the owner of a duplicate | stays, whoever overwrites it |
-| C8, C9 | an option of another kind or value, such as `"true"` or `Skip` | 400 |
-| C13 | a field that is blank | is missing to `update_missing_fields`, which never stores a blank value |
-| C14 | null for a field of a new contact | as not sent; a number or a list 400 |
-| C17 | a campaign that is unknown, or of another workspace | 404, and nothing is stored |
-| C18 | campaigns that take contacts | all, whatever their status; a finished one opens again |
-| C20 | a custom code of another form, such as `custom_x` or `custom_01` | 400 |
-| C22 | `full_name` | not made of its parts, nor the parts of it |
-| C25 | a creation that is sent again after its answer was lost | a duplicate; `skip` does not give its id |
+| C5 | the owner of a duplicate | unchanged, whoever overwrites it |
+| C8, C9 | an option of another type or value, such as `"true"` or `Skip` | 400 |
+| C13 | a blank field | counts as missing for `update_missing_fields`, which never stores a blank value |
+| C14 | null for a field of a new contact | as if not sent; 400 for a number or a list |
+| C17 | an unknown campaign, or one of another workspace | 404, and nothing is stored |
+| C18 | campaigns that accept contacts | all, whatever their status; a finished one reopens |
+| C20 | a malformed custom code, such as `custom_x` or `custom_01` | 400 |
+| C22 | `full_name` | never derived from the name parts, nor they from it |
+| C25 | a creation retried after its response was lost | a duplicate; `skip` does not return the id |
 | C27 | dates under strict validation | `YYYY-MM-DD`, `YYYY-MM`, `YYYY` and `MM/DD/YYYY` |
-| C28 | strict validation of a duplicate | before it is found to be one: 422, with every fault listed |
+| C28 | strict validation of a duplicate | before the look-up of duplicates: 422 that lists every failure |
 | T2 | order of steps and templates | steps by `order`; A, B, ..., then PER, as seeded |
-| T4, T5 | `out_of` | `left_to_send` + `already_sent`, without who left early; who joins is in every step's |
-| T7 | which template is sent | by turns among those of a step that are live |
-| T8 | percentages | of the e-mails sent, rounded half to even; 0 where none was sent |
+| T4, T5 | `out_of` | `left_to_send` + `already_sent`, without contacts that left early; a new contact counts in all steps |
+| T7 | which template is sent | the live templates of the step take turns |
+| T8 | percentages | of the e-mails sent, rounded half to even; 0 if none was sent |
 | T9, T10 | counts of opens, clicks, replies and unsubscribes | once per e-mail; a campaign's are sums over its templates |
-| T11 | `initials` and `interested` | contacts that got step 1; percentage of `interested_num` |
-| T12 | `wait_time` | from the send of the step before; that of the first step from joining |
-| T13 | `days_left` | what is left over what its mailboxes can send a day, plus the waits; 1 or more |
+| T11 | `initials` and `interested` | contacts that were sent step 1; `interested_num` as a percentage |
+| T12 | `wait_time` | from the send of the previous step; for the first step, from joining |
+| T13 | `days_left` | e-mails left, divided by what its mailboxes can send per day, plus the waits; at least 1 |
 | T14 | a campaign without contacts | 0 days, `Not started` in the list and in the steps |
 | T15 | a campaign that no mailbox sends for | 9999 days, `Unknown` in the list and in the steps |
 | T16 | dates as text | `Jan 4, 2026`, in UTC and English |
-| T17 | the end of a draft or paused campaign | as if it were live |
-| T18 | relative texts | `just now`, `5 minutes ago`, `1 day ago`, `3 months ago`, `Never` |
-| T19 | statuses of campaigns, steps and mailboxes | those that the interface shows; others by seeding alone |
-| T19 | transitions | any to any, by `set_campaign` alone; only `live` campaigns, steps and templates send |
-| B2 | windows of a mailbox | `sent_today` is of the UTC day; 30 and 90 days include today |
-| B3 | `opened_14days` and `bounced_30days` | of the e-mails sent in these days, whenever they are opened or bounce |
+| T17 | the estimated end of a draft or paused campaign | as if it were live |
+| T18 | relative times | `just now`, `5 minutes ago`, `1 day ago`, `3 months ago`, `Never` |
+| T19 | statuses of campaigns, steps and mailboxes | those that the interface shows; others only by seeding |
+| T19 | transitions | any to any, only by `set_campaign`; only `live` campaigns, steps and templates send |
+| B2 | windows of a mailbox | `sent_today` covers the UTC day; 30 and 90 days include today |
+| B3 | `opened_14days` and `bounced_30days` | cover the e-mails sent in these days, whenever they are opened or bounce |
 | B4 | `campaigns` of a mailbox | all that use it, whatever their status |
-| B5 | `daily_limit` | one for all campaigns of the mailbox |
-| F2 | order of all-fields | `email`, standard fields as in the interface, further ones as seeded, custom ones by number |
-| E2 | statuses of refusals | 400 malformed, 401 and 403 keys, 404 ids, 405, 413, 422 strict validation, 429; no 5xx |
-| E3 | hints at what may have been meant | in the header `x-fake-hint` and the journal, never in a body |
+| B5 | `daily_limit` | shared by all campaigns of the mailbox |
+| F2 | order of all-fields | `email`, standard fields as in the interface, extra fields as seeded, custom fields by number |
+| E2 | statuses of errors | 400 malformed, 401 and 403 keys, 404 ids, 405, 413, 422 strict validation, 429; no 5xx |
+| E3 | hints about likely mistakes | in the header `x-fake-hint` and the request log, never in a body |
 """
 
 from __future__ import annotations
@@ -101,14 +100,14 @@ READINGS: Final[dict[str, tuple[Any, ...]]] = {
     "percent_digits": (2, 1, 0),
     "error_renderer": tuple(RENDERERS),
 }
-"""The readings of each knob, the default first. `auth`, `rate_limit` and `max_in_flight` take values of their own."""
+"""The named values of each knob, the default first. `auth`, `rate_limit` and `max_in_flight` have types of their own instead."""
 
-# Knobs that take more than the readings named, and what they take.
+# Knobs that accept more than their named values, with the check of the additional ones.
 _ALSO: Final[dict[str, Callable[[Any], bool]]] = {
     "email_key": callable,
     "created_status": lambda value: (
         isinstance(value, Mapping) and set(value.values()) <= {200, 201}
-    ),  # the interface names the two
+    ),  # the interface names these two statuses
     "campaign_max_display": lambda value: type(value) is int and value > 0,
     "strict_fields": lambda value: isinstance(value, frozenset),
     "error_renderer": callable,
@@ -121,12 +120,12 @@ def _texts(values: Iterable[str]) -> frozenset[str]:
 
 @attrs.frozen
 class HeaderAuth:
-    """Ask for a credential in a header (rule A3); without it every operation answers 401.
+    """Require a credential in a header (rule A3); without it, every operation responds with 401.
 
     Attributes:
-        header: The header's name, lower case.
-        scheme: The word before the credential; empty for none.
-        tokens: Credentials that are accepted; if empty, every owner key of the service.
+        header: Name of the header, in lower case.
+        scheme: The authentication scheme before the credential; empty for none.
+        tokens: Accepted credentials; if empty, every owner key of the service is accepted.
 
     Example:
         ```python
@@ -143,14 +142,14 @@ class HeaderAuth:
 
 @attrs.frozen
 class RateLimit:
-    """Answer 429 to more than `limit` requests in a window of `per` seconds of the fake's clock (rule E4).
+    """Respond with 429 to more than `limit` requests in a window of `per` seconds of the fake's clock (rule E4).
 
     Attributes:
-        limit: Requests that a window allows.
-        per: Seconds of a window. Windows follow each other without a gap, from the clock's zero on.
-        scope: Whose requests are counted together: those of one owner key (those without any share one window), those for one
-            workspace, or all.
-        retry_after: How `Retry-After` is written: whole seconds or an HTTP date.
+        limit: Requests allowed per window.
+        per: Length of a window in seconds. Windows are consecutive and start at the Unix epoch.
+        scope: The requests that share a window: those with the same owner key (all requests without a key share one window),
+            those for the same workspace, or all.
+        retry_after: Format of `Retry-After`: whole seconds or an HTTP date.
 
     Example:
         ```python
@@ -169,19 +168,19 @@ class RateLimit:
 
 
 def _reading(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Refuse what is no reading of a knob. Types count: `True` is not 1."""
+    """Refuse a value that the knob does not accept. Types count: `True` is not 1."""
     readings = READINGS[attribute.name]
     if any(value == reading and type(value) is type(reading) for reading in readings):
         return
     also = _ALSO.get(attribute.name)
     if also is None or not also(value):
         names = ", ".join(map(repr, readings))
-        raise ValueError(f"{type(behaviour).__name__}: {attribute.name}={value!r} is no reading; those are {names}")
+        raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected one of {names}, got {value!r}")
 
 
 def _places(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and (type(value) is not int or value < 1):
-        raise ValueError(f"{type(behaviour).__name__}: {attribute.name}={value!r} must be a whole number from 1 on, or None")
+        raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected an integer of at least 1 or None, got {value!r}")
 
 
 def _knob(name: str, **options: Any) -> Any:
@@ -194,39 +193,44 @@ def _codes(value: str | Iterable[str]) -> str | frozenset[str]:
 
 @attrs.frozen(kw_only=True)
 class Behaviour:
-    """The readings that a fake takes.
+    """The fake's interpretation of every open rule, one knob per rule.
 
     Attributes:
-        email_key: C4. What two e-mails must share to be duplicates: everything but letter case, everything, everything but the
-            domain's letter case, or everything that Gmail looks at. A function of the trimmed e-mail may decide instead.
-        created_status: C3. HTTP status of `added`; or of each outcome by its name, the default for those not named.
+        email_key: C4. How e-mails are compared to find duplicates: `lower` ignores letter case, `exact` ignores nothing,
+            `domain_lower` ignores the domain's letter case, `gmail` ignores what Gmail ignores. Or a function from the trimmed
+            e-mail to the string that is compared.
+        created_status: C3. HTTP status of `added`; or statuses by outcome, where outcomes not named keep the default.
         first_page: P3. The number of the first page.
-        past_end: P8. A page past the end: an empty one, the last one, or 404.
-        over_max: P6. A `display` over the maximum: 400, silently the maximum, or served.
-        campaign_max_display: P7. The maximum `display` for campaigns; `None` for none. That for mailboxes is stated: 2,000.
-        bad_number: P5. A `page` or `display` that is no number of the allowed range: 400, or as if it were the first page or 10.
-        owner_key: A2. Keys are checked, or must only look like keys, or may be anything.
-        unknown_custom: C20. A well-formed `custom_<n>` that the workspace has not: 400, dropped or stored.
-        unknown_body: C21. Another unknown body field: dropped, 400 or stored.
+        past_end: P8. The response to a page past the end: an empty page, the last page (`clamp`), or 404 (`error`).
+        over_max: P6. The response to a `display` over the maximum: 400 (`reject`), the maximum (`clamp`), or as many (`serve`).
+        campaign_max_display: P7. The maximum `display` for campaigns; `None` for no maximum. The interface states the maximum for
+            mailboxes: 2,000.
+        bad_number: P5. The response to a malformed or out-of-range `page` or `display`: 400 (`reject`), or as if they were the
+            first page and 10 (`default`).
+        owner_key: A2. How owner keys are checked: they must be known, must only start with `key_`, or can be anything.
+        unknown_custom: C20. A well-formed `custom_<n>` that the workspace does not have: 400, ignored or stored.
+        unknown_body: C21. Any other unknown body field: ignored, 400 or stored.
         skip_enrols: C10. Whether a skipped contact still joins the campaign.
-        overwrite_unsent: C11. What `overwrite` does with fields that were not sent.
-        overwrite_blank: C12. What `overwrite` does with null and blank values.
-        missing_campaign: C7. A missing or empty `upload_options.campaign`: 400, or as null.
-        strict_fields: C27. The fields that strict validation looks at: all standard fields, or the codes given.
-        reenrol: C16. A contact joins a campaign it is in: nothing happens, it starts anew, or 409.
-        numbers: W9. Percentages: whole ones as JSON integers, all as floats, or either by turns.
-        list_date: T16. `days_left_date` in the campaign list: Unix seconds, a text, or either by turns. Where there is no date,
-            the list has the word of list-steps: `Complete`, `Not started` or `Unknown`.
-        order: P10. How lists are ordered: by creation, by creation from the end, or by last activity, latest first.
+        overwrite_unsent: C11. Whether `overwrite` keeps or clears fields that were not sent.
+        overwrite_blank: C12. Whether `overwrite` clears a field that is sent as null or blank, keeps its old value, or stores the
+            null or blank.
+        missing_campaign: C7. A missing or empty `upload_options.campaign`: 400 (`reject`), or treated as null.
+        strict_fields: C27. The fields that strict validation checks: all standard fields, or only these codes.
+        reenrol: C16. A contact joins a campaign that it is already in: no effect, a restart from step 1, or 409 (`error`).
+        numbers: W9. Percentages: whole ones as JSON integers, all as floats, or whole ones in either form (`mixed`).
+        list_date: T16. `days_left_date` in the campaign list: Unix seconds, a string, or either one depending on the campaign.
+            Without a date, the list has the same word as list-steps: `Complete`, `Not started` or `Unknown`.
+        order: P10. The order of lists: by creation, by creation with the newest first, or by last activity with the latest first.
         percent_digits: T8. Decimal places of percentages.
-        error_renderer: E2. What refusals look like: a name, or a function from `Refusal` to status, headers and body.
-        auth: A3. The credential asked for in a header; `None` for none.
+        error_renderer: E2. The format of errors: a name, or a function from `Refusal` to status, headers and body.
+        auth: A3. The credential required in a header; `None` for none.
         rate_limit: E4. The rate limit; `None` for none.
-        max_in_flight: E4. Exchanges that may be under way at once, whatever carries them; one more is 429. `None` for no limit.
-            The fake answers at once: exchanges overlap only while answers are written, or held back as `faults.latency` does.
+        max_in_flight: E4. Maximum number of concurrent exchanges over all transports and servers; any further request gets 429.
+            `None` for no limit. The fake responds at once: exchanges overlap only while responses are written, or are held back
+            by a fault such as `faults.latency`.
 
     Raises:
-        ValueError: A reading is none.
+        ValueError: A knob does not accept its value.
 
     Example:
         ```python
@@ -262,7 +266,7 @@ class Behaviour:
 
     @classmethod
     def documented(cls) -> Behaviour:
-        """Take the default of every knob.
+        """Return the default of every knob.
 
         Example:
             ```python
@@ -273,7 +277,7 @@ class Behaviour:
 
     @classmethod
     def strict(cls) -> Behaviour:
-        """Refuse whatever may be refused.
+        """Return the behaviour that refuses whatever the interface lets it refuse.
 
         Example:
             ```python
@@ -289,7 +293,7 @@ class Behaviour:
 
     @classmethod
     def lenient(cls) -> Behaviour:
-        """Accept whatever may be accepted, silently.
+        """Return the behaviour that silently accepts whatever the interface lets it accept.
 
         Example:
             ```python

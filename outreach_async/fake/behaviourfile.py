@@ -1,13 +1,13 @@
-"""Behaviour files: the readings that a service takes, as TOML, in and out.
+"""Behaviour files: read and write the knobs of a `Behaviour` as TOML.
 
-A key is a knob of `Behaviour`; one that is not there keeps its default. TOML knows no null: `"none"` stands for it.
+Each key is a knob of `Behaviour`; a missing one keeps its default. TOML has no null: write `"none"` for `None`.
 
     past_end = "clamp"
     campaign_max_display = "none"
     strict_fields = ["email", "zip"]
     created_status = { added = 201, skipped = 201 }
 
-    [undecided]  # readings that could not be told apart; the first one counts
+    [undecided]  # values that could not be distinguished; the first one is used
     over_max = ["clamp", "serve"]
 
     [auth]
@@ -29,10 +29,10 @@ from outreach_async.fake.behaviour import READINGS, Behaviour, HeaderAuth, RateL
 from outreach_async.fake.given import check_known, text, whole
 
 NONE: Final = "none"
-"""What stands for `None`."""
+"""The TOML value that represents `None`."""
 
 KNOBS: Final[tuple[str, ...]] = tuple(field.name for field in attrs.fields(Behaviour))
-"""The knobs of `Behaviour`, in its order."""
+"""Names of the knobs of `Behaviour`, in the order of their definition."""
 
 _UNDECIDED: Final = "undecided"
 _TABLES: Final[Mapping[str, type[HeaderAuth | RateLimit]]] = {"auth": HeaderAuth, "rate_limit": RateLimit}
@@ -42,10 +42,10 @@ _NULLABLE: Final = frozenset(field.name for field in attrs.fields(Behaviour) if 
 
 
 class BehaviourFileError(ValueError):
-    """A file that makes no behaviour; the message says where and why."""
+    """A behaviour file is invalid. The message names the file, the key and the reason."""
 
 
-# Out.
+# Writing.
 
 
 def dump_behaviour(
@@ -56,19 +56,20 @@ def dump_behaviour(
     undecided: Mapping[str, Iterable[Any]] | None = None,
     unseen: Mapping[str, str] | None = None,
 ) -> str:
-    """Write a behaviour as a file that `load_behaviour` reads.
+    """Return a behaviour as TOML that `load_behaviour` reads.
 
-    `auth.tokens` are secrets and are left out: what is read back accepts every owner key of the fake.
+    `auth.tokens` are secrets and are omitted: the behaviour read back accepts every owner key of the fake.
 
     Args:
         behaviour: The behaviour.
-        about: What the file is, for its first lines.
-        notes: A comment by knob.
-        undecided: By knob, readings that could not be told apart; the first one must be the behaviour's.
-        unseen: By knob, why nobody knows its reading. It is written as a comment, and takes its default when the file is read.
+        about: A description of the file, written as a comment at its top.
+        notes: Comments by knob.
+        undecided: By knob, the values that could not be distinguished. The first one must be the value in `behaviour`.
+        unseen: By knob, the reason why its value is unknown. It is written as a comment; the knob takes its default when the file
+            is read.
 
     Raises:
-        TypeError: A knob holds a function.
+        TypeError: The value of a knob is a function.
     """
     said, open_, hidden = notes or {}, undecided or {}, unseen or {}
     values: dict[str, Any] = {knob: getattr(behaviour, knob) for knob in KNOBS}
@@ -78,7 +79,7 @@ def dump_behaviour(
     for knob in plain:
         lines += _unseen(knob, hidden[knob]) if knob in hidden else [*_comment(said.get(knob, "")), _line(knob, values[knob])]
     if open_:
-        lines += ["", f"[{_UNDECIDED}]  # readings that could not be told apart; the first one counts"]
+        lines += ["", f"[{_UNDECIDED}]  # values that could not be distinguished; the first one is used"]
         for knob, readings in open_.items():
             lines += [*_comment(said.get(knob, "")), _line(knob, list(readings))]
     for knob, value in tables.items():
@@ -87,7 +88,7 @@ def dump_behaviour(
 
 
 def _comment(note: str) -> list[str]:
-    # A comment holds no control characters; what a service says of itself may.
+    # TOML forbids control characters in comments, and a note may quote what a service sent.
     return ["# " + "".join(filter(str.isprintable, line)) for line in note.splitlines()]
 
 
@@ -105,7 +106,7 @@ def _line(name: str, value: Any) -> str:
     try:
         return f"{name} = {_toml(value)}"
     except KeyError:
-        raise TypeError(f"{name}: a {type(value).__name__} cannot be written to a file; only readings with a name can") from None
+        raise TypeError(f"{name}: a {type(value).__name__} cannot be written to a file; use a named value") from None
 
 
 def _toml(value: Any) -> str:
@@ -113,7 +114,7 @@ def _toml(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    # JSON's escapes are TOML's; but TOML has no place for a bare DEL.
+    # TOML uses the escapes of JSON, but unlike JSON it forbids a bare DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -133,29 +134,29 @@ _WRITERS: Final[Mapping[type, Callable[[Any], str]]] = {
 }
 
 
-# In.
+# Reading.
 
 
 def load_behaviour(path: str | Path) -> Behaviour:
-    """Read a behaviour from a file.
+    """Read a behaviour from a file. An undecided knob takes the first of its values.
 
     Raises:
-        BehaviourFileError: The file makes no behaviour; the message names the key and, for a wrong one, what may have been meant.
-        OSError: It cannot be read.
+        BehaviourFileError: The file is invalid. The message names the key and, for an unknown one, suggests a similar name.
+        OSError: The file cannot be read.
     """
     return Behaviour(**{knob: readings[0] for knob, readings in load_readings(path).items()})
 
 
 def load_readings(path: str | Path) -> dict[str, tuple[Any, ...]]:
-    """Read what a file knows: the reading of each knob that it names, or those that could not be told apart.
+    """Read the possible values of each knob that a file names: one, or several if they could not be distinguished.
 
     Raises:
-        BehaviourFileError: The file makes no behaviour.
-        OSError: It cannot be read.
+        BehaviourFileError: The file is invalid.
+        OSError: The file cannot be read.
     """
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # among them a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
         raise BehaviourFileError(f"{path}: not TOML: {error}") from None
     try:
         return dict(_readings(document))
@@ -166,7 +167,7 @@ def load_readings(path: str | Path) -> dict[str, tuple[Any, ...]]:
 def _readings(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     undecided = document.get(_UNDECIDED, {})
     if not isinstance(undecided, dict):
-        raise TypeError(f"{_UNDECIDED} must be a table")
+        raise TypeError(f"{_UNDECIDED}: expected a table")
     for knob, value in document.items():
         if knob != _UNDECIDED:
             check_known(knob, (*KNOBS, _UNDECIDED), "a behaviour")
@@ -174,12 +175,12 @@ def _readings(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, ...
     for knob, values in undecided.items():
         check_known(knob, KNOBS, "a behaviour")
         if not isinstance(values, list) or not values or knob in document:
-            raise ValueError(f"{_UNDECIDED}.{knob} must be a list of readings, and not be decided beside it")
+            raise ValueError(f"{_UNDECIDED}.{knob}: expected a list of values, for a knob that is not set elsewhere in the file")
         yield knob, tuple(_reading(knob, value) for value in values)
 
 
 def _reading(knob: str, value: Any) -> Any:
-    """Read a value, and let `Behaviour` judge it."""
+    """Convert a TOML value to the knob's type; `Behaviour` validates it."""
     if value == NONE and knob in _NULLABLE:
         value = None
     elif knob in _TABLES:
@@ -190,7 +191,7 @@ def _reading(knob: str, value: Any) -> Any:
 def _of_table(knob: str, value: Any) -> HeaderAuth | RateLimit:
     kind = _TABLES[knob]
     if not isinstance(value, dict):
-        raise TypeError(f'{knob} must be a table, or "{NONE}"')
+        raise TypeError(f'{knob}: expected a table or "{NONE}"')
     for name in value:
         check_known(name, [field.name for field in attrs.fields(kind)], knob)
     return kind(**{name: _MEMBERS[name](f"{knob}.{name}", member) for name, member in value.items()})
@@ -202,13 +203,13 @@ def _any_text(name: str, value: object) -> str:
 
 def _seconds(name: str, value: object) -> float:
     if type(value) not in {int, float}:
-        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+        raise TypeError(f"{name}: expected a number of seconds, got {type(value).__name__}")
     return value  # type: ignore[return-value]  # the line above leaves int and float
 
 
 def _tokens(name: str, value: object) -> frozenset[str]:
     if not isinstance(value, list):
-        raise TypeError(f"{name} must be a list of texts, not {type(value).__name__}")
+        raise TypeError(f"{name}: expected a list of strings, got {type(value).__name__}")
     return frozenset(text(name, token) for token in value)
 
 

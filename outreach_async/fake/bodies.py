@@ -1,7 +1,7 @@
-"""JSON in and out.
+"""Strict parsing of request bodies (rules W7 and W8), and compact JSON in UTF-8 for responses.
 
-In (rules W7 and W8): only what every JSON reader understands alike. Duplicate members, NaN and lone surrogates are read
-differently from library to library; a fake that took them would hide that a client sends them. Out: compact UTF-8.
+Duplicate members, NaN and lone surrogates are refused: JSON libraries read them differently, and a fake that accepted them would
+hide that a client sends them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, Final
 from outreach_async.fake.refusals import refused
 
 MAX_BODY: Final = 1024 * 1024
-"""Bytes of a request's body at most."""
+"""Maximum bytes of a request body."""
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
-"""Turn a document into compact JSON."""
+"""Encode a document as compact JSON."""
 
 
 class _NotStrictError(ValueError):
-    """JSON that Python's reader takes and this one does not."""
+    """JSON that Python's decoder accepts and this module refuses."""
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -37,11 +37,11 @@ _decoder = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Read a request's body, strictly.
+    """Parse a request body strictly.
 
     Raises:
-        Refused: 413 for a body that is too large; 400 for one that is not a JSON object, holds a member twice, NaN, infinity or a
-            lone surrogate.
+        Refused: 413 for a body that is too large; 400 for one that is not a JSON object, or contains a duplicate member, NaN,
+            infinity or a lone surrogate.
     """
     if len(body) > MAX_BODY:
         raise refused(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
@@ -56,11 +56,12 @@ def _parse(body: bytes) -> Any:
         text = body.decode()
         document = _decoded(text)
         if "\\u" in text:
-            encode(document).encode()  # the one way for a lone surrogate to come in is an escape, and UTF-8 has no place for it
+            # An escape is the only way for a lone surrogate to get in, and UTF-8 cannot encode one: this raises.
+            encode(document).encode()
     except _NotStrictError as error:
         raise refused(400, "invalid_json", f"the body is not strict JSON: {error}") from None
     except (ValueError, RecursionError) as error:
-        # Not the reader's message: it may quote the body.
+        # The decoder's own message may quote the body, which can hold an owner key.
         raise refused(400, "invalid_json", f"the body is not JSON in UTF-8 ({_kind(error)})") from None
     return document
 
@@ -70,7 +71,7 @@ def _decoded(text: str) -> Any:
         document, end = _decoder.raw_decode(text)
         if end == len(text):
             return document
-    return _decoder.decode(text)  # which knows of blanks around it, at the price of two searches for them
+    return _decoder.decode(text)  # also strips whitespace around the document, at the cost of two regex searches
 
 
 def _kind(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""A request on its way through the fake: read as far as it can be read, with what is wrong noted for when it is asked."""
+"""Parse requests. Errors are recorded on the parsed request and raised when it is executed."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from outreach_async.fake.targets import Target, check_method, parse_target, unkn
 from outreach_async.transport.wire import Request
 
 UNKNOWN: Final = "unknown"
-"""The operation of a request that asks for none of the five."""
+"""The operation of a request that matches none of the five."""
 
 _NOWHERE: Final = Target((), {}, None)
 
 
 @attrs.define
 class Call:
-    """A request, read.
+    """A parsed request.
 
     Attributes:
         request: The request.
-        operation: What it asks for.
-        target: Its target.
-        body: The body, parsed; `None` for an operation without one, and for a bad one.
-        misdirected: Why it asks for no operation.
-        malformed: Why its body is bad.
-        hints: What a person should know; grows while the request is carried out.
-        request_id: `x-request-id` of the answer; `None` until the service acts.
-        ended: Gives back its place among the exchanges under way, if it has one.
+        operation: Name of the operation; `unknown` if it matches none.
+        target: The parsed target.
+        body: The parsed body; `None` for an operation without a body, and for an invalid body.
+        misdirected: The error, if the request matches no operation.
+        malformed: The error, if the body is invalid.
+        hints: Hints for people; more are added while the request is executed.
+        request_id: `x-request-id` of the response; `None` until the service acts.
+        ended: Frees the exchange's place under `max_in_flight`, if it holds one.
     """
 
     request: Request
@@ -47,12 +47,12 @@ class Call:
 
     @property
     def members(self) -> Mapping[str, Any]:
-        """The body's members."""
+        """Members of the body; empty without a valid body."""
         return self.body or {}
 
 
 def read_call(request: Request) -> Call:
-    """Read a request; nothing is raised."""
+    """Parse a request. Errors are stored in the result, not raised."""
     call = Call(request)
     try:
         call.target = parse_target(request.target)

@@ -1,4 +1,4 @@
-"""Campaigns made of what a test says of them, with the rest made up; counts that do not agree are refused, not corrected."""
+"""Create campaigns from specifications and generate what they leave out. Inconsistent counts are refused, never corrected."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _LONGEST: Final = 3650 * DAY * 1000
 StepSeed = str | Mapping[str, Any]
 TemplateSeed = str | Mapping[str, Any]
 NewId = Callable[[str, str | None], str]
-"""Makes up an id of a prefix, or takes the one given."""
+"""Reserves the id passed second, or generates one with the prefix if it is `None`."""
 
 
 def template_prefix(letter: str) -> str:
-    """Say what a template's id starts with."""
+    """Return the id prefix of a template with this `test_letter`."""
     return "personalized_step_" if letter == PERSONALIZED else "temp_"
 
 
 @attrs.frozen
 class Steps:
-    """Makes a campaign's steps.
+    """Creates the steps of a campaign.
 
     Attributes:
-        chance: Draws the counts that are not given.
-        new_id: Makes ids.
-        rates: Those of the campaign.
+        chance: Random generator for counts that are not given.
+        new_id: Reserves or generates ids.
+        rates: The campaign's rates.
     """
 
     chance: Random
@@ -46,16 +46,16 @@ class Steps:
     rates: Rates
 
     def make(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int) -> tuple[Step, ...]:
-        """Make steps, in order.
+        """Create steps in order.
 
         Args:
-            seeds: What is said of each: letters joined by `|`, or a mapping.
-            contacts: Contacts that the campaign was seeded with; those of step 1 if not given.
-            bounces: E-mails bounced.
+            seeds: The specification of each step: template letters joined by `|`, or a mapping.
+            contacts: Number of contacts the campaign is seeded with; the number in step 1 if `None`.
+            bounces: Number of bounced e-mails.
 
         Raises:
-            TypeError: Something is said that a step or template has not.
-            ValueError: The counts do not agree.
+            TypeError: A step or template has no such field, or a value has the wrong type.
+            ValueError: The counts are inconsistent.
         """
         said = [{"templates": seed} if isinstance(seed, str) else members("a step", seed) for seed in seeds]
         templates = [self._templates(seed, order) for order, seed in enumerate(said, 1)]
@@ -70,14 +70,14 @@ class Steps:
             check_known(name, _STEP, "a step")
         wait = whole("wait_time", seed.get("wait_time", 0 if first else _WAIT))
         if wait > _LONGEST:
-            raise ValueError(f"wait_time={wait}: must be at most {_LONGEST} ms, which is ten years")
+            raise ValueError(f"wait_time: expected at most {_LONGEST} ms (ten years), got {wait}")
         return Step(self.new_id("step_", seed.get("id")), text("status", seed.get("status", "live")), wait, left, parts)
 
     def _templates(self, step: Mapping[str, Any], order: int) -> tuple[Template, ...]:
         seeds = _template_seeds(step.get("templates", "A"), order)
         given = [{"test_letter": seed} if isinstance(seed, str) else members("a template", seed) for seed in seeds]
         if "sent" in step and any(count in seed for seed in given for count in COUNTS):
-            raise ValueError("give `sent` with the step, to have the counts of its templates drawn, or counts with each template")
+            raise ValueError("sent: expected counts on the step or on its templates, not on both; omit one of them")
         shares = _shared(whole("sent", step.get("sent", 0)), len(given))
         return tuple(
             self._template(seed, order, letter, self._counts(seed, share))
@@ -104,9 +104,7 @@ class Steps:
         counts = {name: whole(name, seed.get(name, 0)) for name in COUNTS} if not share else self._drawn(share)
         sent, opened, clicked, replied, unsubscribed = counts.values()
         if not max(clicked, replied, unsubscribed) <= opened <= sent:
-            raise ValueError(
-                f"{counts}: of those sent some are opened; of those opened some are clicked, replied to, unsubscribed"
-            )
+            raise ValueError(f"expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}")
         return counts
 
     def _drawn(self, sent: int) -> dict[str, int]:
@@ -116,12 +114,12 @@ class Steps:
 
 
 def _template_seeds(said: object, order: int) -> Sequence[TemplateSeed]:
-    """Return the seeds of a step's templates: the interface says that every step has one or more."""
+    """Return the template specifications of a step. The interface requires at least one template per step."""
     seeds = said.split("|") if isinstance(said, str) and said.strip() else said
     if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
         raise ValueError(
             f"steps[{order - 1}].templates: expected one or more templates, got {said!r}; "
-            "pass letters such as 'A|B' or a list of templates, or leave it out for one template"
+            "pass letters such as 'A|B' or a list of templates, or omit it for one template"
         )
     return seeds
 
@@ -131,31 +129,32 @@ def _letters(seeds: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _shared(sent: int, parts: int) -> list[int]:
-    """Share e-mails out by turns (rule T7)."""
+    """Distribute e-mails over templates as evenly as possible, as if they took turns (rule T7)."""
     return [sent // parts + (place < sent % parts) for place in range(parts)]
 
 
 def _thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | None, str | None]:
-    """Settle whether a template starts a thread, and under which subject (rule T6)."""
+    """Return whether a template starts a thread, and its subject (rule T6)."""
     if letter == PERSONALIZED:
         new_thread, subject = seed.get("new_thread"), seed.get("subject")
         if new_thread is not None or subject is not None:
-            raise ValueError("the personalized entry has neither new_thread nor subject: leave them out")
+            raise ValueError("new_thread, subject: the personalized entry has neither; omit them")
         return None, None
     new_thread = seed.get("new_thread", order == 1)
     follows = order > 1 and not new_thread
     subject = seed.get("subject", None if follows else "A question, {{first_name}}")
     if follows and subject is not None:
-        raise ValueError("a follow-up in the same thread has no subject: say new_thread=True, or leave the subject out")
+        raise ValueError("subject: a follow-up in the same thread has none; omit it, or set new_thread to true")
     return new_thread, subject
 
 
 def _lefts(
     said: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
 ) -> list[int]:
-    """Say how many contacts each step has left: those given, or all who can still come to it.
+    """Return the number of contacts that each step has left: the number given, or all that can still reach the step.
 
-    Whoever got the step before, and neither got this one nor left by a reply, by unsubscribing or by a bounce, is to get it yet.
+    A contact can still reach a step if it has been sent the previous one but not this one, and has not left the campaign by a
+    reply, an unsubscribe or a bounce.
     """
     lefts: list[int] = []
     for place, (seed, templates) in enumerate(zip(said, steps, strict=True)):
@@ -167,7 +166,7 @@ def _lefts(
         else:
             coming = 0 if contacts is None else contacts - sent
         if coming < 0:
-            raise ValueError(f"contacts={contacts}: step 1 was sent to more: give at least as many")
+            raise ValueError(f"contacts: expected at least as many as step 1 was sent to, got {contacts}")
         lefts.append(whole("left_to_send", seed.get("left_to_send", coming)))
     return lefts
 
@@ -183,26 +182,26 @@ def _check_flow(steps: Sequence[Step], contacts: int | None) -> None:
         whole.insert(0, contacts)
     sent = [step.already_sent for step in steps]
     if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
-        raise ValueError(f"more contacts go through a later step than through an earlier one: {whole} in all, {sent} sent")
+        raise ValueError(f"steps: expected no step with more contacts than the one before it, got {whole} in all, {sent} sent")
 
 
 @attrs.frozen(kw_only=True)
 class CampaignSeed:
-    """What is said of a campaign before it is made.
+    """The specification of a campaign to create.
 
     Attributes:
-        workspace: Its workspace's id.
-        id: Its id; `None` to have it made up.
+        workspace: Id of its workspace.
+        id: Its id; `None` to generate one.
         name: Its name.
         status: Its status.
         mailboxes: Ids of its mailboxes.
-        steps: What is said of its steps.
-        contacts: Contacts that are not stored one by one; `None` for as many as step 1 shows.
-        bounces_num: E-mails bounced; `None` for a figure drawn along with those of the steps.
-        interested_num: Replies that show interest; `None` likewise.
-        created: Unix seconds; `None` for now.
-        last_activity: Unix seconds; `None` for never; `auto` for lately, if anything was sent.
-        rates: Shares by name, such as `open`; the others are the default ones.
+        steps: Specifications of its steps.
+        contacts: Number of contacts that are not stored individually; `None` for as many as step 1 has.
+        bounces_num: Number of bounced e-mails; `None` to generate it for steps with `sent`.
+        interested_num: Number of interested replies; `None` to generate it for steps with `sent`.
+        created: Creation time in Unix seconds; `None` for now.
+        last_activity: Unix seconds; `None` for never; `auto` for a recent time if anything was sent.
+        rates: Rates by name, such as `open`; the others keep their default.
     """
 
     workspace: str
@@ -221,13 +220,13 @@ class CampaignSeed:
 
 @attrs.frozen
 class CampaignMaker:
-    """Makes campaigns of what is said of them.
+    """Creates campaigns from their specifications.
 
     Attributes:
-        chance: Draws the counts that are not given.
-        new_id: Makes ids.
-        created: When the campaign was created, Unix seconds, if that is not said.
-        now: Unix seconds.
+        chance: Random generator for counts that are not given.
+        new_id: Reserves or generates ids.
+        created: Default creation time in Unix seconds.
+        now: The current time in Unix seconds.
     """
 
     chance: Random
@@ -236,11 +235,11 @@ class CampaignMaker:
     now: float
 
     def make(self, seed: CampaignSeed, id_: str) -> Campaign:
-        """Make a campaign.
+        """Create a campaign.
 
         Raises:
-            TypeError: Something is said that a campaign, step or template has not, or that is of the wrong kind.
-            ValueError: The counts do not agree.
+            TypeError: A step or template has no such field, or a value has the wrong type.
+            ValueError: The counts are inconsistent.
         """
         said = list(seed.steps)
         contacts = seed.contacts if seed.contacts is None else whole("contacts", seed.contacts)
@@ -281,11 +280,9 @@ def _seeded_contacts(steps: Sequence[Step], contacts: int | None) -> int:
 
 
 def _check_outcome(campaign: Campaign) -> None:
-    """Check the counts that exist only for a whole campaign (rule T10)."""
+    """Check the counts that exist only per campaign (rule T10)."""
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if whole("interested_num", campaign.interested_num) > replies:
-        raise ValueError(f"interested_num={campaign.interested_num}: there are only {replies} replies: give at most as many")
+        raise ValueError(f"interested_num: expected at most {replies} (replies), got {campaign.interested_num}")
     if campaign.bounces_num > sent - opens:
-        raise ValueError(
-            f"bounces_num={campaign.bounces_num}: only {sent - opens} e-mails were sent and not opened: give at most as many"
-        )
+        raise ValueError(f"bounces_num: expected at most {sent - opens} (unopened e-mails), got {campaign.bounces_num}")

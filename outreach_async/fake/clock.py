@@ -1,4 +1,4 @@
-"""The fake's time: where it starts, or whose clock it follows, and how far it was moved by hand."""
+"""The fake's clock: a fixed start or another clock, plus the offset that `advance` adds."""
 
 from __future__ import annotations
 
@@ -10,73 +10,73 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Clock:
-    """Unix time that stands still until it is moved, or runs with another clock.
+    """Unix time that stands still until it is advanced, or follows another clock.
 
     Args:
-        source: ISO 8601 text (UTC if it names no zone), where time stands; or a callable that returns Unix seconds.
+        source: The current time as an ISO 8601 string (UTC if it names no zone), or a callable that returns Unix seconds.
 
     Raises:
-        ValueError: The text is no time.
+        ValueError: The string is not a valid ISO 8601 time.
     """
 
     def __init__(self, source: str | Callable[[], float]) -> None:
-        # Whole microseconds: two steps then come exactly to where one step of their sum does.
+        # Whole microseconds, not floats: two advances then reach exactly the time that one advance by their sum reaches.
         self._source: Callable[[], int]
         self.runs = callable(source)
-        """Whether it runs with another clock."""
+        """Whether it follows another clock."""
         if callable(source):
             self._source = lambda: round(source() * 1_000_000)
         else:
             start = parse_time(source)
             self._source = lambda: start
         self.offset = 0
-        """Microseconds that time was moved by."""
+        """Microseconds added to the source's time."""
 
     @property
     def now(self) -> float:
-        """Unix seconds."""
+        """The current time in Unix seconds."""
         return self.micros / 1_000_000
 
     @property
     def micros(self) -> int:
-        """Unix microseconds."""
+        """The current time in Unix microseconds."""
         return self._source() + self.offset
 
     @property
     def text(self) -> str:
-        """The time as ISO 8601 text, in UTC."""
+        """The current time as an ISO 8601 string in UTC."""
         return (_EPOCH + timedelta(microseconds=self.micros)).isoformat().replace("+00:00", "Z")
 
     def advance(self, step: timedelta) -> None:
-        """Move time on.
+        """Advance the clock.
 
         Raises:
             ValueError: The step is negative.
         """
         if step < timedelta(0):
-            raise ValueError(f"time only moves on, not by {step}: go back with restore() or reset()")
+            raise ValueError(f"step: expected a non-negative duration, got {step}; use restore() or reset() to go back")
         self.offset += step // _MICROSECOND
 
     def move_to(self, time: str) -> None:
-        """Make it a given time now.
+        """Set the current time.
 
         Raises:
-            ValueError: The text is no time.
+            ValueError: The string is not a valid ISO 8601 time.
         """
         self.offset = parse_time(time) - self._source()
 
 
 def parse_time(text: str) -> int:
-    """Read ISO 8601 text, UTC if it names no zone.
+    """Parse an ISO 8601 string, in UTC if it names no zone.
 
     Returns:
         Unix microseconds.
 
     Raises:
-        ValueError: The text is no time.
+        ValueError: The string is not a valid ISO 8601 time.
     """
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise ValueError(f"{text!r} is no ISO 8601 time such as 2026-01-01T00:00:00Z") from None
+        raise ValueError(f"expected an ISO 8601 time such as 2026-01-01T00:00:00Z, got {text!r}") from None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND

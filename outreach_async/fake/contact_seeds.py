@@ -1,4 +1,4 @@
-"""Contacts made of what a test or a world file says of them, and people made up by number."""
+"""Specifications of contacts from tests and world files, and generated people."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from outreach_async.fake.records import Enrolment
 
 @attrs.frozen
 class ContactSeed:
-    """What is said of a contact before it is stored.
+    """The specification of a contact to store.
 
     Attributes:
-        email: The e-mail; anything else is refused.
+        email: The e-mail. Unchecked: it is refused later unless it is a non-blank string.
         fields: Values by code.
         enrolments: Its campaigns.
         owner: Its owner key.
-        id: Its id, if it is given.
-        created: Unix seconds, if given.
+        id: Its id; `None` to generate one.
+        created: Creation time in Unix seconds; `None` for now.
     """
 
     email: object
@@ -35,10 +35,10 @@ class ContactSeed:
     def of(
         cls, row: Mapping[str, str | None], codes: Mapping[str, str], enrolments: tuple[Enrolment, ...], owner: str
     ) -> ContactSeed:
-        """Read a row: the e-mail, perhaps an id, and fields by their codes.
+        """Read a row with `email`, optionally `id`, and fields by code.
 
         Raises:
-            TypeError: There is no such field, or a value is no text.
+            TypeError: The workspace has no such field, or a value is not a string.
         """
         fields = {}
         for code, value in row.items():
@@ -46,20 +46,20 @@ class ContactSeed:
                 continue
             check_known(code, codes, "a contact")
             if not isinstance(value, str):
-                raise TypeError(f"{code} must be a text, not {type(value).__name__}")
+                raise TypeError(f"{code}: expected a string, got {type(value).__name__}")
             fields[codes[code]] = value
         return cls(row.get("email"), fields, enrolments, owner, row.get("id"))
 
 
 def people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
-    """Make up people, each by a number.
+    """Generate people from consecutive numbers.
 
     Args:
-        count: How many.
+        count: Number of people.
         start: The first number.
 
     Returns:
-        Rows of e-mail and fields; other numbers have other e-mails.
+        Rows of e-mail and fields. Each number has its own e-mail.
     """
     return map(_person, range(start, start + count))
 

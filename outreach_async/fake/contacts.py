@@ -1,4 +1,4 @@
-"""What becomes of a creation (rules C1 to C5, C10 to C16 and C23): pure, from what is stored to what is to be stored."""
+"""Compute the contact that a creation stores (rules C1 to C5, C10 to C16 and C23), without storing it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ ADDED: Final = "added"
 
 OUTCOMES: Final[Mapping[str, str]] = {
     "skip": "skipped",
-    "overwrite": "overwriten",  # spelled so by the interface
+    "overwrite": "overwriten",  # the interface's spelling
     "update_missing_fields": "updated_missing_fields",
 }
-"""The outcome for a duplicate, by duplicates option (rule C2)."""
+"""The outcome for a duplicate, by value of the `duplicates` option (rule C2)."""
 
 DUPLICATE: Final = "a contact with this email exists in the workspace"
 """`details` of a skipped contact."""
 
 
 def email_key(behaviour: Behaviour) -> Callable[[str], str]:
-    """Find the function that tells duplicates: e-mails are the same if it makes the same of them (rule C4)."""
+    """Return the key function for e-mails: two e-mails are duplicates if their keys are equal (rule C4)."""
     reading = behaviour.email_key
     return _KEYS[reading] if isinstance(reading, str) else reading
 
@@ -37,7 +37,7 @@ def _domain_lower(email: str) -> str:
 
 
 def _gmail(email: str) -> str:
-    """Leave out what Gmail does not look at: dots, and whatever follows a plus sign."""
+    """Remove what Gmail ignores: dots in the local part, and everything after a plus sign."""
     local, at, domain = email.lower().rpartition("@")
     if domain in {"gmail.com", "googlemail.com"}:
         return local.partition("+")[0].replace(".", "") + "@gmail.com"
@@ -53,17 +53,17 @@ _KEYS: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def added(creation: Creation, fields: Fields, id_: str, now: float) -> Contact:
-    """Make the contact of a creation that met no duplicate. Null is as not sent (rule C14)."""
+    """Return the new contact of a creation without a duplicate. A null field counts as not sent (rule C14)."""
     stored = fields if None not in fields.values() else {code: value for code, value in fields.items() if value is not None}
     enrolments = () if creation.campaign is None else (Enrolment(creation.campaign, now),)
     return Contact(id_, creation.email, creation.owner_key, stored, enrolments, int(now))
 
 
 def merged(contact: Contact, creation: Creation, fields: Fields, behaviour: Behaviour, now: float) -> Contact:
-    """Make what a stored contact becomes by a creation; the contact itself if nothing changes.
+    """Return the stored contact as a creation changes it; the same object if nothing changes.
 
     Raises:
-        Refused: 409 if it is in the campaign already, where that is an error.
+        Refused: 409 if it is already in the campaign and `behaviour.reenrol` is `error`.
     """
     if creation.duplicates == "skip":
         return _enrolled(contact, creation.campaign, behaviour, now) if behaviour.skip_enrols else contact

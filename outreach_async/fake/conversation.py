@@ -1,6 +1,6 @@
-"""HTTP/1.1 over one connection to the fake's server, with the faults of the wire byte by byte.
+"""HTTP/1.1 over one connection to the fake's server, with wire faults byte by byte.
 
-The socket is handled bare, with anyio only to wait for it: a stream's orderly end would stand in the way of a reset.
+It uses the bare socket, and anyio only to wait for it: a stream's orderly close would prevent a connection reset.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from outreach_async.fake.faults import error_response
 from outreach_async.transport.wire import Request, Response
 
 HEAD_BOUND = 64 * 1024
-"""Bytes of a request's first line and header fields; more is refused with 431."""
+"""Maximum bytes of a request's first line and header fields; a longer head gets 431."""
 
 HEAD_SECONDS = 10.0
-"""Seconds from the first byte of a head to its last; a connection may be idle between requests for as long as it likes."""
+"""Seconds that a head may take from its first byte to its last. Between requests, a connection may stay idle without a limit."""
 
 LINGER = 1.0
-"""Seconds that a closed connection waits for the client to close too: what it still sends would turn the FIN into an RST."""
+"""Seconds that a closed connection waits for the client to close too: unread data would turn the FIN into an RST."""
 
 _CHUNK = 64 * 1024
 _BODILESS = (204, 304)
@@ -47,16 +47,16 @@ class Line:
         self._socket = connection
 
     async def read(self) -> bytes:
-        """Read what has arrived, or arrives next; empty at the end."""
+        """Wait for bytes and return them; empty when the client has closed."""
         while True:
             await anyio.wait_readable(self._socket)
             try:
                 return self._socket.recv(_CHUNK)
-            except BlockingIOError:  # woken for nothing
+            except BlockingIOError:  # a spurious wake-up
                 continue
 
     async def write(self, data: bytes) -> None:
-        """Write all of it."""
+        """Write all bytes."""
         rest = memoryview(data)
         while rest:
             try:
@@ -65,24 +65,26 @@ class Line:
                 await anyio.wait_writable(self._socket)
 
     async def wait_for_end(self) -> None:
-        """Read whatever comes until the client has closed."""
+        """Read and discard bytes until the client has closed."""
         while await self.read():
             pass
 
     async def finish(self) -> None:
-        """Close in order (FIN)."""
+        """Close the connection in order (FIN)."""
+        # Only the writing half: a close with unread bytes in the receive buffer makes the kernel send RST, and the client could
+        # lose a response that it has not read yet.
         self._socket.shutdown(socket.SHUT_WR)
         with anyio.move_on_after(LINGER):
             await self.wait_for_end()
 
     async def reset(self) -> None:
-        """Tear down (RST) when the socket is closed, which must be next."""
-        # To linger for no time at all makes the kernel send RST in place of FIN.
+        """Make the next close of the socket reset the connection (RST)."""
+        # With a linger time of zero, the kernel sends RST instead of FIN.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 async def converse(connection: socket.socket, service: Service) -> None:
-    """Answer a connection's requests, one after the other, until either side ends it; then close it."""
+    """Handle the requests of a connection one at a time until either side ends it; then close it."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BOUND)
     with connection:
         try:
@@ -91,11 +93,11 @@ async def converse(connection: socket.socket, service: Service) -> None:
             while await _exchange(Line(connection), conversation, service):
                 conversation.start_next_cycle()
         except OSError:
-            pass  # the client tore the connection down: there is nobody to tell
+            pass  # the client reset the connection: nobody is left to respond to
 
 
 async def _exchange(line: Line, conversation: h11.Connection, service: Service) -> bool:
-    """Carry out one request. Says whether another may follow."""
+    """Handle one request. Return whether another may follow."""
     try:
         request = await _request(line, conversation)
     except h11.RemoteProtocolError as error:
@@ -108,13 +110,16 @@ async def _exchange(line: Line, conversation: h11.Connection, service: Service) 
     try:
         end = await _act(line, acts(exchange.fault, head, body))
     finally:
+        # Only now, after the last byte or the last delay: `max_in_flight` counts exchanges until the response has been delivered.
         exchange.ended()
     return await _conclude(line, conversation, end)
 
 
 async def _request(line: Line, conversation: h11.Connection) -> Request | None:
-    """Read one whole request; `None` if the client has closed, or takes too long for the head."""
+    """Read one whole request; return `None` if the client has closed, or takes too long to send the head."""
     head: object = None
+    # The first byte is awaited without a limit: an idle connection is allowed. From then on, a client that sends its head byte by
+    # byte must not hold the connection for ever. Pipelined requests have left bytes behind, and nothing needs to arrive.
     if not conversation.trailing_data[0]:
         conversation.receive_data(await line.read())
     with anyio.move_on_after(HEAD_SECONDS):
@@ -123,7 +128,7 @@ async def _request(line: Line, conversation: h11.Connection) -> Request | None:
         return None
     headers = joined(head.headers)
     if headers.keys() >= set(_FRAMING):
-        raise h11.RemoteProtocolError("a body framed in two ways, which others may read as two requests")
+        raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding: other servers may read two requests")
     if int(headers.get("content-length", 0)) > BODY_BOUND:
         raise BodyTooLarge
     body = bytearray()
@@ -135,11 +140,11 @@ async def _request(line: Line, conversation: h11.Connection) -> Request | None:
 
 
 async def _event(line: Line, conversation: h11.Connection) -> object:
-    """Read until something has come: one of h11's events.
+    """Read until h11 has an event, and return it.
 
     Raises:
-        h11.RemoteProtocolError: What came is not HTTP/1.1, or has a line that ends without a carriage return. h11 takes such a
-            line; whoever does not would see where a request ends differently.
+        h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 accepts such a line;
+            servers that do not would disagree on where a request ends.
     """
     while True:
         before = conversation.trailing_data[0]
@@ -148,10 +153,10 @@ async def _event(line: Line, conversation: h11.Connection) -> object:
         if event is not h11.NEED_DATA:
             if not isinstance(event, h11.Data):
                 read = before[: len(before) - len(after)]
-                # The end of a chunk may come in two pieces: the line feed that begins the rest has had its carriage return.
+                # A chunk's CRLF can arrive in two reads. A line feed at the start then follows a carriage return read before.
                 _refuse_bare_lf(read.removeprefix(b"\n") or read)
             return event
-        _refuse_bare_lf(after)  # the start of a head, or of a line around a chunk
+        _refuse_bare_lf(after)  # an incomplete head, or an incomplete line between chunks
         if conversation.they_are_waiting_for_100_continue:
             go_on = h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
             await line.write(conversation.send(go_on) or b"")
@@ -160,25 +165,25 @@ async def _event(line: Line, conversation: h11.Connection) -> object:
 
 def _refuse_bare_lf(lines: bytes) -> None:
     if _BARE_LF.search(lines):
-        raise h11.RemoteProtocolError("a line that ends with a bare line feed")
+        raise h11.RemoteProtocolError("a line ends with a bare line feed")
 
 
 def _origin_form(target: str) -> str:
-    # RFC 9112, 3.2.2: a server must accept the absolute form too.
+    # RFC 9112, section 3.2.2: a server must accept the absolute form too.
     path = re.sub(r"^https?://[^/?]*", "", target, flags=re.IGNORECASE)
     return path if path == target or path.startswith("/") else f"/{path}"
 
 
 def _reply(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
-    """Ask the service. Returns what it says, and the answer's head and body, empty if there is no answer."""
+    """Return the service's exchange, and the head and body of its response; both are empty if there is none."""
     exchange = Exchange(None, None)
     try:
         exchange = service.exchange(request)
         if exchange.response is None:
             return exchange, b"", b""
         return exchange, *_serialized(conversation, exchange.response, request.method)
-    except Exception as error:  # noqa: BLE001 - one request's failure, reported here, must not end the others' connections
-        # The frames without the message, which may hold what was sent.
+    except Exception as error:  # noqa: BLE001 - the failure of one request, logged here, must not end other connections
+        # The traceback without the message, which may contain data that the client sent.
         _log.error("the service raised %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
         return attrs.evolve(exchange, fault=None), *_serialized(conversation, error_response(500), request.method)
 
@@ -199,7 +204,7 @@ def _serialized(conversation: h11.Connection, response: Response, method: str) -
 
 
 async def _act(line: Line, sequence: Iterable[Act]) -> End | None:
-    """Do all but the end, unless that is to wait for the client's. Returns the end; `None` if there is none."""
+    """Send bytes and wait out delays. Return how the connection ends, or `None`. `End.HANG` is waited out here."""
     for act in sequence:
         if isinstance(act, End):
             if act is End.HANG:
@@ -210,7 +215,7 @@ async def _act(line: Line, sequence: Iterable[Act]) -> End | None:
 
 
 async def _conclude(line: Line, conversation: h11.Connection, end: End | None) -> bool:
-    """End the conversation, or say that another request may follow."""
+    """Return whether another request may follow; if not, end the connection."""
     if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
         return True
     if end is End.RESET:
@@ -221,7 +226,7 @@ async def _conclude(line: Line, conversation: h11.Connection, end: End | None) -
 
 
 async def _refuse(line: Line, conversation: h11.Connection, status: int) -> bool:
-    """Answer what cannot be read as a request, and close: where the next one would start is not known."""
+    """Respond to an unreadable request and close: the start of a next request cannot be found."""
     refusal = error_response(status)
     closing = Response(refusal.status, {**refusal.headers, "connection": "close"}, refusal.body)
     await line.write(b"".join(_serialized(conversation, closing, "")))

@@ -1,6 +1,6 @@
-"""The countries of ISO 3166-1 by their English names (rule C27), for strict validation.
+"""ISO 3166-1 countries and their English names, for strict validation (rule C27).
 
-ISO's own short names stand beside the names that people write. Spelling is compared by `folded`: letter case, accents, a leading
+The table has ISO's short names and the names in common use. `folded` makes spellings comparable: letter case, accents, a leading
 "the", "&" for "and" and "St" for "Saint" make no difference.
 """
 
@@ -261,11 +261,11 @@ COUNTRIES: Final[dict[str, tuple[str, ...]]] = {
     "ZM": ("Zambia",),
     "ZW": ("Zimbabwe",),
 }
-"""Names by alpha-2 code; the usual one first."""
+"""Names by alpha-2 code, the most common one first."""
 
 
 def folded(name: str) -> str:
-    """Reduce a name to what is compared."""
+    """Return the form of a name that is compared."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     words = re.sub(r"[^a-z0-9]+", " ", plain.casefold().replace("&", " and ").replace("'", "").replace("\u2019", "")).split()
     if words[:1] == ["the"]:
@@ -277,13 +277,13 @@ _CODES: Final[dict[str, str]] = {folded(name): code for code, names in COUNTRIES
 
 
 def country_code(text: str) -> str | None:
-    """Find a country's alpha-2 code.
+    """Return a country's alpha-2 code.
 
     Args:
         text: An alpha-2 code or an English name, in any letter case.
 
     Returns:
-        The code in capitals; `None` for what is neither.
+        The code in upper case; `None` if the string is neither.
     """
     code = text.strip().upper()
     return code if code in COUNTRIES else _CODES.get(folded(text))

@@ -1,6 +1,6 @@
-"""Reading a creation (rules C6 to C9, C14, C19 to C21 and A4): presence, then types, then ids; fields by the workspace's codes.
+"""Parse creations (rules C6 to C9, C14, C19 to C21 and A4): check presence, then types, then ids, then the optional fields.
 
-Nothing here looks at what is stored but for the codes, and nothing changes it. The first failure answers.
+Of the stored data, only the workspace's field codes are read, and nothing is changed. The first failure is the response.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _REQUIRED: Final = ("owner_key", "workspace", "email", "upload_options")
 _OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
 
 _GUESSES: Final = 20
-"""Dropped fields that a guess is made for: each takes a look at every known name."""
+"""Maximum number of ignored fields that get a suggestion: each suggestion compares the name with every known one."""
 
 Fields = dict[str, str | None]
-"""Sent values by code."""
+"""The values sent, by field code."""
 
 
 @attrs.define
 class Creation:
-    """What a creation asks for, but for the fields.
+    """The required members of a creation.
 
     Attributes:
-        owner_key: The key; what stands there, as text, where keys may be anything.
+        owner_key: The key; empty for a value that is not a string, where keys are not checked.
         workspace: Workspace id.
         email: The e-mail, trimmed.
-        duplicates: What to do with a duplicate.
+        duplicates: The `duplicates` option.
         strict: Whether to validate strictly.
         campaign: Campaign id; `None` for no campaign.
     """
@@ -52,10 +52,10 @@ class Creation:
 
 
 def read_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
-    """Read a creation's required members.
+    """Parse the required members of a creation.
 
     Raises:
-        Refused: 400, for the first of them that is missing, of the wrong type or malformed.
+        Refused: 400 for the first member that is missing, of the wrong type or malformed.
     """
     _require(body, _REQUIRED, "")
     options = _typed(body, "upload_options", dict, "an object")
@@ -120,7 +120,7 @@ def _duplicates(options: Mapping[str, Any]) -> Duplicates:
 
 def _check_ids(creation: Creation, behaviour: Behaviour) -> None:
     if behaviour.owner_key != "off" and not creation.owner_key.startswith("key_"):
-        # Said without a hint at what it looks like: whatever it is, it may be a secret.
+        # No hint about what the value looks like: it may be a secret.
         raise refused(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
     check_id(creation.workspace, "space_", "workspace")
     if creation.campaign is not None:
@@ -128,19 +128,19 @@ def _check_ids(creation: Creation, behaviour: Behaviour) -> None:
 
 
 def read_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> Fields:
-    """Read a creation's optional fields.
+    """Parse the optional fields of a creation.
 
     Args:
-        body: The creation.
-        workspace: Whose codes count.
-        behaviour: The readings in force.
-        hints: Takes a hint for each field that is dropped.
+        body: The body of the request.
+        workspace: The workspace that defines the field codes.
+        behaviour: The behaviour in effect.
+        hints: A hint for each ignored field is appended.
 
     Returns:
-        Values by code as sent, null among them.
+        Values by code as sent, including null.
 
     Raises:
-        Refused: 400 for the first field that is unknown, where that is refused, malformed or of the wrong type.
+        Refused: 400 for the first field that is malformed, of the wrong type, or unknown if the behaviour refuses unknown fields.
     """
     fields: Fields = {}
     codes = workspace.codes
@@ -158,7 +158,7 @@ def read_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behavi
 
 
 def _unknown(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
-    """Decide about a code that the workspace has not: the code if the value is stored, `None` if it is dropped."""
+    """Return the code under which to store a field that the workspace does not have; `None` to ignore the field."""
     if name.startswith("custom_"):
         return _unknown_custom(name, workspace, behaviour, hints)
     if behaviour.unknown_body == "store":

@@ -1,8 +1,8 @@
-"""What each fault on the wire does: the bytes a server sends, and what a client makes of them.
+"""Wire faults in two tables: the bytes that a server sends, and what a client receives.
 
-The two tables are two views of one thing, so that a test on the fake's transport means what it would mean over a socket. `BYTES`
-turns a correct answer into what is sent instead; `READ` says what comes of it for a client, as measured with real backends: an
-answer, perhaps a damaged one, or the reason why there is none. Both are pure.
+Both tables describe the same faults: a test with the fake's transport means the same as over a socket. `BYTES` turns a correct
+response into what the server sends instead. `READ` gives the result for a client, as measured with real backends: a response,
+perhaps a damaged one, or the reason why none arrives. Both are pure.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from outreach_async.transport.wire import Response
 
 
 class End(enum.Enum):
-    """How a conversation ends early."""
+    """How a connection ends early."""
 
     CLOSE = "close"
     """The connection is closed in order (FIN)."""
     RESET = "reset"
-    """The connection is torn down (RST)."""
+    """The connection is reset (RST)."""
     HANG = "hang"
-    """Nothing more is sent until the client leaves."""
+    """Nothing more is sent until the client closes the connection."""
 
 
 Act = bytes | float | End
-"""One act of a server: bytes are sent, seconds are waited, an end is the last."""
+"""One step of a server: bytes to send, seconds to wait, or the end of the connection, which is the last step."""
 
 LONG_HEADER = 256 * 1024
-"""Bytes of an over-long header field, which never ends: httpx takes 100 KiB, aiohttp 8 KiB."""
+"""Bytes of the over-long header field, which has no end: httpx accepts up to 100 KiB, aiohttp up to 8 KiB."""
 
-# Random, yet the same in every run; without a line's end, which would make a shorter garbage of it.
+# Random-looking, yet the same in every run. Without line breaks, which would end the supposed status line early.
 _GARBAGE = hashlib.blake2b(b"not a status line").digest().replace(b"\n", b"").replace(b"\r", b"") + b"\r\n\r\n"
 
 
 def acts(fault: WireFault | None, head: bytes, body: bytes) -> Iterable[Act]:
-    """Tell a server what to do for an answer.
+    """Return the steps with which a server sends a response.
 
     Args:
-        fault: What happens on the wire, if anything.
-        head: The correct answer's status line and header fields with their closing empty line; empty if there is no answer.
-        body: The correct answer's body as sent.
+        fault: The wire fault; `None` for none.
+        head: Status line and header fields of the correct response, with the empty line after them; empty without a response.
+        body: Body of the correct response, as sent.
 
     Returns:
-        Acts; the conversation goes on after them unless the last one is an `End`.
+        The steps. The connection stays open after them unless the last one is an `End`.
     """
     return (head + body,) if fault is None else BYTES[fault.kind](fault, head, body)
 
@@ -61,7 +61,7 @@ def _drip(fault: WireFault, head: bytes, body: bytes) -> Iterator[Act]:
 
 
 def _cut(fault: WireFault, head: bytes, body: bytes) -> bytes:
-    # A cut past the body's end would be none: the stated length then grows instead.
+    # A cut after the end of the body would cut nothing. The stated length is increased instead, and the body stays incomplete.
     sent = body[: fault.size]
     return _with_length(head, max(len(body), len(sent) + 1)) + sent
 
@@ -75,7 +75,7 @@ def _with_length(head: bytes, length: int) -> bytes:
 
 
 def _with_field(head: bytes, field: bytes) -> bytes:
-    """Replace the field that says how long the body is."""
+    """Replace the header field that states the length of the body."""
     lines = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(b"content-length:")]
     return b"\r\n".join([*lines, field, b"", b""])
 
@@ -96,18 +96,18 @@ BYTES: Mapping[Kind, Callable[[WireFault, bytes, bytes], Iterable[Act]]] = {
     "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, End.CLOSE),
     "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, End.CLOSE),
 }
-"""What a server does instead of sending the answer."""
+"""The steps of a server by fault, in place of sending the correct response."""
 
 
 @attrs.frozen
 class Reading:
-    """What a client makes of an answer.
+    """The result of an exchange for a client.
 
     Attributes:
-        wait: Seconds until it knows; infinite if it never will.
-        response: What it reads; `None` if no whole answer arrives.
-        reason: Why none does.
-        sent: Whether a byte of the request may have left.
+        wait: Seconds until the result is known; infinite if it never is.
+        response: The response received; `None` if no complete one arrives.
+        reason: The reason why none arrives.
+        sent: Whether a byte of the request may have left the client.
     """
 
     wait: float = 0.0
@@ -117,7 +117,7 @@ class Reading:
 
 
 def reading(fault: WireFault | None, response: Response | None) -> Reading:
-    """Tell what a client makes of an exchange."""
+    """Return what a client receives."""
     if fault is None:
         return Reading(response=response)
     return READ[fault.kind](fault, response or Response(200))
@@ -138,17 +138,17 @@ def _shortened(fault: WireFault, response: Response) -> Reading:
 READ: Mapping[Kind, Callable[[WireFault, Response], Reading]] = {
     "latency": lambda fault, response: Reading(fault.seconds, response),
     "slow_drip": _dripped,
-    "hang": _lost("no answer", wait=math.inf),
+    "hang": _lost("no response", wait=math.inf),
     "refuse": _lost("connection refused", sent=False),
-    "reset": _lost("connection reset before an answer"),
-    "close": _lost("connection closed before an answer"),
-    "truncate": _lost("connection closed within the answer's body"),
-    "reset_mid_body": _lost("connection reset within the answer's body"),
-    "bad_chunk": _lost("the answer is not HTTP: a chunk without a size"),
-    "no_final_chunk": _lost("connection closed before the answer's last chunk"),
-    "garbage": _lost("the answer is not HTTP: no status line"),
-    "long_header": _lost("the answer is not HTTP: a header field too long"),
-    "wrong_encoding": _lost("the answer's body is not in its stated encoding"),
+    "reset": _lost("connection reset before a response"),
+    "close": _lost("connection closed before a response"),
+    "truncate": _lost("connection closed within the response body"),
+    "reset_mid_body": _lost("connection reset within the response body"),
+    "bad_chunk": _lost("the response is not valid HTTP: a chunk without a size"),
+    "no_final_chunk": _lost("connection closed before the last chunk of the response"),
+    "garbage": _lost("the response is not valid HTTP: no status line"),
+    "long_header": _lost("the response is not valid HTTP: a header field is too long"),
+    "wrong_encoding": _lost("the response body does not match its content-encoding"),
     "wrong_length": _shortened,
 }
-"""What a client makes of it."""
+"""The result for a client, by fault."""

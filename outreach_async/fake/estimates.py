@@ -1,4 +1,4 @@
-"""When a campaign ends (rules T13 to T17), from its queue, the speed of its mailboxes and the waits between its steps. Pure."""
+"""Estimate when a campaign ends (rules T13 to T17) from its queue, its mailboxes' speed and its steps' waits. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ NOT_STARTED: Final = "Not started"
 UNKNOWN: Final = "Unknown"
 
 UNBOUNDED_DAYS: Final = 9999
-"""`days_left` of a campaign that no mailbox sends for."""
+"""`days_left` of a campaign that no mailbox sends for, in days."""
 
 _DAY_MS: Final = DAY * 1000
 
 
 @attrs.frozen
 class Estimate:
-    """A campaign's end.
+    """The estimated end of a campaign.
 
     Attributes:
-        days: Whole days until then.
-        word: What stands in a date's place, if there is no date; empty if there is one.
+        days: Whole days until the end.
+        word: The word shown instead of a date, such as `Complete`; empty if there is a date.
     """
 
     days: int
@@ -35,15 +35,15 @@ class Estimate:
 
     @property
     def display(self) -> str:
-        """The days in words."""
+        """The value of `days_left_display`."""
         return self.word or f"{self.days} day{'' if self.days == 1 else 's'}"
 
     def date(self, now: float) -> str:
-        """The end as text."""
+        """Return the end as a string: a date, or the word in its place."""
         return self.word or date_text(self.timestamp(now))
 
     def timestamp(self, now: float) -> int:
-        """The end in Unix seconds."""
+        """Return the end in Unix seconds."""
         return int(now) + self.days * DAY
 
 
@@ -51,10 +51,10 @@ def estimate(contacts: int, lefts: Sequence[int], waits: Sequence[int], capacity
     """Estimate when a campaign ends.
 
     Args:
-        contacts: Contacts in it.
-        lefts: Contacts left to send to, step by step.
-        waits: Milliseconds that each step waits.
-        capacity: E-mails a day that its mailboxes spare for it.
+        contacts: Number of contacts in the campaign.
+        lefts: Number of contacts each step is still to be sent to.
+        waits: The wait of each step, in milliseconds.
+        capacity: E-mails per day that its mailboxes can send for it.
     """
     left = sum(lefts)
     if not contacts:

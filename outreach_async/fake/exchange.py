@@ -1,7 +1,7 @@
-"""One exchange with the service as the fake tells it: the answer, and what happens to it on its way.
+"""Exchanges and faults as values: the service's response, and what happens to it on the wire.
 
-Faults are values, made by the functions of `faults`: nothing at all, another answer, a changed answer, and trouble on the wire,
-which the fake's transport and its server act out as `damage` tells them.
+The functions of `faults` create faults: no fault, a different response, a changed response, or a wire fault. The fake's transport
+and server reproduce wire faults according to the tables of `damage`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ Kind = Literal[
     "wrong_length",
     "slow_drip",
 ]
-"""What can happen on the wire."""
+"""The kinds of wire faults."""
 
 
 def nothing() -> None:
-    """Free no place: none was taken."""
+    """Do nothing. The default of `Exchange.ended`, for an exchange that holds no place."""
 
 
 @attrs.frozen
 class Exchange:
-    """What became of one request.
+    """The result of one request.
 
     Attributes:
-        response: The answer; `None` if a fault kept the request from the service.
-        fault: What happens on the wire; `None` for nothing.
-        ended: Whoever carries the answer calls it once that has arrived or is lost, to free the exchange's place among those
-            under way (rule E4). A second call does nothing.
-        struck: The fault that struck, as it is written; `ok` for none.
+        response: The response; `None` if a fault kept the request from the service.
+        fault: The wire fault; `None` for none.
+        ended: Call it once the response has been delivered or lost: it frees the exchange's place under `max_in_flight` (rule
+            E4). Further calls do nothing.
+        struck: The label of the fault that fired; `ok` for none.
 
     Example:
         ```python
@@ -63,20 +63,20 @@ class Exchange:
 
 
 class Service(Protocol):
-    """What the fake's transport, its ASGI application and its server put their questions to."""
+    """The interface that the fake's transport, ASGI application and server call."""
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Carry the request out, at once and whole."""
+        """Execute the request completely, without waiting."""
         ...
 
 
 @attrs.frozen
 class Fault:
-    """One thing that goes wrong with one exchange; this class itself is for `ok`, nothing at all.
+    """A fault in one exchange. Instances of this class itself inject nothing, as `ok` does.
 
     Attributes:
-        label: How the fault is written, such as `status(503)`.
-        commits: Whether the service carries the request out before the fault strikes.
+        label: The fault as it is written in code, such as `status(503)`.
+        commits: Whether the service executes the request before the fault fires.
 
     Example:
         ```python
@@ -88,12 +88,12 @@ class Fault:
     commits: bool
 
     def strike(self, serve: Callable[[], Response]) -> Exchange:
-        """Say what becomes of the request; `serve` is the service's own act."""
+        """Return the exchange with this fault; calling `serve` executes the request."""
         return Exchange(serve(), None)
 
 
 ok: Final = Fault("ok", commits=True)
-"""No fault: a placeholder in a script. That request goes well, whatever the rules say.
+"""No fault: a placeholder in a script. That request gets no fault, even if a rule of `Faults.add` matches it.
 
 Example:
     ```python
@@ -104,16 +104,16 @@ Example:
 
 @attrs.frozen
 class AnswerFault(Fault):
-    """Another answer in the place of the service's.
+    """A different response in place of the service's own.
 
     Attributes:
-        response: That answer.
+        response: The response.
     """
 
     response: Response
 
     def strike(self, serve: Callable[[], Response]) -> Exchange:
-        """Answer in the service's place."""
+        """Return the different response."""
         if self.commits:
             serve()
         return Exchange(self.response, None, struck=self.label)
@@ -121,18 +121,18 @@ class AnswerFault(Fault):
 
 @attrs.frozen
 class DriftFault(Fault):
-    """A change of the service's own answer, as when the service grows.
+    """A change to the service's own response, as when the service evolves.
 
     Attributes:
-        path: Names of members from the answer's root; lists are walked through.
-        change: The new value, or a function of the old one.
+        path: Member names from the root of the response; in a list, the rest applies to every item.
+        change: The new value, or a function from the old value to the new one.
     """
 
     path: tuple[str, ...]
     change: Any
 
     def strike(self, serve: Callable[[], Response]) -> Exchange:
-        """Change the answer; one that is not JSON stays as it is."""
+        """Return the service's response with the change; a response that is not JSON stays unchanged."""
         served = serve()
         try:
             drifted = _drifted(json.loads(served.body), self.path, self.change)
@@ -144,12 +144,12 @@ class DriftFault(Fault):
 
 @attrs.frozen
 class WireFault(Fault):
-    """Something that happens on the wire, to the answer or in its place.
+    """A fault on the wire, which damages, delays or replaces the response.
 
     Attributes:
-        kind: What happens.
-        size: Bytes: of the body before the cut, by which the stated length is too small, or in a piece.
-        seconds: How long the answer, or each piece of it, is held back.
+        kind: The kind of fault.
+        size: Number of bytes: sent before the cut, missing from the stated length, or in each piece, depending on the kind.
+        seconds: Delay of the response, or of each piece of it, in seconds.
     """
 
     kind: Kind
@@ -157,7 +157,7 @@ class WireFault(Fault):
     seconds: float = 0.0
 
     def strike(self, serve: Callable[[], Response]) -> Exchange:
-        """Hand the answer, if there is one, to whoever carries it."""
+        """Return the response, if the service acts, with this fault for the transport or server to reproduce."""
         return Exchange(serve() if self.commits else None, self, struck=self.label)
 
 

@@ -1,6 +1,6 @@
-"""What goes wrong on purpose: faults as values, and when each of them strikes.
+"""Faults to inject: functions that create them, and the `Faults` that decides which request meets which fault.
 
-A fault is made by a function of this module and handed to a fake's `faults`, in order (`script`) or by a rule (`add`):
+Create a fault with a function of this module and pass it to a fake's `faults`, either in order (`script`) or by a rule (`add`):
 
 ```python
 import anyio
@@ -27,15 +27,15 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A fault strikes *before* the service sees the request, unless the service's own answer is what it damages or delays; the table
-says which. `commit_then(fault)` lets any of them strike after the service has done what was asked: stored, and the answer lost.
+A fault fires *before* the service sees the request, unless it damages or delays the service's own response; the table shows
+which. `commit_then(fault)` makes a fault fire after the service has acted: the contact is stored and the response is lost.
 
-    strikes before                        the service acts, then
+    fires before the service acts         fires after the service acts
     status, html_502, empty               ok, drift, latency, slow_drip
     refuse, reset, close, hang            truncate, reset_mid_body, bad_chunk, no_final_chunk
     garbage, long_header                  wrong_encoding, wrong_length
 
-Chance is drawn from the seed and the request's number, so a rerun of the same requests meets the same faults.
+Probabilities are drawn from the seed and the request's number: a rerun of the same requests meets the same faults.
 """
 
 from __future__ import annotations
@@ -90,16 +90,16 @@ def status(
     body: str | bytes | None = None,
     headers: dict[str, str] | None = None,
 ) -> Fault:
-    """Answer with a status in the service's place.
+    """Respond with a status in place of the service.
 
     Args:
-        code: From 200 to 599.
-        retry_after: Seconds, or the text of an HTTP date, for the `Retry-After` header.
-        body: The body; by default JSON in the shape of the service's own errors, nothing for 204 and 304.
-        headers: More header fields, by lower-case name.
+        code: Status from 200 to 599.
+        retry_after: Value of the `Retry-After` header: seconds, or an HTTP date as a string.
+        body: The body; by default JSON in the format of the service's own errors, and empty for 204 and 304.
+        headers: Additional header fields, by lower-case name.
 
     Raises:
-        ValueError: The code is none, or its answers have no body and one is given.
+        ValueError: The code is out of range, or a body is given for 204 or 304.
 
     Example:
         ```python
@@ -107,9 +107,9 @@ def status(
         ```
     """
     if not 200 <= code <= 599:  # noqa: PLR2004 - the range of final statuses
-        raise ValueError(f"status({code}): a final status is from 200 to 599")
+        raise ValueError(f"code: expected a final status from 200 to 599, got {code}")
     if body and code in _BODILESS:
-        raise ValueError(f"status({code}): answers with this status have no body: leave it out")
+        raise ValueError(f"body: responses with status {code} have no body; omit it")
     plain = error_response(code)
     fields = {**plain.headers, **({} if retry_after is None else {"retry-after": _plain(retry_after)}), **(headers or {})}
     content = plain.body if body is None else body.encode() if isinstance(body, str) else body
@@ -117,7 +117,7 @@ def status(
 
 
 def html_502() -> Fault:
-    """Answer 502 with an HTML page, as a proxy in front of the service does.
+    """Respond with 502 and an HTML page, as a proxy in front of the service does.
 
     Example:
         ```python
@@ -129,7 +129,7 @@ def html_502() -> Fault:
 
 
 def empty() -> Fault:
-    """Answer 200 with an empty body.
+    """Respond with 200 and an empty body.
 
     Example:
         ```python
@@ -140,11 +140,11 @@ def empty() -> Fault:
 
 
 def drift(path: str, change: Any) -> Fault:
-    """Change the service's answer, after it has acted: a new status, an extra field, a null, a number as text.
+    """Change the response after the service has acted: a new status, an extra field, a null, a number as a string.
 
     Args:
-        path: Member names from the answer's root, joined by dots; lists are walked through, so `data.status` is the status of
-            every item.
+        path: Member names from the root of the response, joined by dots. In a list, the rest applies to every item:
+            `data.status` is the status of every item.
         change: The new value, or a function from the old value (`None` if there is none) to the new one.
 
     Example:
@@ -157,7 +157,7 @@ def drift(path: str, change: Any) -> Fault:
 
 
 def latency(seconds: float) -> Fault:
-    """Hold the answer back for some seconds. The service acts at once.
+    """Delay the response by some seconds. The service acts at once.
 
     Raises:
         ValueError: The seconds are negative or not finite.
@@ -171,7 +171,7 @@ def latency(seconds: float) -> Fault:
 
 
 def hang() -> Fault:
-    """Never answer, and never let the connection end. The service does not see the request.
+    """Never respond, and keep the connection open. The service does not see the request.
 
     Example:
         ```python
@@ -184,8 +184,8 @@ def hang() -> Fault:
 def refuse() -> Fault:
     """Refuse the connection: no byte of the request leaves the client.
 
-    A server cannot refuse once it has read what is asked, so over a socket the connection is reset instead, unanswered and with
-    the service none the wiser: that client must count the request as maybe sent.
+    A server that has read a request can no longer refuse the connection. Over a socket, the connection is reset instead, without
+    a response, and the service does not see the request: the client must treat the request as possibly sent.
 
     Example:
         ```python
@@ -198,7 +198,7 @@ def refuse() -> Fault:
 
 
 def reset() -> Fault:
-    """Reset the connection (RST) in the place of an answer. The service does not see the request.
+    """Reset the connection (RST) instead of responding. The service does not see the request.
 
     Example:
         ```python
@@ -209,7 +209,7 @@ def reset() -> Fault:
 
 
 def close() -> Fault:
-    """Close the connection (FIN) in the place of an answer. The service does not see the request.
+    """Close the connection (FIN) instead of responding. The service does not see the request.
 
     Example:
         ```python
@@ -220,10 +220,10 @@ def close() -> Fault:
 
 
 def truncate(after_bytes: int) -> Fault:
-    """Close the connection (FIN) after some bytes of the answer's body, short of its content-length. The service acts.
+    """Close the connection (FIN) after some bytes of the response body, short of its content-length. The service acts.
 
     Raises:
-        ValueError: The count is negative.
+        ValueError: The number of bytes is negative.
 
     Example:
         ```python
@@ -234,10 +234,10 @@ def truncate(after_bytes: int) -> Fault:
 
 
 def reset_mid_body(after: int) -> Fault:
-    """Reset the connection (RST) after some bytes of the answer's body. The service acts.
+    """Reset the connection (RST) after some bytes of the response body. The service acts.
 
     Raises:
-        ValueError: The count is negative.
+        ValueError: The number of bytes is negative.
 
     Example:
         ```python
@@ -248,7 +248,7 @@ def reset_mid_body(after: int) -> Fault:
 
 
 def bad_chunk() -> Fault:
-    """Send the answer in chunks, the second of which has no size. The service acts.
+    """Send the response in chunks, the second of which has no size. The service acts.
 
     Example:
         ```python
@@ -259,7 +259,7 @@ def bad_chunk() -> Fault:
 
 
 def no_final_chunk() -> Fault:
-    """Send the answer in chunks and close before the last, empty one. The service acts.
+    """Send the response in chunks, and close the connection before the last, empty chunk. The service acts.
 
     Example:
         ```python
@@ -270,7 +270,7 @@ def no_final_chunk() -> Fault:
 
 
 def garbage() -> Fault:
-    """Send random bytes for a status line. The service does not see the request.
+    """Send random bytes instead of a status line. The service does not see the request.
 
     Example:
         ```python
@@ -281,7 +281,7 @@ def garbage() -> Fault:
 
 
 def long_header() -> Fault:
-    """Send a header field longer than any client takes (256 KiB). The service does not see the request.
+    """Send a header field longer than any client accepts (256 KiB). The service does not see the request.
 
     Example:
         ```python
@@ -292,7 +292,7 @@ def long_header() -> Fault:
 
 
 def wrong_encoding() -> Fault:
-    """Say `content-encoding: gzip` of a plain body. The service acts.
+    """Send `content-encoding: gzip` with an uncompressed body. The service acts.
 
     Example:
         ```python
@@ -303,10 +303,10 @@ def wrong_encoding() -> Fault:
 
 
 def wrong_length(short_by: int = 1) -> Fault:
-    """Say a content-length too small, so that the body's end is lost. The service acts.
+    """Send a content-length that is too small, which cuts off the end of the body. The service acts.
 
     Raises:
-        ValueError: It is short by less than 1 byte.
+        ValueError: `short_by` is less than 1 byte.
 
     Example:
         ```python
@@ -316,15 +316,15 @@ def wrong_length(short_by: int = 1) -> Fault:
     return _wire("wrong_length", str(short_by), commits=True, size=at_least("short_by", 1, short_by))
 
 
-def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - named as it reads in a test
-    """Send the answer's body piece by piece. The service acts at once.
+def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - reads best in a test
+    """Send the response body in small pieces. The service acts at once.
 
     Args:
-        bytes: Bytes a piece.
-        every: Seconds before each piece.
+        bytes: Number of bytes per piece.
+        every: Delay before each piece, in seconds.
 
     Raises:
-        ValueError: A piece has no byte, or the seconds are negative or not finite.
+        ValueError: `bytes` is less than 1, or `every` is negative or not finite.
 
     Example:
         ```python
@@ -336,10 +336,10 @@ def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - nam
 
 
 def commit_then(fault: Fault) -> Fault:
-    """Let the service act first, and the fault strike then: stored, and the answer lost.
+    """Make a fault fire after the service has acted: the contact is stored and the response is lost.
 
     Raises:
-        ValueError: The fault is `refuse()`: what never arrived cannot have been stored.
+        ValueError: The fault is `refuse()`: the service cannot execute a request that never arrived.
 
     Example:
         ```python
@@ -351,12 +351,12 @@ def commit_then(fault: Fault) -> Fault:
     """
     require_fault(fault)
     if isinstance(fault, WireFault) and fault.kind == "refuse":
-        raise ValueError("commit_then(refuse()): a request that never arrived cannot have been stored; take reset()")
+        raise ValueError("commit_then(refuse()): a request that never arrived cannot be executed; use commit_then(reset())")
     return attrs.evolve(fault, label=f"commit_then({fault.label})", commits=True)
 
 
 def error_response(code: int) -> Response:
-    """Make an error answer of the service's usual shape, as whatever stands before the service gives it.
+    """Return an error response in the service's default format, such as a server in front of the service sends.
 
     Example:
         ```python
@@ -376,5 +376,5 @@ def _wire(kind: Kind, arguments: str = "", *, commits: bool = False, size: int =
 
 
 def _plain(seconds: float | str) -> str:
-    # Whole seconds are written without a fraction: RFC 9110 knows no other.
+    # RFC 9110 allows only whole seconds: 2.0 is written as 2.
     return str(int(seconds)) if isinstance(seconds, float) and seconds.is_integer() else str(seconds)

@@ -1,4 +1,4 @@
-"""The fields of a contact (rules C19, F1 and F2): codes, labels, and the answer of all-fields."""
+"""The fields of a contact (rules C19, F1 and F2): codes, labels, and the items of all-fields."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ STANDARD: Final[dict[str, str]] = {
 """Labels of the optional standard fields by code, in the interface's order."""
 
 CUSTOM: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
-"""The form of a custom field's code (rule C20)."""
+"""Pattern of a custom field's code (rule C20)."""
 
 RESERVED: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})
-"""Members of a creation's body that are no optional field."""
+"""Members of a creation's body that are not optional fields."""
 
 
 def custom_number(code: str) -> int:
-    """Read the number of a well-formed custom code."""
+    """Return the number in a well-formed custom code."""
     return int(code.removeprefix("custom_"))
 
 
 def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Make the items of all-fields: `email`, the standard fields, further ones, the custom fields by number.
+    """Return the items of all-fields: `email`, the standard fields, extra fields, and the custom fields by number.
 
     Args:
-        extra: Labels of further standard fields by code.
+        extra: Labels of extra standard fields by code.
         custom: Labels of the custom fields by code.
     """
     by_number = dict(sorted(custom.items(), key=lambda field: custom_number(field[0])))

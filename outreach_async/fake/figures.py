@@ -1,4 +1,4 @@
-"""Percentages as the service writes them (rules T8 and W9)."""
+"""Percentages in the service's format (rules T8 and W9)."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ import attrs
 
 @attrs.frozen
 class Figures:
-    """How percentages are written.
+    """The format of percentages.
 
     Attributes:
-        numbers: Whole ones as integers, all as floats, or whole ones either way.
-        digits: Decimal places.
+        numbers: Whole percentages as integers, all as floats, or whole ones in either form.
+        digits: Number of decimal places.
     """
 
     numbers: Literal["int_when_whole", "float", "mixed"]
     digits: int
 
     def percent(self, n: int, of: int, salt: str) -> float:
-        """Work out `100 * n / of`, rounded half to even; 0 of nothing.
+        """Return `100 * n / of`, rounded half to even; 0 if `of` is 0.
 
         Args:
             n: The part.
             of: The whole.
-            salt: What the number is called where it stands, such as `camp_1.opens`: `mixed` decides by it, so that a number keeps
-                its form from answer to answer.
+            salt: A name of the number, such as `camp_1.opens`. `mixed` derives the form from it: a number has the same form in
+                every response.
         """
         value = _rounded(n, of, self.digits)
         whole = value.is_integer() and self.numbers != "float"
         return int(value) if whole and (self.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
 
 
-@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of them, and the next one the same
+@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, and the next page mostly the same ones
 def _rounded(n: int, of: int, digits: int) -> float:
-    # In integers: 100 * n / of is seldom a binary fraction, and its float is not where the half is.
+    # Integer arithmetic: a float of 100 * n / of is rarely exact, and would put exact halves on the wrong side.
     if of <= 0:
         return 0.0
     scale = 10**digits

@@ -1,4 +1,4 @@
-"""Filling a fake: workspaces, keys, mailboxes, campaigns and contacts as a test wants them, and changing them later."""
+"""Add workspaces, owner keys, mailboxes, campaigns and contacts to a fake, and change them later."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from outreach_async.fake.seeding import Seeder
 
 
 class Fillable(ABC):
-    """What can be filled."""
+    """The methods that fill a fake."""
 
     @abstractmethod
     def _seeding(self) -> AbstractContextManager[Seeder]:
-        """Fill the world, with nobody else at it; what fails leaves no trace."""
+        """Lock the world and yield its seeder; a block that fails leaves the world unchanged."""
         ...
 
     def add_workspace(
@@ -31,17 +31,17 @@ class Fillable(ABC):
         """Add an empty workspace.
 
         Args:
-            id: Its id; made up if not given.
-            custom_fields: Labels of custom fields, which become `custom_1`, `custom_2`, ...; or labels by code.
-            extra_fields: Labels by code of further standard fields, as all-fields may reveal them.
-            campaign_headers: Columns of the campaign list, as the user's settings hold them.
+            id: The workspace's id; generated if not given.
+            custom_fields: Labels of custom fields, which get the codes `custom_1`, `custom_2`, ...; or labels by code.
+            extra_fields: Labels by code of additional standard fields that all-fields lists.
+            campaign_headers: Columns of the campaign list, as saved in the user's settings.
             mailbox_headers: Columns of the mailbox list.
 
         Returns:
-            Its id.
+            The workspace's id.
 
         Raises:
-            ValueError: The id is taken or malformed, or a code is malformed.
+            ValueError: The id is malformed or already in use, or a code is malformed.
 
         Example:
             ```python
@@ -52,17 +52,17 @@ class Fillable(ABC):
             return seeder.workspace(id, custom_fields, extra_fields or {}, campaign_headers, mailbox_headers)
 
     def add_owner_key(self, *workspaces: str, key: str | None = None) -> str:
-        """Add the API key of a user, or give the user of a known key access to more workspaces.
+        """Add a user's API key, or give the user of an existing key access to more workspaces.
 
         Args:
-            workspaces: Ids of the user's workspaces.
-            key: The key; made up if not given.
+            workspaces: Ids of the workspaces that the user has access to.
+            key: The key; generated if not given.
 
         Returns:
             The key.
 
         Raises:
-            ValueError: There is no such workspace, or the key is malformed.
+            ValueError: A workspace does not exist, or the key is malformed.
 
         Example:
             ```python
@@ -74,14 +74,14 @@ class Fillable(ABC):
             return seeder.owner_key(workspaces, key)
 
     def add_mailbox(self, workspace: str, *, trouble: float = 0.0, **fields: Any) -> str:
-        """Add a mailbox; see `add_mailboxes`.
+        """Add a mailbox; see `add_mailboxes` for the fields.
 
         Returns:
-            Its id.
+            The mailbox's id.
 
         Raises:
-            TypeError: A mailbox has no such field, or a value is not for JSON.
-            ValueError: There is no such workspace.
+            TypeError: A mailbox has no such field, or a value cannot be written as JSON.
+            ValueError: The workspace does not exist.
 
         Example:
             ```python
@@ -93,23 +93,23 @@ class Fillable(ABC):
             return seeder.mailboxes(workspace, [fields], trouble)[0]
 
     def add_mailboxes(self, workspace: str, count: int, *, trouble: float = 0.0, **fields: Any) -> list[str]:
-        """Add mailboxes with made-up figures that agree with each other; all of them healthy.
+        """Add healthy mailboxes with generated statistics that are consistent with each other.
 
         Args:
-            workspace: Id of their workspace.
-            count: How many.
-            trouble: How probable it is that something is wrong with one, from 0 to 1.
-            fields: Values for any field of a mailbox, taken as they are, damaged or not. `domain` gives their e-mails' domain;
-                a rate may be a pair, the part and the whole; `last_activity` may be Unix seconds. `as_of` (Unix seconds, now if
-                not given) is the time that the counts are of: from there they leave the windows of 30 and 90 days. A count or a
-                percentage that no service can have counted, such as -5, stays as it is.
+            workspace: Id of the workspace.
+            count: Number of mailboxes.
+            trouble: Probability that a mailbox has a problem, from 0 to 1.
+            fields: Values for any field of a mailbox, used as they are, even if invalid. `domain` sets the domain of the e-mail
+                addresses; a rate can be a pair of the part and the whole; `last_activity` can be Unix seconds. `as_of` (Unix
+                seconds; now if not given) is the time of the counts: from then on, they leave the windows of 30 and 90 days. An
+                impossible count or percentage, such as -5, is never changed.
 
         Returns:
-            Their ids.
+            The mailboxes' ids.
 
         Raises:
-            TypeError: A mailbox has no such field, or a value is not for JSON.
-            ValueError: There is no such workspace.
+            TypeError: A mailbox has no such field, or a value cannot be written as JSON.
+            ValueError: The workspace does not exist.
 
         Example:
             ```python
@@ -136,33 +136,33 @@ class Fillable(ABC):
         last_activity: float | Literal["auto"] | None = "auto",
         rates: Mapping[str, float] | None = None,
     ) -> str:
-        """Add a campaign. Every count and percentage of its answers follows from its templates.
+        """Add a campaign. Every count and percentage in its responses follows from its templates.
 
         Args:
-            workspace: Id of its workspace.
-            id: Its id; made up if not given.
-            name: Its name.
-            status: `draft`, `live`, `paused`, or another that a client is to meet.
+            workspace: Id of the workspace.
+            id: The campaign's id; generated if not given.
+            name: The campaign's name.
+            status: `draft`, `live`, `paused`, or any other status to confront a client with.
             mailboxes: Ids of the mailboxes that it sends through.
-            steps: Its steps in order. A step is a text of template letters, such as `A|B|PER`, or a mapping with any of `id`,
+            steps: The steps in order. A step is a string of template letters, such as `A|B|PER`, or a mapping with any of `id`,
                 `status`, `wait_time` (milliseconds), `left_to_send`, `templates` (letters, or a list of letters and mappings with
-                the fields of a template, and `rates` of its own; at least one, and `A` if it is left out) and `sent`: e-mails to
-                share out over its templates, with made-up opens and replies.
-            contacts: Contacts that are in it but not stored one by one; those of step 1 if not given.
-            bounces_num: E-mails bounced; made up for steps with `sent`, else 0.
-            interested_num: Replies that show interest; likewise.
-            created: Unix seconds; now if not given.
-            last_activity: Unix seconds, `None` for never, or `auto`: lately if anything was sent.
-            rates: How people answer, shares by name: `open` 0.4, `click` 0.05, `reply` 0.06 and `unsubscribe` 0.01 of the e-mails
-                that arrive, `bounce` 0.02 of those that are sent, `interested` 0.3 of the replies, unless said otherwise.
+                the fields of a template and its own `rates`; at least one template, `A` by default) and `sent`: the number of
+                e-mails to distribute over the templates, with generated opens and replies.
+            contacts: Number of contacts in the campaign that are not stored individually; by default those of step 1.
+            bounces_num: Number of bounced e-mails; by default generated for steps with `sent`, and 0 otherwise.
+            interested_num: Number of interested replies; the same default.
+            created: Creation time in Unix seconds; now if not given.
+            last_activity: Unix seconds, `None` for never, or `auto` for a recent time if anything was sent.
+            rates: How recipients react, as shares by name. The defaults are `open` 0.4, `click` 0.05, `reply` 0.06 and
+                `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent ones, and `interested` 0.3 of the replies.
 
         Returns:
-            Its id.
+            The campaign's id.
 
         Raises:
-            TypeError: A step or template has no such field, or a value is of the wrong kind.
-            ValueError: There is no such workspace or mailbox, the id is taken or malformed, a step has no template, or the
-                counts do not agree.
+            TypeError: A step or template has no such field, or a value has the wrong type.
+            ValueError: The workspace or a mailbox does not exist, the id is malformed or already in use, a step has no template,
+                or the counts are inconsistent.
 
         Example:
             ```python
@@ -195,20 +195,20 @@ class Fillable(ABC):
         campaign: str | None = None,
         owner_key: str | None = None,
     ) -> list[str]:
-        """Store contacts, as if they had always been there: no request is made of it.
+        """Store contacts directly, without a request.
 
         Args:
-            workspace: Id of their workspace.
-            rows: How many to make up; or mappings with `email`, perhaps `id`, and fields by code.
+            workspace: Id of the workspace.
+            rows: Number of contacts to generate; or mappings with `email`, optionally `id`, and fields by code.
             campaign: Id of a campaign that they join.
-            owner_key: The key they were created with; if not given, the first of the workspace.
+            owner_key: The owner key of the contacts; by default the first key with access to the workspace.
 
         Returns:
-            Their ids.
+            The contacts' ids.
 
         Raises:
-            TypeError: A contact has no such field, or a value is no text.
-            ValueError: There is no such workspace or campaign, or an e-mail is blank or exists.
+            TypeError: A contact has no such field, or a value is not a string.
+            ValueError: The workspace or campaign does not exist, or an e-mail is blank or already exists.
 
         Example:
             ```python
@@ -229,17 +229,18 @@ class Fillable(ABC):
         mailboxes: Iterable[str] | None = None,
         rates: Mapping[str, float] | None = None,
     ) -> None:
-        """Change a campaign, as its user would in the service. What is not given stays; what follows, follows with `advance`.
+        """Change a campaign, as its user would in the service. Omitted values stay; sending adapts with the next `advance`.
 
         Args:
-            campaign: Its id.
-            status: `live` sends, from where it was; any other holds back what is due. Answers to what was sent come all the same.
+            campaign: The campaign's id.
+            status: `live` resumes sending; any other status holds back e-mails that are due. Recipients react to e-mails already
+                sent in any status.
             mailboxes: Ids of the mailboxes that it sends through from now on.
-            rates: How people answer e-mails sent from now on; those of templates stay.
+            rates: How recipients react to e-mails sent from now on, as shares by name; rates of templates stay.
 
         Raises:
-            TypeError: There is no such rate, or a value is of the wrong kind.
-            ValueError: There is no such campaign or mailbox, or a rate is not from 0 to 1.
+            TypeError: There is no such rate, or a value has the wrong type.
+            ValueError: The campaign or a mailbox does not exist, or a rate is not from 0 to 1.
 
         Example:
             ```python
@@ -251,15 +252,15 @@ class Fillable(ABC):
             seeder.set_campaign(campaign, status, mailboxes, rates or {})
 
     def set_mailbox(self, mailbox: str, **fields: Any) -> None:
-        """Change a mailbox: any field but its id, when it was created, and what is counted.
+        """Change a mailbox: any field except its id, its creation time, its last activity and its counts.
 
         Args:
-            mailbox: Its id.
-            fields: New values by name. Only an `active` mailbox sends, as many e-mails a UTC day as `daily_limit` says.
+            mailbox: The mailbox's id.
+            fields: New values by name. Only an `active` mailbox sends, up to `daily_limit` e-mails per UTC day.
 
         Raises:
-            TypeError: A mailbox has no such field, it cannot be changed, or the value is not for JSON.
-            ValueError: There is no such mailbox.
+            TypeError: A mailbox has no such field, the field cannot be changed, or the value cannot be written as JSON.
+            ValueError: The mailbox does not exist.
 
         Example:
             ```python

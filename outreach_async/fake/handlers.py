@@ -1,4 +1,4 @@
-"""The five operations (rule W1): from a request that was read to a status and a document. Refusals are raised."""
+"""The five operations (rule W1): execute a parsed request and return a status and a document. Errors are raised as `Refused`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Answer = tuple[int, dict[str, Any]]
 
 @attrs.define
 class Context:
-    """What the operations work with.
+    """The state and settings that operations use.
 
     Attributes:
-        world: What is stored.
-        behaviour: The readings in force.
-        limiter: Counts requests.
-        seed: What ids are made from.
-        now: Unix seconds.
+        world: The stored data.
+        behaviour: The behaviour in effect.
+        limiter: The counters of rate limit and concurrency.
+        seed: Seed for generated ids.
+        now: The current time in Unix seconds.
     """
 
     world: World = attrs.field(repr=False)
@@ -44,13 +44,13 @@ class Context:
 
 
 def carry_out(call: Call, context: Context) -> Answer:
-    """Do what a request asks for.
+    """Execute a request.
 
     Returns:
-        The answer's status and document.
+        Status and document of the response.
 
     Raises:
-        Refused: It cannot be done; nothing is changed (rule C23).
+        Refused: The service refuses the request; nothing is changed (rule C23).
     """
     behaviour = context.behaviour
     if call.misdirected is not None:
@@ -67,7 +67,7 @@ def carry_out(call: Call, context: Context) -> Answer:
 
 
 def _workspace_of(call: Call, world: World) -> str:
-    """Find the workspace that a request names, or whose campaign it names."""
+    """Return the workspace that a request names, or the workspace of the campaign it names."""
     if call.body is not None:
         return str(call.body.get("workspace"))
     if len(call.target.segments) == 1:
@@ -108,7 +108,7 @@ def _list(call: Call, context: Context, kind: ListKind, maximum: int | None) -> 
 
 
 def _cut_out(context: Context, workspace: str, kind: ListKind, cut: Window) -> list[str]:
-    """Cut a page out of a list; each page as things stand at its own instant (rule P11)."""
+    """Return the ids of one page, from the list as it is at this moment (rule P11)."""
     order = context.world.orders[workspace, kind]
     if context.behaviour.order == "newest":
         return [id_ for _, id_ in reversed(order[len(order) - cut.stop : len(order) - cut.start])]

@@ -1,6 +1,6 @@
-"""Ids (rules W3 and W5): a prefix and 16 hex digits, from the seed and a counter.
+"""Ids (rules W3 and W5): a prefix and 16 hexadecimal digits, derived from the seed and a counter.
 
-They grow in the order of creation, so that lists ordered by creation, with ties broken by id, come in the order things were made.
+Ids increase in the order of creation. Lists are sorted by creation time and then by id: items with equal times keep their order.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ KINDS: Final[dict[str, str]] = {
     "contact_": "a contact's id",
     "key_": "an owner key",
 }
-"""What an id is, by its prefix."""
+"""The kind of an id, by prefix."""
 
 
 def made_up_id(seed: int, prefix: str, number: int) -> str:
-    """Make the `number`th id of a kind.
+    """Return id number `number` of a prefix.
 
-    The first ten digits count from a seeded start, the last six are drawn.
+    The first ten digits count up from a start derived from the seed; the last six are a hash.
     """
     drawn = hashlib.blake2b(f"{seed}|{prefix}|{number}".encode(), digest_size=3).hexdigest()
     return f"{prefix}{_start(seed, prefix) + number:010x}{drawn}"
@@ -40,10 +40,10 @@ def _start(seed: int, prefix: str) -> int:
 
 
 def check_id(text: str, prefix: str, field: str) -> None:
-    """Check an id's shape.
+    """Check the format of an id.
 
     Raises:
-        Refused: 400 if it has not the prefix, or nothing behind it.
+        Refused: 400 if the prefix is missing, or nothing follows it.
     """
     if text.startswith(prefix) and len(text) > len(prefix):
         return
@@ -55,6 +55,6 @@ def _likeness(text: str) -> tuple[str, ...]:
 
 
 def suggestion(name: str, known: list[str]) -> str:
-    """Word a guess at what was meant; empty if nothing comes near."""
+    """Return a suggestion of the most similar known name; empty if none is similar."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else ""

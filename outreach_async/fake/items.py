@@ -1,4 +1,4 @@
-"""Campaigns, steps and mailboxes as they stand in answers: every field of the interface, in its order (rule W4)."""
+"""Render campaigns, steps and mailboxes as JSON items with every field of the interface, in its order (rule W4)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from outreach_async.fake.world import ListKind, World
 
 @attrs.frozen
 class Items:
-    """Makes items of records, as of one instant.
+    """Renders records as items at one point in time.
 
     Attributes:
-        world: Where the records are.
-        now: Unix seconds.
-        figures: How percentages are written.
-        list_date: How the campaign list writes dates (rule T16).
+        world: The stored records.
+        now: The current time in Unix seconds.
+        figures: The format of percentages.
+        list_date: The format of dates in the campaign list (rule T16).
     """
 
     world: World = attrs.field(repr=False)
@@ -35,15 +35,15 @@ class Items:
 
     @classmethod
     def of(cls, world: World, now: float, behaviour: Behaviour) -> Items:
-        """Make items by a behaviour's readings."""
+        """Create a renderer that follows a behaviour."""
         return cls(world, now, Figures(behaviour.numbers, behaviour.percent_digits), behaviour.list_date)
 
     def listed(self, kind: ListKind, id_: str) -> dict[str, Any]:
-        """Make an item of either list."""
+        """Return an item of either list."""
         return self.campaign(self.world.campaigns[id_]) if kind == "campaign" else self.mailbox(self.world.mailboxes[id_])
 
     def campaign(self, campaign: Campaign) -> dict[str, Any]:
-        """Make an item of the campaign list."""
+        """Return an item of the campaign list."""
         flow = self.world.simulation.flows[campaign.id]
         sent, opens, replies = (flow.total(COUNTS.index(count)) for count in ("sent", "opened_num", "replied_num"))
         end = self._end(campaign)
@@ -70,7 +70,7 @@ class Items:
         }
 
     def steps(self, campaign: Campaign) -> dict[str, Any]:
-        """Make the answer of list-steps, all but its status."""
+        """Return the response of list-steps, without `status`."""
         end = self._end(campaign)
         flow = self.world.simulation.flows[campaign.id]
         return {
@@ -81,7 +81,7 @@ class Items:
         }
 
     def mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
-        """Make an item of the mailbox list."""
+        """Return an item of the mailbox list."""
         ledger = self.world.simulation.seen(mailbox, int(self.now // DAY))
         item = dict(mailbox.values) if ledger is None else {**mailbox.values, **ledger.figures()}
         for name in ("opened_14days", "avg_open_rate", "avg_click_rate"):
@@ -108,11 +108,11 @@ class Items:
 
     def _list_date(self, campaign: Campaign, end: Estimate) -> int | str:
         timestamp = self.list_date == "timestamp" or (self.list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
-        # Where there is no date, the list says the same word as the steps: a timestamp would be a date that nobody has estimated.
+        # Without an estimate, the list shows the same word as list-steps: a timestamp would claim a date that nobody estimated.
         return end.timestamp(self.now) if timestamp and not end.word else end.date(self.now)
 
     def _step(self, step: Step, place: int, flow: Flow) -> dict[str, Any]:
-        # Who left early is not going through the step any more: what is left and what is sent make up the whole (rule T4).
+        # Contacts that left the campaign early no longer go through the step: `out_of` is the sum of left and sent (rule T4).
         left, sent = flow.lefts[place], flow.sent(place)
         return {
             "id": step.id,

@@ -1,4 +1,4 @@
-"""The journal of requests: the last ones whole, all of them counted."""
+"""The request log: counts of all requests, and the most recent ones in full."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import attrs
 from outreach_async.fake.refusals import shown
 
 CAPACITY: Final = 10_000
-"""Requests that the journal keeps whole."""
+"""Number of requests that the log holds in full."""
 
 
 class JournalOverflow(LookupError):
-    """Requests were asked for that the journal has let go: an answer from the rest would be a lie.
+    """A requested entry is no longer in the request log; a result from the remaining entries would be wrong.
 
     Example:
         ```python
@@ -24,7 +24,7 @@ class JournalOverflow(LookupError):
         try:
             fake.requests[0]
         except JournalOverflow as error:
-            print(error)  # -> request #0 was let go: the journal keeps the last 10000 of 10001; ask sooner, or take counts
+            print(error)  # -> request #0 is gone: the log holds the last 10000 of 10001 requests; read it sooner, or use counts
         ```
     """
 
@@ -34,18 +34,18 @@ class Recorded:
     """A request that reached the fake.
 
     Attributes:
-        number: Its place among all requests, from 0.
-        operation: What it asked for; `unknown` if it was none of the five.
+        number: Number of the request, counted from 0.
+        operation: Name of the operation; `unknown` if the request matched none of the five.
         method: HTTP method.
         target: Request target as sent.
-        headers: Header fields as sent, by lower-case name. They hold whatever credentials the client sends.
-        json: The body, parsed; `None` if there was none, it was not read or it was not strict JSON. It holds the owner key.
-        status: The status that was answered; `None` if a fault kept the answer back.
-        hints: What a person should know: what was ignored, what may have been meant.
-        served: Whether the service acted. A fault may have answered in its place, or lost its answer.
-        request_id: `x-request-id` of the service's answer; `None` if it did not act.
-        at: Unix seconds of the fake's clock.
-        fault: The fault that struck, as it is written, such as `status(503)`; `None` if none did.
+        headers: Header fields as sent, by lower-case name, including any credentials.
+        json: The parsed body, including the owner key; `None` if there was none, it was not read or it was not strict JSON.
+        status: Status of the response; `None` if a fault withheld the response.
+        hints: Hints for people about ignored values and likely mistakes.
+        served: Whether the service acted. A fault can replace the service's response, or lose it.
+        request_id: `x-request-id` of the service's response; `None` if the service did not act.
+        at: Time of the request, in Unix seconds of the fake's clock.
+        fault: Label of the fault that fired, such as `status(503)`; `None` if none did.
 
     Example:
         ```python
@@ -69,19 +69,19 @@ class Recorded:
     fault: str | None = None
 
     def __repr__(self) -> str:
-        """Show what was asked and answered, without the body or anything that looks like a key."""
+        """Show the request and the status, without the body or anything that looks like a key."""
         return f"<Recorded #{self.number} {self.operation}: {self.method} {shown(self.target)} -> {self.status}>"
 
 
 class Journal(Sequence[Recorded]):
-    """Every request in the order the fake carried them out.
+    """The log of all requests, in the order in which the fake executed them.
 
-    It is a sequence of all requests ever: `len` counts them all, and `journal[0]` is the first. Only the last 10,000 are kept; to
-    ask for another one raises `JournalOverflow`.
+    A sequence of every request so far: `len` counts them all, and index 0 is the first. Only the last 10,000 are held; access to
+    an older one raises `JournalOverflow`.
 
     Attributes:
-        counts: Requests by operation; exact, whatever was let go.
-        statuses: Requests by answered status; exact too.
+        counts: Number of requests by operation, including those no longer held.
+        statuses: Number of requests by status of the response, including those no longer held.
 
     Example:
         ```python
@@ -115,11 +115,11 @@ class Journal(Sequence[Recorded]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Recorded]: ...
     def __getitem__(self, index: int | slice) -> Recorded | Sequence[Recorded]:
-        """Get requests by their numbers; negative ones count from the last.
+        """Return requests by number; negative numbers count from the end.
 
         Raises:
             IndexError: There was no such request.
-            JournalOverflow: There was, and it was let go.
+            JournalOverflow: The request is no longer in the log.
         """
         numbers = range(self._total)[index]
         if isinstance(numbers, int):
@@ -127,10 +127,10 @@ class Journal(Sequence[Recorded]):
         return [self._at(number) for number in numbers]
 
     def of(self, operation: str) -> list[Recorded]:
-        """Get all requests of an operation.
+        """Return all requests of an operation.
 
         Raises:
-            JournalOverflow: Some were let go.
+            JournalOverflow: Some of them are no longer in the log.
 
         Example:
             ```python
@@ -141,12 +141,12 @@ class Journal(Sequence[Recorded]):
         kept = [recorded for recorded in tuple(self._kept) if recorded.operation == operation]
         if len(kept) < self.counts[operation]:
             raise JournalOverflow(
-                f"{self.counts[operation]} requests were {operation}, {len(kept)} of them are kept; ask sooner, or take counts"
+                f"the log holds only {len(kept)} of {self.counts[operation]} {operation} requests; read it sooner, or use counts"
             )
         return kept
 
     def recent(self, count: int = 20) -> list[Recorded]:
-        """Get the last requests, at most so many as are kept; for reports.
+        """Return the last requests, at most as many as the log still holds. Never raises, for use in reports.
 
         Example:
             ```python
@@ -157,14 +157,14 @@ class Journal(Sequence[Recorded]):
         return list(self._kept)[-count:] if count > 0 else []
 
     def add(self, recorded: Recorded) -> None:
-        """Take a request in; the fake does this."""
+        """Append a request. The fake calls this."""
         self._kept.append(recorded)
         self._total += 1
         self.counts[recorded.operation] += 1
         self.statuses[recorded.status] += 1
 
     def clear(self) -> None:
-        """Forget everything.
+        """Remove all requests and reset the counts.
 
         Example:
             ```python
@@ -189,6 +189,6 @@ class Journal(Sequence[Recorded]):
     def _require(self, number: int) -> None:
         if number < self._first:
             raise JournalOverflow(
-                f"request #{number} was let go: the journal keeps the last {self._kept.maxlen} of {self._total}; "
-                "ask sooner, or take counts"
+                f"request #{number} is gone: the log holds the last {self._kept.maxlen} of {self._total} requests; "
+                "read it sooner, or use counts"
             )

@@ -1,6 +1,7 @@
-"""Mailboxes made up from the seed: figures that agree with each other, all of them open to be set by hand.
+"""Generate mailboxes from the seed, with statistics that are consistent with each other.
 
-Made-up mailboxes are healthy. What is set by hand is taken as it is, damaged or not: the audit's tests need it so.
+Generated mailboxes are healthy. Any value can be given instead, and is used as it is, even if invalid: tests of audits need such
+values.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from outreach_async.fake.records import MAILBOX_FIELDS, Mailbox, Share
 from outreach_async.fake.relative import DAY
 
 PER_DOMAIN: Final = 4
-"""Made-up mailboxes that share a domain."""
+"""Number of generated mailboxes that share a domain."""
 
 _TYPES: Final = ("Google", "SMTP & IMAP")
 _RATES: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
@@ -30,7 +31,7 @@ _COUNTED: Final = (
 _CHANGEABLE: Final = tuple(name for name in MAILBOX_FIELDS if name not in {"id", "created_at", "last_activity", *_COUNTED})
 
 _WINDOWS: Final = {"sent_today": 1, "sent_30days": 30, "sent_90days": 90, "life": math.inf}
-"""Days that each figure looks back on."""
+"""Number of days that each statistic covers."""
 
 _TROUBLES: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
     lambda _: {"spf": False},
@@ -41,20 +42,20 @@ _TROUBLES: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
     lambda values: {"sent_today": _number(values["daily_limit"]) + 15},
     lambda _: {"status": "error"},
 )
-"""What can be wrong with a mailbox: one of them is, with those that are to be in trouble."""
+"""The possible problems of a mailbox; one with trouble has exactly one of them."""
 
 
 @attrs.frozen
 class MailboxSeed:
-    """What is known of a mailbox before it is made up.
+    """The specification of a mailbox to generate.
 
     Attributes:
-        workspace: Its workspace's id.
-        number: Its place among all mailboxes: neighbours share a domain.
-        created: When it was created, Unix seconds, if that is not given.
-        trouble: How probable it is that something is wrong with it.
-        given: Fields set by hand; those made up agree with them. `domain` gives the e-mail's, `as_of` the time that the figures
-            are of, Unix seconds.
+        workspace: Id of its workspace.
+        number: Its number among all mailboxes; consecutive ones share a domain.
+        created: Default creation time in Unix seconds.
+        trouble: Probability that it has a problem, from 0 to 1.
+        given: Fields to use as they are; generated ones are consistent with them. `domain` sets the domain of the e-mail address,
+            `as_of` the time of the statistics in Unix seconds.
     """
 
     workspace: str
@@ -65,10 +66,10 @@ class MailboxSeed:
 
 
 def made_up_mailbox(id_: str, seed: MailboxSeed, chance: Random, now: float) -> Mailbox:
-    """Make up a mailbox.
+    """Generate a mailbox.
 
     Raises:
-        TypeError: A field is given that a mailbox has not, or one that is no JSON value.
+        TypeError: A mailbox has no such field, or a value cannot be written as JSON.
     """
     given = {name: _value(name, value) for name, value in seed.given.items()}
     as_of = given.pop("as_of", now)
@@ -82,10 +83,10 @@ def made_up_mailbox(id_: str, seed: MailboxSeed, chance: Random, now: float) -> 
 
 
 def changed_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
-    """Change some of a mailbox's fields.
+    """Return a mailbox with changed fields.
 
     Raises:
-        TypeError: A mailbox has no such field, it is counted, or the value is no JSON value.
+        TypeError: A mailbox has no such field, the field cannot be changed, or the value cannot be written as JSON.
     """
     for name, value in fields.items():
         check_known(name, _CHANGEABLE, "set_mailbox")
@@ -105,7 +106,7 @@ def _share(name: str, parts: Sequence[object]) -> Share:
     match parts:
         case [n, of]:
             return Share(whole(name, n), whole(name, of))
-    raise TypeError(f"{name} must be two whole numbers, [n, of], or what the service is to say")
+    raise TypeError(f"{name}: expected two integers, [n, of], or the value that the service returns")
 
 
 def _identity(chance: Random, number: int, at: str) -> dict[str, Any]:
@@ -131,7 +132,7 @@ def _identity(chance: Random, number: int, at: str) -> dict[str, Any]:
 
 
 def _activity(chance: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Draw what a mailbox has sent since it was created, and what became of it."""
+    """Generate what a mailbox has sent since its creation, and the reactions to it."""
     days = max(0.0, (now - values["created_at"]) / DAY)
     daily = _number(values["daily_limit"]) * chance.uniform(0.5, 0.8)
     sent = {name: int(daily * min(window, days)) for name, window in _WINDOWS.items()}
@@ -152,5 +153,5 @@ def _activity(chance: Random, values: Mapping[str, Any], now: float) -> dict[str
 
 
 def _number(value: object) -> int:
-    """Read a figure that may be damaged: what is none counts as 0."""
+    """Return a number that may be invalid: negative ones and other types count as 0."""
     return max(0, int(value)) if isinstance(value, int | float) else 0

@@ -1,4 +1,4 @@
-"""Pages of a list (rules P1 to P9): reading what is asked, and cutting it out. Pure."""
+"""Pages of a list (rules P1 to P9): parse the parameters and compute the bounds of a page. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_MAILBOXES: Final = 2000
 """The maximum `display` for mailboxes, which the interface states."""
 
 DEFAULT_DISPLAY: Final = 10
-"""`display` where a bad one is read as if it were not there."""
+"""The `display` used in place of an invalid one, if `behaviour.bad_number` is `default`."""
 
-_NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # never int() alone: it takes " ٣_0 "
+_NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone would accept " ٣_0 "
 
 
 @attrs.frozen
 class PageQuery:
-    """A page as it is asked for; `display` is at most the maximum, unless more is served."""
+    """The parameters of a list request. `display` exceeds the maximum only if `behaviour.over_max` is `serve`."""
 
     workspace: str
     display: int
@@ -32,7 +32,7 @@ class PageQuery:
 
 @attrs.frozen
 class Window:
-    """A page as it is served: where its items begin and end, its number, and the number of pages."""
+    """The bounds of a page: the indexes of its items, its number, and the number of pages."""
 
     start: int
     stop: int
@@ -41,15 +41,15 @@ class Window:
 
 
 def read_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> PageQuery:
-    """Read the parameters of a list.
+    """Parse the parameters of a list request.
 
     Args:
-        query: The request's query.
-        maximum: The greatest `display`; `None` for none.
-        behaviour: The readings in force.
+        query: The parsed query.
+        maximum: Maximum `display`; `None` for no maximum.
+        behaviour: The behaviour in effect.
 
     Raises:
-        Refused: 400 for a parameter that is missing, repeated or malformed.
+        Refused: 400 for a parameter that is missing, repeated, malformed or too large.
     """
     workspace, display, page = (parameter(query, name) for name in ("workspace", "display", "page"))
     wanted = _number("display", display, 1, DEFAULT_DISPLAY, behaviour)
@@ -77,13 +77,13 @@ def _within(display: int, maximum: int | None, behaviour: Behaviour) -> int:
 
 
 def window(total: int, query: PageQuery, behaviour: Behaviour) -> Window:
-    """Cut a page out of a list of `total` items.
+    """Return the bounds of a page in a list of `total` items.
 
     Raises:
-        Refused: 404 for a page past the end, where that is an error.
+        Refused: 404 for a page past the end, if `behaviour.past_end` is `error`.
     """
     pages = -(-total // query.display)
-    last = max(pages - 1, 0)  # an empty list has a first page
+    last = max(pages - 1, 0)  # the first page exists even for an empty list
     index = query.page - behaviour.first_page
     if index > last and behaviour.past_end == "error":
         raise refused(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")

@@ -1,4 +1,4 @@
-"""Names to make people and domains of. The domains end in `.example`, where nobody can be written to."""
+"""Names for generated people and domains. The domains end in `.example`, which is reserved: no e-mail can reach anyone."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ CITIES: Final = (("Lyon", "FR"), ("Austin", "US"), ("Porto", "PT"), ("Osaka", "J
 
 
 def domain(number: int) -> str:
-    """Make up a domain, another one for each number."""
+    """Return a domain, a different one for each number."""
     turn, place = divmod(number, len(_HEADS) * len(_TAILS))
     head, tail = _HEADS[place % len(_HEADS)], _TAILS[place // len(_HEADS)]
     return f"{head}{tail}{turn + 1 if turn else ''}.example"
 
 
 def company(number: int) -> str:
-    """Make up the company of a domain."""
+    """Return the company name that matches the domain of a number."""
     return domain(number).removesuffix(".example").capitalize()

@@ -1,7 +1,7 @@
-"""What the fake stores: immutable records, so that a snapshot is a few copied tables of references.
+"""The fake's stored records. They are immutable: a snapshot only copies the tables that refer to them.
 
-A mapping inside a record is never changed once the record holds it. Texts that depend on the clock, and counts that follow from
-other records, are not stored: they are made for each answer.
+A mapping inside a record is never changed. Values that depend on the clock, and counts that follow from other records, are not
+stored: they are computed for each response.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Workspace:
     Attributes:
         id: Starts with `space_`.
         custom_fields: Labels by code.
-        extra_fields: Labels by code of further standard fields that all-fields reveals.
+        extra_fields: Labels by code of additional standard fields that all-fields lists.
         campaign_headers: Columns of the campaign list, as saved in the user's settings.
         mailbox_headers: Columns of the mailbox list.
-        codes: Every code that a contact may carry, by itself: records share the texts of this table.
+        codes: Every code that a contact can have, mapped to itself: all records share the strings of this table.
     """
 
     id: str
@@ -63,11 +63,11 @@ class Workspace:
 
 @attrs.frozen
 class Enrolment:
-    """A contact's place in a campaign.
+    """A contact's enrolment in a campaign.
 
     Attributes:
         campaign: The campaign's id.
-        at: When it joined, Unix seconds; the wait of step 1 runs from then.
+        at: Time of joining in Unix seconds; the wait of step 1 starts then.
     """
 
     campaign: str
@@ -82,9 +82,9 @@ class Contact:
         id: Starts with `contact_`.
         email: As sent, trimmed.
         owner: The owner key it was created with.
-        fields: Values by code; `None` only where null is stored as such.
-        enrolments: Its campaigns, in the order it joined them.
-        created: Unix seconds.
+        fields: Values by code; `None` only if the behaviour stores null.
+        enrolments: Its campaigns, in the order of joining.
+        created: Creation time in Unix seconds.
     """
 
     id: str
@@ -102,7 +102,7 @@ class Contact:
 
 @attrs.frozen
 class Share:
-    """A percentage before it is worked out: `n` of `of`."""
+    """A percentage that is not computed yet: the part `n` of the whole `of`."""
 
     n: int
     of: int
@@ -110,9 +110,9 @@ class Share:
 
 @attrs.frozen
 class Template:
-    """A template of a step, with the counts it was seeded with, which are unique per e-mail (rule T9).
+    """A template of a step, with its seeded counts, which count each e-mail once (rule T9).
 
-    `rates` tell how people answer it; `None` for the campaign's.
+    `rates` are the shares of recipients that react to it; `None` for the campaign's rates.
     """
 
     id: str
@@ -137,8 +137,8 @@ class Step:
     Attributes:
         id: Starts with `step_`.
         status: `live` by default.
-        wait_time: Milliseconds from the send of the step before; from enrolment for the first.
-        left_to_send: Contacts that were still to go through it when it was seeded, but for those that are stored: they all were.
+        wait_time: Milliseconds from the send of the previous step; for the first step, from enrolment.
+        left_to_send: Seeded number of contacts that still go through the step, without stored contacts, all of which do.
         templates: Its templates.
     """
 
@@ -150,27 +150,27 @@ class Step:
 
     @property
     def already_sent(self) -> int:
-        """Contacts that had completed the step when it was seeded."""
+        """Seeded number of contacts that have completed the step."""
         return sum(template.sent for template in self.templates)
 
 
 @attrs.frozen
 class Campaign:
-    """A campaign, with the counts it was seeded with; what has come since is in its flow.
+    """A campaign with its seeded counts; the simulation's flow holds the current ones.
 
     Attributes:
         id: Starts with `camp_`.
-        workspace: Its workspace's id.
+        workspace: Id of its workspace.
         name: Its name.
-        status: `draft`, `live`, `paused`, or what it was seeded with.
+        status: `draft`, `live`, `paused`, or any seeded status.
         mailboxes: Ids of the mailboxes it sends through.
         steps: Its steps in order.
-        contacts: Contacts that are not stored one by one: those who were there when it was seeded.
-        bounces_num: E-mails bounced.
-        interested_num: Replies that show interest.
-        created: Unix seconds.
+        contacts: Number of seeded contacts, which are not stored individually.
+        bounces_num: Number of bounced e-mails.
+        interested_num: Number of interested replies.
+        created: Creation time in Unix seconds.
         last_activity: Unix seconds; `None` for never.
-        rates: How people answer its e-mails.
+        rates: The shares of recipients that react to its e-mails.
     """
 
     id: str
@@ -187,20 +187,20 @@ class Campaign:
     rates: Rates
 
     def total(self, count: str) -> int:
-        """Sum a seeded count, such as `sent`, over every template (rule T10)."""
+        """Return the sum of a seeded count, such as `sent`, over all templates (rule T10)."""
         return sum(getattr(template, count) for step in self.steps for template in step.templates)
 
 
 @attrs.frozen
 class Mailbox:
-    """A mailbox, with the figures it was seeded with; what it has sent since is in its ledger.
+    """A mailbox with its seeded statistics; the simulation's ledger holds the current ones.
 
     Attributes:
         id: Starts with `mailbox_`.
-        workspace: Its workspace's id.
-        values: All of `MAILBOX_FIELDS`. Percentages may be a `Share`, `last_activity` a Unix time; `campaigns`, `age` and
-            `created` are `None` unless they were set by hand.
-        as_of: The time that the figures are of, Unix seconds.
+        workspace: Id of its workspace.
+        values: Values of all `MAILBOX_FIELDS`. A percentage can be a `Share`, and `last_activity` a Unix time; `campaigns`, `age`
+            and `created` are `None` unless they were given.
+        as_of: Time of the statistics in Unix seconds.
     """
 
     id: str
@@ -210,18 +210,18 @@ class Mailbox:
 
     @property
     def created(self) -> float:
-        """Unix seconds."""
+        """Creation time in Unix seconds."""
         created: float = self.values["created_at"]
         return created
 
     @property
     def last_activity(self) -> float | None:
-        """Unix seconds; `None` for never, and for a text set by hand."""
+        """Unix seconds; `None` for never, and for a value that is not a number."""
         value = self.values["last_activity"]
         return value if isinstance(value, int | float) else None
 
     @property
     def capacity(self) -> int:
-        """E-mails that it can send a day; none if it is not active, or its limit is no number."""
+        """E-mails that it can send per day; 0 if it is not active, or its limit is not a number."""
         limit = self.values["daily_limit"]
         return max(0, int(limit)) if self.values["status"] == "active" and isinstance(limit, int | float) else 0

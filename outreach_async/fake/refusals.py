@@ -1,6 +1,6 @@
-"""How the fake says no (rules E2 and E3): a refusal is a value, and a renderer makes an answer of it.
+"""Errors of the service (rules E2 and E3): a `Refusal` is a value, and a renderer turns it into a response.
 
-The interface shows neither error codes nor bodies, so a client may depend on none: take another renderer and it must still do.
+The interface documents neither error codes nor error bodies. A client must not depend on them: test it with several renderers.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _KEY: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*")
 
 @attrs.frozen
 class Refusal:
-    """What the service will not do.
+    """The error of a request that the service refuses.
 
     Attributes:
         status: HTTP status code.
-        code: The kind of refusal, such as `unknown_owner_key`.
-        message: What is wrong. It never repeats an owner key.
-        field: The body field or query parameter at fault, with dots for members; `None` if there is none.
-        hints: For people: what may have been meant. They travel in the header `x-fake-hint` and in the journal, not in the body.
-        headers: Header fields that belong to the refusal, such as `allow`.
+        code: The kind of error, such as `unknown_owner_key`.
+        message: The reason. It never contains an owner key.
+        field: The body field or query parameter at fault, with dots between nested names; `None` if there is none.
+        hints: Hints for people about likely mistakes. They are in the `x-fake-hint` header and the request log, not in the body.
+        headers: Additional header fields of the response, such as `allow`.
 
     Example:
         ```python
@@ -45,7 +45,7 @@ class Refusal:
 
 
 class Refused(Exception):
-    """Carries a refusal from where it is decided to where it is answered."""
+    """Raised to refuse a request; carries the `Refusal` to the renderer."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -62,21 +62,21 @@ def refused(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> Refused:
-    """Make a refusal to raise; the arguments are those of `Refusal`, and the knob that decided, as one hint more."""
+    """Return the exception for a refusal; the arguments are those of `Refusal`. `knob` adds a hint with the deciding knob."""
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return Refused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
 
 def shown(name: str) -> str:
-    """Make a name that a client sent fit to be shown: short, plain, and no owner key.
+    """Return a name that a client sent in a form that is safe to show: short, ASCII, and without owner keys.
 
-    A key lands where a name belongs when somebody mixes up arguments; it must not come back from there.
+    A caller that mixes up arguments may send a key as a name; the key must not appear in messages.
     """
     return masked(name)[:_SHOWN].encode("unicode_escape").decode("ascii")
 
 
 def masked(text: str) -> str:
-    """Take owner keys out of a text."""
+    """Replace owner keys in a string with `***`."""
     return _KEY.sub("***", text)
 
 
@@ -116,7 +116,7 @@ def html_page(refusal: Refusal) -> Rendered:
 
 
 def ok_with_error(refusal: Refusal) -> Rendered:
-    """Render like `nested` under status 200."""
+    """Render like `nested`, but with status 200."""
     return _json(200, _document(refusal))
 
 
@@ -129,4 +129,4 @@ RENDERERS: Final[dict[RendererName, ErrorRenderer]] = {
     "html": html_page,
     "200_with_error": ok_with_error,
 }
-"""The renderers that a `Behaviour` may name."""
+"""The renderers by name, as `Behaviour.error_renderer` accepts them."""

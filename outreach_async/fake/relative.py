@@ -1,4 +1,4 @@
-"""Times as the service words them (rules T16 and T18): how long ago something was, and dates."""
+"""Times as strings in the service's format (rules T16 and T18): relative times and dates."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def ago(then: float | None, now: float) -> str:
-    """Word how long ago a time was, such as `5 minutes ago`.
+    """Return a relative time, such as `5 minutes ago`.
 
     Args:
-        then: Unix seconds; `None` for what never was.
-        now: Unix seconds.
+        then: The time in Unix seconds; `None` for never.
+        now: The current time in Unix seconds.
     """
     if then is None:
         return "Never"
     return _worded(int((now - then) // MINUTE))
 
 
-@lru_cache(maxsize=16_384)  # a page of mailboxes words thousands of times, and the next one the same
+@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of times, and the next page mostly the same ones
 def _worded(minutes: int) -> str:
     for seconds, unit in _UNITS:
         count = minutes // (seconds // MINUTE)
         if count >= 1:
             if unit == "month":
-                count = min(count, 11)  # 360 days are not twelve months: the year is longer
+                count = min(count, 11)  # after 360 days it is still 11 months: "1 year" starts at 365 days
             return f"{count} {unit}{'' if count == 1 else 's'} ago"
     return "just now"
 
 
 def date_text(moment: float) -> str:
-    """Word a date in UTC, such as `Mar 14, 2026`; in English, whatever the machine's locale.
+    """Return a date in UTC, such as `Mar 14, 2026`; always in English, independent of the locale.
 
     Args:
-        moment: Unix seconds.
+        moment: The time in Unix seconds.
     """
     date = time.gmtime(moment)
     return f"{_MONTHS[date.tm_mon - 1]} {date.tm_mday}, {date.tm_year}"

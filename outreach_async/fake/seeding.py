@@ -1,4 +1,4 @@
-"""Filling a world: what tests and world files ask for becomes records. A call that fails leaves the world as it was."""
+"""Turn the specifications of tests and world files into stored records. A call that fails leaves the world unchanged."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from outreach_async.fake.relative import DAY
 from outreach_async.fake.world import ListKind, World
 
 _YOUNGEST: Final = 45 * DAY
-"""Made-up mailboxes are older than this: past their warm-up."""
+"""Minimum age of generated mailboxes, in seconds: they are past their warm-up."""
 
 _OLDEST: Final = 600 * DAY
 
 
 @attrs.frozen
 class Seeder:
-    """Fills a world.
+    """Adds records to a world.
 
     Attributes:
         world: The world.
-        seed: What everything made up is drawn from.
-        now: Unix seconds.
-        key: Tells duplicate e-mails.
+        seed: Seed for generated data.
+        now: The current time in Unix seconds.
+        key: Key function for e-mails: two e-mails are duplicates if their keys are equal.
     """
 
     world: World = attrs.field(repr=False)
@@ -43,7 +43,7 @@ class Seeder:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[Self]:
-        """Give every id back if what it was for fails. Records are stored last, when nothing can fail any more."""
+        """Release every reserved id if the block fails. Records are stored last, when nothing can fail any more."""
         counters = dict(self.world.counters)
         try:
             yield self
@@ -53,7 +53,7 @@ class Seeder:
             raise
 
     def id(self, prefix: str, given: str | None) -> str:
-        """Take the given id, or make one up."""
+        """Reserve the given id, or generate one if it is `None`."""
         taken = self.world.new_id(self.seed, prefix) if given is None else self.world.take_id(text("id", given), prefix)
         self._taken.append(taken)
         return taken
@@ -70,7 +70,7 @@ class Seeder:
         custom = _labels(custom_fields)
         taken = [code for code in extra_fields if code in STANDARD or code in RESERVED or code.startswith("custom_")]
         if taken:
-            raise ValueError(f"extra_fields: {', '.join(taken)} cannot be a further standard field: take another code")
+            raise ValueError(f"extra_fields: these codes are reserved: {', '.join(taken)}; use other codes")
         workspace = Workspace(
             self.id("space_", id_),
             custom,
@@ -82,18 +82,18 @@ class Seeder:
         return workspace.id
 
     def owner_key(self, workspaces: Sequence[str], key: str | None) -> str:
-        """Add an owner key, or give a known one access to more workspaces."""
+        """Add an owner key, or give an existing one access to more workspaces."""
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
-            raise ValueError("an owner key must start with key_: leave it out to have one made up")  # without showing it
+            raise ValueError("key: expected a string that starts with key_; omit it to generate one")  # the value may be a secret
         if key is None or key not in self.world.keys:
             key = self.id("key_", key)
         self.world.keys[key] = self.world.keys.get(key, frozenset()) | frozenset(workspaces)
         return key
 
     def mailboxes(self, workspace: str, given: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
-        """Add mailboxes, one for each mapping of given fields."""
+        """Add one mailbox per mapping of given fields."""
         self.check_workspace(workspace)
         start = self._created(workspace, "mailbox", self.now - self._chance(workspace).uniform(_YOUNGEST, _OLDEST))
         first = len(self.world.mailboxes)
@@ -122,14 +122,14 @@ class Seeder:
         boxes = tuple(dict.fromkeys(mailboxes))
         for box in boxes:
             if box not in self.world.mailboxes or self.world.mailboxes[box].workspace != workspace:
-                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}: add it first")
+                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}; add it first")
         return boxes
 
     def set_campaign(self, id_: str, status: str | None, mailboxes: Iterable[str] | None, rates: Mapping[str, float]) -> None:
         """Change a campaign; see `FakeService.set_campaign`."""
         campaign = self.world.campaigns.get(id_)
         if campaign is None:
-            raise ValueError(f"there is no campaign {id_!r}: add it first")
+            raise ValueError(f"there is no campaign {id_!r}; add it first")
         changed = attrs.evolve(
             campaign,
             status=campaign.status if status is None else text("status", status),
@@ -142,7 +142,7 @@ class Seeder:
         """Change a mailbox; see `FakeService.set_mailbox`."""
         mailbox = self.world.mailboxes.get(id_)
         if mailbox is None:
-            raise ValueError(f"there is no mailbox {id_!r}: add it first")
+            raise ValueError(f"there is no mailbox {id_!r}; add it first")
         self.world.set_mailbox(changed_mailbox(mailbox, fields), self.now)
 
     def contacts(
@@ -157,13 +157,13 @@ class Seeder:
         return self.store(workspace, (ContactSeed.of(row, codes, enrolments, owner) for row in given))
 
     def store(self, workspace: str, seeds: Iterable[ContactSeed]) -> list[str]:
-        """Store contacts, all of them or none."""
+        """Store all contacts, or none if one is invalid."""
         made: dict[str, Contact] = {}
         for seed in seeds:
             email = text("email", seed.email).strip()
             key = self.key(email)
             if key in made or key in self.world.contacts[workspace]:
-                raise ValueError(f"the workspace has a contact with the e-mail {email}: leave one out")
+                raise ValueError(f"email: the workspace already has a contact with the e-mail {email}; remove one")
             made[key] = self._contact(workspace, email, seed)
         for key, contact in made.items():
             self.world.put_contact(workspace, key, contact)
@@ -173,34 +173,34 @@ class Seeder:
         for enrolment in seed.enrolments:
             campaign = self.world.campaigns.get(enrolment.campaign)
             if campaign is None or campaign.workspace != workspace:
-                raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}: add it first")
+                raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}; add it first")
         created = int(self.now) if seed.created is None else whole("created", seed.created)
         return Contact(self.id("contact_", seed.id), email, seed.owner, seed.fields, seed.enrolments, created)
 
     def check_workspace(self, workspace: str) -> None:
-        """Check that there is such a workspace.
+        """Check that a workspace exists.
 
         Raises:
-            ValueError: There is none.
+            ValueError: The workspace does not exist.
         """
         if workspace not in self.world.workspaces:
-            raise ValueError(f"there is no workspace {workspace!r}: add it first")
+            raise ValueError(f"there is no workspace {workspace!r}; add it first")
 
     def _chance(self, name: str) -> Random:
-        # One of its own for each thing: what is made before or after it draws nothing from it.
-        return Random(f"{self.seed}|{name}")  # noqa: S311 - a fake's figures are no secret
+        # Each record has a generator of its own: the order and number of other records do not change its values.
+        return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _created(self, workspace: str, kind: ListKind, wanted: float) -> int:
-        """Say when the next of a list was created: never before the last one, so that lists come in the order of calls."""
+        """Return the creation time of the next item: never before the last one, which keeps lists in the order of calls."""
         return int(max(wanted, self.world.latest(workspace, kind)))
 
 
 def _labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
     if isinstance(custom_fields, str):
-        raise TypeError("custom_fields must be several labels, not one text")
+        raise TypeError("custom_fields: expected several labels, got one string; pass a list")
     if not isinstance(custom_fields, Mapping):
         custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
     for code in custom_fields:
         if not CUSTOM.fullmatch(code):
-            raise ValueError(f"custom_fields: {code!r} is not of the form custom_<n>, such as custom_1")
+            raise ValueError(f"custom_fields: expected codes of the form custom_<n>, such as custom_1, got {code!r}")
     return {code: text("label", label) for code, label in custom_fields.items()}

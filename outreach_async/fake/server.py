@@ -1,4 +1,4 @@
-"""The fake service on a real socket, with faults byte by byte, which no ASGI server can do."""
+"""Serve the fake on a real socket, with wire faults byte by byte, which no ASGI server can reproduce."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _BACKLOG = 1024
 async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve a service on a socket while the block runs.
 
-    What the block raises is raised as it is, in no exception group.
+    An exception of the block is raised unchanged, not wrapped in an exception group.
 
-    A connection is closed when the head of a request is incomplete 10 seconds after its first byte. A request with both
-    `Content-Length` and `Transfer-Encoding`, or with a line that ends with a bare line feed, is answered with 400.
+    A connection is closed if the head of a request is incomplete 10 seconds after its first byte. A request with both
+    `Content-Length` and `Transfer-Encoding`, or with a line that ends with a bare line feed, gets 400.
 
     Args:
-        service: A `FakeService`, one with its control plane (`control.Controlled`), or whatever else answers `exchange`.
-        host: The address to listen at.
-        port: The port; 0 takes a free one.
+        service: A `FakeService`, one with its control plane (`control.Controlled`), or any object with `exchange`.
+        host: The address to listen on.
+        port: The port; 0 picks a free one.
 
     Yields:
         The base URL.
 
     Raises:
-        OSError: The address cannot be listened at.
+        OSError: The server cannot listen on the address.
     """
     failure: BaseException | None = None
     with await _listen(host, port) as listener:
@@ -43,27 +43,28 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
                 yield _url(listener)
             except anyio.get_cancelled_exc_class():
                 raise
-            except BaseException as error:  # noqa: BLE001 - raised below, outside the group, which would wrap it
+            except BaseException as error:  # noqa: BLE001 - raised below, outside the task group, which would wrap it
                 failure = error
+            # Connections in progress are cancelled: a hanging one, such as the fault `hang`, would otherwise never end.
             group.cancel_scope.cancel()
     try:
         if failure is not None:
             raise failure
     finally:
-        del failure  # it holds this frame
+        del failure  # its traceback refers to this frame: without this, both live until the next garbage collection
 
 
 async def run(service: Service, host: str, port: int, started: Callable[[str], None]) -> None:
     """Serve a service on a socket until cancelled.
 
     Args:
-        service: A `FakeService`, or whatever else answers `exchange`.
-        host: The address to listen at.
-        port: The port; 0 takes a free one.
-        started: Called with the base URL as soon as it can be connected to.
+        service: A `FakeService`, or any object with `exchange`.
+        host: The address to listen on.
+        port: The port; 0 picks a free one.
+        started: Called with the base URL once the server accepts connections.
 
     Raises:
-        OSError: The address cannot be listened at.
+        OSError: The server cannot listen on the address.
     """
     async with serve(service, host, port) as url:
         started(url)
@@ -88,7 +89,8 @@ async def _accept(listener: socket.socket, group: anyio.abc.TaskGroup, service: 
         try:
             connection, _ = listener.accept()
         except OSError:
-            # The client has left meanwhile; or no descriptor is free, and until one is, waiting would return at once, for ever.
+            # Either the client has left in the meantime, or no file descriptor is free. In the second case the listener stays
+            # readable: without a pause, this loop would spin and starve the connections that could free a descriptor.
             await anyio.sleep(0.05)
         else:
             group.start_soon(converse, connection, service)

@@ -1,4 +1,4 @@
-"""The whole service in memory, for tests, demos and `serve`."""
+"""`FakeService`, the in-memory service for tests, demos and `serve`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(repr=False)
 class Snapshot:
-    """A fake's state at one moment; made by `FakeService.snapshot`, used by `restore`, any number of times.
+    """The state of a fake at one moment. `FakeService.snapshot` creates it; `restore` can use it any number of times.
 
     Example:
         ```python
@@ -52,27 +52,27 @@ class Snapshot:
 
 
 class FakeService(Fillable):
-    """The outreach service in memory: every rule that the interface states, and a reading of every one that it leaves open.
+    """An in-memory implementation of the outreach service.
 
-    It is synchronous, does no I/O and belongs to no event loop: threads and tasks may use one at the same time, and what they ask
-    is carried out one request after the other. Whatever is not given is made up from the seed, so the same calls give the same
-    bytes.
+    It implements every rule that the interface states, and a configurable interpretation of every rule that the interface leaves
+    open. It is synchronous, does no I/O, and is safe to share between threads and tasks: requests run one at a time. Values you
+    do not pass are generated from `seed`: the same calls produce the same bytes.
 
     Args:
-        seed: What is made up is drawn from it.
-        behaviour: The readings in force where the interface is silent.
-        clock: ISO 8601 text, where time stands until `advance`; or a callable that returns Unix seconds: whatever is due by then
-            happens before each request.
+        seed: Seed for generated data.
+        behaviour: The interpretation of the rules that the interface leaves open.
+        clock: The current time, either an ISO 8601 string that only `advance` moves, or a callable that returns Unix seconds.
+            With a callable, events due by then run before each request.
 
     Attributes:
-        seed: The same.
-        behaviour: The same; may be exchanged between requests.
-        faults: What goes wrong on purpose.
-        requests: The journal of what was asked.
-        sim: What becomes of the e-mails that are sent while time passes, and how to settle it.
+        seed: The seed.
+        behaviour: The behaviour; it can be replaced between requests.
+        faults: The faults to inject.
+        requests: The log of requests.
+        sim: The simulation of sent e-mails: watch its events, or script what recipients do.
 
     Raises:
-        ValueError: The clock's text is no time.
+        ValueError: `clock` is a string but not a valid ISO 8601 time.
 
     Example:
         ```python
@@ -96,7 +96,8 @@ class FakeService(Fillable):
         self._clock = Clock(clock)
         self._world = World()
         self._limiter = Limiter()
-        # Creating is a look, then an act; threads must not come between.
+        # Storing a contact is a look-up followed by a write, and no thread may come between the two. Re-entrant: functions that
+        # callers pass in, such as listeners or `match`, run with the lock held, and one that calls the fake must not deadlock.
         self._lock = threading.RLock()
         self.sim = Control(self._seeding)
 
@@ -108,13 +109,13 @@ class FakeService(Fillable):
             f"{len(world.campaigns)} campaigns, {contacts} contacts>"
         )
 
-    # Answering.
+    # Requests.
 
     def handle(self, request: Request) -> Response:
-        """Carry a request out and answer it.
+        """Execute a request and return the response.
 
         Raises:
-            RuntimeError: A fault on the wire kept the answer back: a plain call has no wire.
+            RuntimeError: A wire fault withheld the response: a direct call has no wire to reproduce it on.
 
         Example:
             ```python
@@ -124,15 +125,17 @@ class FakeService(Fillable):
         exchange = self.exchange(request)
         exchange.ended()
         if exchange.response is None:
-            raise RuntimeError(f"the fault {exchange.fault} left no answer: use FakeTransport or the server to meet it")
+            raise RuntimeError(f"the fault {exchange.fault} left no response; use FakeTransport or the server to reproduce it")
         return exchange.response
 
     def exchange(self, request: Request) -> Exchange:
-        """Carry a request out, with the fault that waits for it.
+        """Execute a request, with the fault that applies to it.
 
         Returns:
-            The answer and what happens to it on the wire.
+            The response and what happens to it on the wire.
         """
+        # One lock around all of it: the events due, the fault, the request's number and its log entry then belong together, and
+        # the fake behaves the same from one thread as from many. Delays are never waited here, but by whoever sends the response.
         with self._lock:
             if self._clock.runs:
                 self._catch_up()
@@ -152,16 +155,16 @@ class FakeService(Fillable):
     def _seeder(self, world: World) -> Seeder:
         return Seeder(world, self.seed, self.now, email_key(self.behaviour))
 
-    # Looking.
+    # Stored contacts.
 
     def contacts(self, workspace: str) -> list[dict[str, Any]]:
-        """Get the stored contacts of a workspace, in the order they were stored.
+        """Return the stored contacts of a workspace, in the order they were stored.
 
         Returns:
-            `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key) and `created` (Unix seconds) of each.
+            Per contact `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key) and `created` (Unix seconds).
 
         Raises:
-            ValueError: There is no such workspace.
+            ValueError: The workspace does not exist.
 
         Example:
             ```python
@@ -174,10 +177,12 @@ class FakeService(Fillable):
             return [_plain(contact) for contact in self._world.contacts[workspace].values()]
 
     def contact(self, workspace: str, email: str) -> dict[str, Any] | None:
-        """Get the contact that an e-mail finds, in the form of `contacts`; `None` if there is none.
+        """Return the contact with an e-mail, in the format of `contacts`; `None` if there is none.
+
+        E-mails are compared as `behaviour.email_key` says.
 
         Raises:
-            ValueError: There is no such workspace.
+            ValueError: The workspace does not exist.
 
         Example:
             ```python
@@ -194,17 +199,17 @@ class FakeService(Fillable):
 
     @property
     def now(self) -> float:
-        """Unix seconds of the fake's clock."""
+        """The fake's time in Unix seconds."""
         return self._clock.now
 
     def advance(self, **step: float) -> None:
-        """Move time on, and let everything happen that is to happen up to then: e-mails, opens, replies, ...
+        """Advance the time and run every event due by then: e-mails, opens, replies, ...
 
-        What is due now, such as the first e-mail to a contact that has just joined a live campaign, waits for the next `advance`,
-        be it of nothing.
+        Events due now, such as the first e-mail to a contact that has just joined a live campaign, run with the next `advance`,
+        even one by zero.
 
         Args:
-            step: What `datetime.timedelta` takes: `days`, `hours`, `minutes`, `seconds`, ...
+            step: Arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...
 
         Raises:
             ValueError: The step is negative.
@@ -227,7 +232,7 @@ class FakeService(Fillable):
 
     @contextmanager
     def _caught_up(self) -> Iterator[None]:
-        """Keep others out. By a clock that runs, what is due has happened by now."""
+        """Hold the lock. If the clock follows another one, run the events due first."""
         with self._lock:
             if self._clock.runs:
                 self._catch_up()
@@ -236,7 +241,7 @@ class FakeService(Fillable):
     # State.
 
     def snapshot(self) -> Snapshot:
-        """Keep the state: all that is stored, what is under way, and the time. Faults and the journal are no part of it.
+        """Return the current state: stored data, pending events and the time, without faults and the request log.
 
         Example:
             ```python
@@ -247,7 +252,7 @@ class FakeService(Fillable):
             return Snapshot(self._world.copy(), self._clock.offset)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a kept state, of this fake or of one with the same clock.
+        """Restore a snapshot of this fake, or of one with the same clock.
 
         Example:
             ```python
@@ -258,11 +263,12 @@ class FakeService(Fillable):
             ```
         """
         with self._lock:
-            self._world = snapshot._world.copy()  # noqa: SLF001 - a snapshot is closed to all but its maker
+            # A copy again: changes from here on must not reach the snapshot, which can be restored once more.
+            self._world = snapshot._world.copy()  # noqa: SLF001 - only `FakeService` reads the members of a snapshot
             self._clock.offset = snapshot._offset  # noqa: SLF001 - the same
 
     def reset(self) -> None:
-        """Become as new: nothing stored, no fault waiting, an empty journal, and time where it began.
+        """Return to the initial state: no stored data, no faults, an empty request log, and the initial time.
 
         Example:
             ```python
@@ -279,14 +285,14 @@ class FakeService(Fillable):
             self.sim.listeners.clear()
 
     def load(self, source: str | Path | Mapping[str, Any]) -> None:
-        """Replace what is stored by a world file's content, and set the time if it says one; a bad file changes nothing.
+        """Replace the stored data with a world file's, and set the time if the file has one; an invalid file changes nothing.
 
         Args:
-            source: JSON text, the path of a file, or the document itself; `outreach_async.fake.worldfile` shows its form.
+            source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.worldfile` shows the format.
 
         Raises:
-            WorldError: The file makes no world; the message says where and why.
-            OSError: It cannot be read.
+            WorldError: The file is invalid. The message names the place and the reason.
+            OSError: The file cannot be read.
 
         Example:
             ```python
@@ -311,7 +317,7 @@ class FakeService(Fillable):
         self._world = world
 
     def dump(self) -> str:
-        """Write all that is stored, what is under way, and the time, as a world file; the same text for the same state.
+        """Return the stored data, pending events and the time as a world file; equal states give equal strings.
 
         Example:
             ```python
@@ -324,14 +330,14 @@ class FakeService(Fillable):
             return dump(self._world, self._clock.text)
 
     def asgi(self, *, control: bool = False) -> Application:
-        """Make an ASGI application that answers as this fake does, to be mounted or served elsewhere.
+        """Return an ASGI application of this fake, to mount in another application or to serve.
 
         Args:
-            control: Whether it has the control plane too, under `/_fake/`; see `outreach_async.fake.control`.
+            control: Whether to add the control plane under `/_fake/`; see `outreach_async.fake.control`.
 
         Example:
             ```python
-            app = fake.asgi(control=True)  # uvicorn, hypercorn or a Mount of Starlette take it
+            app = fake.asgi(control=True)  # for uvicorn, hypercorn or a Mount of Starlette
             ```
         """
         from outreach_async.fake.asgi import asgi_app

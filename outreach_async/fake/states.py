@@ -1,4 +1,4 @@
-"""The states of the United States as the Postal Service abbreviates them (rule C27): states, territories and forces' posts."""
+"""US states, territories and military addresses with the two-letter codes of the Postal Service (rule C27)."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ _NAMES: Final[frozenset[str]] = frozenset(name.casefold() for name in STATES.val
 
 
 def is_us_state(text: str) -> bool:
-    """Tell whether a text is a two-letter code or a full name, in any letter case."""
+    """Return whether a string is a two-letter code or a full name, in any letter case."""
     word = " ".join(text.split())
     return word.upper() in STATES or word.casefold() in _NAMES

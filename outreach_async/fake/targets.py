@@ -1,4 +1,4 @@
-"""Request targets: the path in segments, and the query (rules W6 and P12)."""
+"""Parse request targets into path segments and query parameters, and find the operation (rules W6 and P12)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import attrs
 from outreach_async.fake.refusals import refused, shown
 
 Query = Mapping[str, tuple[str, ...]]
-"""Values by parameter name, in the order they came."""
+"""Values by parameter name, in the order sent."""
 
 ANY: Final = "*"
-"""A place in a route that any segment may take."""
+"""A path segment of a route that matches any value."""
 
 _LISTS: Final = ("workspace", "display", "page")
 
 
 @attrs.frozen
 class Route:
-    """One operation of the service.
+    """An operation of the service.
 
     Attributes:
-        operation: Its name.
+        operation: Name of the operation.
         method: HTTP method.
-        path: Segments; `ANY` for an id.
-        parameters: Query parameters it knows.
+        path: Path segments; `ANY` for an id.
+        parameters: Names of its query parameters.
     """
 
     operation: str
@@ -47,18 +47,18 @@ ROUTES: Final[tuple[Route, ...]] = (
 )
 """The five operations (rule W1), in the interface's order."""
 
-# Found by what is fixed in a path: its length, its first segment and its last.
+# The length of the path and its first and last segment identify a route.
 _ROUTES: Final = {(len(route.path), route.path[0], route.path[-1]): route for route in ROUTES}
 
 
 @attrs.frozen
 class Target:
-    """A request target, decoded.
+    """A parsed request target.
 
     Attributes:
-        segments: Path segments; `%2F` in one is a slash within it.
-        query: The parameters.
-        route: The operation with this path, whatever the method; `None` if there is none.
+        segments: Decoded path segments; `%2F` becomes a slash within a segment.
+        query: The query parameters.
+        route: The operation with this path, for any method; `None` if there is none.
     """
 
     segments: tuple[str, ...]
@@ -67,13 +67,13 @@ class Target:
 
     @property
     def id(self) -> str:
-        """The id in the path, of an operation that has one."""
+        """The id in the path, for an operation that has one there."""
         return self.segments[1]
 
 
-@lru_cache(maxsize=256)  # a bulk run asks for one target a million times
+@lru_cache(maxsize=256)  # a bulk run requests the same target millions of times
 def parse_target(target: str) -> Target:
-    """Read a request target. One trailing slash is allowed.
+    """Parse a request target. One trailing slash is allowed.
 
     Raises:
         Refused: 400 for percent-encoding that is not UTF-8.
@@ -99,10 +99,10 @@ def _query(query: str) -> Query:
 
 
 def check_method(target: Target, method: str) -> Route:
-    """Find the operation that a method asks for.
+    """Return the operation of a target and a method.
 
     Raises:
-        Refused: 404 for an unknown path, 405 for another method on a known one.
+        Refused: 404 for an unknown path, 405 for the wrong method on a known path.
     """
     route = target.route
     if route is None:
@@ -113,7 +113,7 @@ def check_method(target: Target, method: str) -> Route:
 
 
 def parameter(query: Query, name: str) -> str:
-    """Read a required parameter.
+    """Return a required query parameter.
 
     Raises:
         Refused: 400 if it is missing, empty or repeated.
@@ -127,5 +127,5 @@ def parameter(query: Query, name: str) -> str:
 
 
 def unknown_parameters(query: Query, route: Route) -> list[str]:
-    """Say which parameters are ignored."""
+    """Return a hint for each parameter that is ignored."""
     return [f"unknown parameter {shown(name)} ignored" for name in query if name not in route.parameters]

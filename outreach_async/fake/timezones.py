@@ -1,4 +1,4 @@
-"""The time zones of the IANA database (rule C27), as a table: the answer must not depend on which database a machine has."""
+"""Time zone names of the IANA database (rule C27). A table, because results must not depend on the machine's own database."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ _NAMES: Final[dict[str, str]] = {
     ),
     "US": "Alaska Aleutian Arizona Central East-Indiana Eastern Hawaii Indiana-Starke Michigan Mountain Pacific Samoa",
 }
-"""Names by area, as in `Europe/Paris`; those without an area under the empty one."""
+"""Names by area, as in `Europe/Paris`; names without an area under the empty string."""
 
 TIMEZONES: Final[frozenset[str]] = frozenset(
     f"{area}/{name}" if area else name for area, names in _NAMES.items() for name in names.split()
 )
-"""Every name, links among them."""
+"""All names, including links."""

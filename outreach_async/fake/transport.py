@@ -1,4 +1,4 @@
-"""The transport that ends in the fake itself: no socket, no server, no HTTP library."""
+"""A transport that calls the fake directly, without a socket, a server or an HTTP library."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 
 class FakeTransport:
-    """Carries requests to a fake service in this very process.
+    """Sends requests to a fake service in the same process.
 
-    A fault on the wire shows as it does through a real backend over a socket: the same error, the same `maybe_sent`, or the same
-    damaged answer. Waiting, where a fault makes it wait, is on the event loop's clock.
+    A wire fault has the same effect as through a real backend over a socket: the same error, the same `maybe_sent`, or the same
+    damaged response. Delays of faults use the event loop's clock.
 
     Args:
-        service: A `FakeService`, or whatever else answers `exchange`.
+        service: A `FakeService`, or any object with `exchange`.
 
     Attributes:
-        service: The same.
+        service: The service.
 
     Example:
         ```python
@@ -38,40 +38,41 @@ class FakeTransport:
         return f"<FakeTransport to {type(self.service).__name__}{', closed' if self._closed else ''}>"
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Let the service carry the request out, and bring its answer or what a fault makes of it.
+        """Execute the request and return the response, as far as a fault leaves one.
 
         Raises:
-            TransportError: A fault lost the answer.
+            TransportError: A fault lost the response.
             InvalidRequest: The transport is closed.
         """
-        sent_before = progress.sent is True  # a wrapper may have sent it once already
+        sent_before = progress.sent is True  # a transport that wraps this one may have sent it before
         progress.sent = sent_before
-        # The one checkpoint stands before the act. After it nothing awaits unless a fault says so: who is cancelled here knows
-        # that nothing was done.
+        # The only checkpoint comes before the service acts, and afterwards nothing awaits unless a fault delays the response. A
+        # caller cancelled here therefore knows that nothing was done.
         await anyio.lowlevel.checkpoint()
         if self._closed:
-            raise InvalidRequest("the FakeTransport is closed; make a new one")
+            raise InvalidRequest("the FakeTransport is closed; create a new one")
         progress.sent = True
         exchange = self.service.exchange(request)
         try:
             if exchange.fault is None and exchange.response is not None:
                 return exchange.response
             read = reading(exchange.fault, exchange.response)
+            # Set before the wait, not after it: a caller that times out or is cancelled meanwhile reads it.
             progress.sent = sent_before or read.sent
             return await arrive(read, maybe_sent=progress.sent)
         finally:
             exchange.ended()
 
     async def aclose(self) -> None:
-        """Refuse every later request. The service stays as it is."""
+        """Close the transport; later requests are refused. The service is not affected."""
         self._closed = True
 
 
 async def arrive(read: Reading, *, maybe_sent: bool) -> Response:
-    """Wait for an answer as long as it takes, and give it.
+    """Wait as long as the fault demands, and return the response.
 
     Raises:
-        TransportError: None arrives; it says `maybe_sent` as given.
+        TransportError: No response arrives. Its `maybe_sent` is the argument.
     """
     if read.wait:
         await anyio.sleep(read.wait)

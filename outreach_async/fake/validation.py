@@ -1,6 +1,6 @@
-"""Strict validation (rules C26 and C27): a table from field to the reason why a value is refused. Pure.
+"""Strict validation (rules C26 and C27): one check per standard field, in a table. Pure.
 
-Null and blank values are no values: clearing a field is always allowed. Custom fields are never looked at.
+Null and blank values always pass: clearing a field is allowed. Custom fields are never checked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from outreach_async.fake.states import is_us_state
 from outreach_async.fake.timezones import TIMEZONES
 
 MAX_TEXT: Final = 1000
-"""Characters of a text field at most."""
+"""Maximum number of characters in a text field."""
 
 _EMAIL: Final = 254
 
@@ -42,7 +42,11 @@ _DATES: Final = (
 
 
 def is_email(text: str) -> bool:
-    """One @; a local part of up to 64 characters; labels of letters, digits and hyphens up to 63; a dot; 254 in all."""
+    """Return whether a string is an e-mail address.
+
+    It has one `@`, a local part of up to 64 characters, and a domain with a dot, whose labels have up to 63 letters, digits and
+    hyphens; at most 254 characters in total.
+    """
     local, _, domain = text.partition("@")
     return len(text) <= _EMAIL and _LOCAL.fullmatch(local) is not None and _is_host(domain)
 
@@ -55,13 +59,13 @@ def _is_host(text: str) -> bool:
 
 
 def _is_label(label: str) -> bool:
-    # Letters of any script: internationalised names are names too. Marks are part of letters in many of them.
+    # Letters of any script are accepted, for internationalised domain names. In many scripts, combining marks belong to letters.
     letters = all(c == "-" or c.isalnum() or unicodedata.category(c).startswith("M") for c in label)
     return letters and 0 < len(label) <= _LABEL and label[0] != "-" != label[-1]
 
 
 def is_phone(text: str) -> bool:
-    """7 to 15 digits, but for `+ ( ) - .`, spaces and an extension."""
+    """Return whether a string has 7 to 15 digits, ignoring `+ ( ) - .`, spaces and an extension."""
     return _has_digits(text) or _has_digits(_EXTENSION.sub("", text))
 
 
@@ -70,24 +74,24 @@ def _has_digits(text: str) -> bool:
 
 
 def is_country(text: str) -> bool:
-    """An ISO 3166 alpha-2 code or an English name."""
+    """Return whether a string is an ISO 3166 alpha-2 code or an English country name."""
     return country_code(text) is not None
 
 
 def is_state(text: str, country: str | None) -> bool:
-    """In the United States, or in no country, one of its states; elsewhere 2 or 3 letters or a name without digits."""
+    """Return whether a string is a state: a US state without a country or with the US, elsewhere a name without digits."""
     if not country or not country.strip() or country_code(country) == "US":
         return is_us_state(text)
     return _TEXT.fullmatch(text) is not None and any(c.isalpha() for c in text) and not any(c.isdigit() for c in text)
 
 
 def is_timezone(text: str) -> bool:
-    """An IANA name, or an offset such as `UTC+05:30`."""
+    """Return whether a string is an IANA time zone name, or an offset such as `UTC+05:30`."""
     return text in TIMEZONES or _OFFSET.fullmatch(text) is not None
 
 
 def is_date(text: str) -> bool:
-    """A real date as `YYYY-MM-DD`, `YYYY-MM`, `YYYY` or `MM/DD/YYYY`."""
+    """Return whether a string is an existing date as `YYYY-MM-DD`, `YYYY-MM`, `YYYY` or `MM/DD/YYYY`."""
     for form in _DATES:
         match = form.fullmatch(text)
         if match:
@@ -104,12 +108,12 @@ def _exists(year: int, month: int, day: int) -> bool:
 
 
 def is_website(text: str) -> bool:
-    """An http or https URL, or a bare host with a dot."""
+    """Return whether a string is an http or https URL, or a host with a dot."""
     return _URL.fullmatch(text) is not None or _is_host(text)
 
 
 def is_stack_overflow(text: str) -> bool:
-    """A URL on stackoverflow.com, or a handle without spaces."""
+    """Return whether a string is a URL on stackoverflow.com, or a handle without spaces."""
     if "://" in text:
         url = _URL.fullmatch(text)
         return url is not None and f".{url['host'].lower()}".endswith(".stackoverflow.com")
@@ -117,7 +121,7 @@ def is_stack_overflow(text: str) -> bool:
 
 
 Check = tuple[Callable[[str], object], str]
-"""A test that gives something true for what passes, and what passes it."""
+"""A function that returns a true value for a valid string, and a description of valid strings for the error."""
 
 _TEXTS: Final[Check] = (_TEXT.fullmatch, f"a text of at most {MAX_TEXT} characters, without control characters")
 _PHONES: Final[Check] = (is_phone, "a phone number of 7 to 15 digits")
@@ -143,19 +147,19 @@ CHECKS: Final[Mapping[str, Check]] = {
     "state": (is_us_state, "a US state by code or name, or in another country a name without digits"),
     "zip": (_ZIP.fullmatch, "at most 12 letters, digits, spaces and hyphens"),
 }
-"""The check of each standard field; that of `state` is another one beside another country."""
+"""The check of each standard field. `state` has another check if `country` is not the United States."""
 
 
 def failures(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> dict[str, str]:
-    """Find every field that strict validation refuses.
+    """Return every field that fails strict validation.
 
     Args:
         email: The e-mail, trimmed.
-        fields: Sent values by code.
-        strict_fields: The fields to look at.
+        fields: The values sent, by code.
+        strict_fields: Codes of the fields to check, or `all`.
 
     Returns:
-        What is wanted instead, by field; never the value, which is somebody's.
+        By field, a description of valid values. It never contains the value sent, which is personal data.
     """
     wanted = {}
     for code, value in (("email", email), *fields.items()):
@@ -169,7 +173,7 @@ def failures(email: str, fields: Mapping[str, str | None], strict_fields: Litera
 
 
 def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:
-    """Validate strictly.
+    """Validate a creation strictly.
 
     Raises:
         Refused: 422 that lists every failure.

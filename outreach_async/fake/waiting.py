@@ -1,4 +1,4 @@
-"""Faults that wait for requests: in order, or by rules. Synchronous, and pure but for the counting of what has fired."""
+"""`Faults` decides which request meets which fault, by scripts and by rules. Synchronous; its only state is what has fired."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outreach_async.fake.targets import ROUTES
 from outreach_async.transport.wire import Request, Response
 
 OPERATIONS: Final = (*(route.operation for route in ROUTES), "unknown")
-"""What a request may ask for, as faults name it; `unknown` is every request that is none of the five.
+"""The operations that faults can apply to; `unknown` is every request that matches none of the five.
 
 Example:
     ```python
@@ -25,12 +25,12 @@ Example:
 
 
 class Faults:
-    """The faults that wait for a service's requests.
+    """The faults that a service injects into its requests.
 
-    A request takes the next fault of its operation's script; without one, the first rule that strikes it.
+    A request meets the next fault in the script of its operation; if the script is empty, the fault of the first matching rule.
 
     Args:
-        seed: What chance is drawn from, with the request's number.
+        seed: Seed for probabilities, together with the request's number.
 
     Example:
         ```python
@@ -47,15 +47,15 @@ class Faults:
         self._rules: list[_Rule] = []
 
     def script(self, operation: str, *faults: Fault) -> None:
-        """Let the operation's next requests meet these faults, one each, in order, after those scripted before.
+        """Queue faults for the operation's next requests, one per request, after those already queued.
 
         Args:
             operation: One of `OPERATIONS`.
-            faults: Faults, with `ok` for a request that goes well.
+            faults: Faults in order, with `ok` for a request without a fault.
 
         Raises:
-            ValueError: There is no such operation.
-            TypeError: A fault is none, such as the function that makes it.
+            ValueError: The operation does not exist.
+            TypeError: A value is not a fault, for example the function that creates one.
 
         Example:
             ```python
@@ -76,18 +76,18 @@ class Faults:
         times: int | None = None,
         p: float | None = None,
     ) -> None:
-        """Let a fault strike every request that meets all conditions.
+        """Inject a fault into every request that meets all conditions.
 
         Args:
             fault: The fault.
-            operation: One of `OPERATIONS`; every request if not given.
-            match: What must be true of the request.
-            times: How often the fault strikes at most; without end if not given.
-            p: How probable it is that it strikes, from 0 to 1; certain if not given.
+            operation: One of `OPERATIONS`; every operation if not given.
+            match: A function that returns whether the request matches; every request if not given.
+            times: Maximum number of times that the fault fires; unlimited if not given.
+            p: Probability that the fault fires, from 0 to 1; always if not given.
 
         Raises:
-            ValueError: There is no such operation, or a figure is out of its range.
-            TypeError: The fault is none, such as the function that makes it.
+            ValueError: The operation does not exist, or a number is out of range.
+            TypeError: `fault` is not a fault, for example the function that creates one.
 
         Example:
             ```python
@@ -100,11 +100,11 @@ class Faults:
         if times is not None:
             at_least("times", 1, times)
         if p is not None and not 0 <= p <= 1:
-            raise ValueError(f"p={p}: a probability is from 0 to 1")
+            raise ValueError(f"p: expected a probability from 0 to 1, got {p}")
         self._rules.append(_Rule(fault, operation, match, times, p, salt=f"{self._seed}|{len(self._rules)}"))
 
     def clear(self) -> None:
-        """Forget every fault, and count requests from the start again.
+        """Remove all faults, and restart the numbering of requests.
 
         Example:
             ```python
@@ -119,20 +119,20 @@ class Faults:
 
     @property
     def unfired(self) -> list[str]:
-        """What has not struck as asked, a text each: the rest of the scripts, rules that struck too seldom.
+        """Descriptions of the faults that have not fired as requested: queued faults, and rules that fired too few times.
 
-        `ok` and rules with a probability promise nothing and are never here.
+        A rule without `times` must fire once. `ok` and rules with a probability are never listed.
         """
-        # Copies: another thread's requests may meet some meanwhile.
+        # Iterate over copies: requests from other threads may consume faults meanwhile.
         scripts = [(name, tuple(faults)) for name, faults in tuple(self._scripts.items())]
         scripted = [f"{name}: {fault.label}" for name, faults in scripts for fault in faults if fault is not ok]
         return scripted + [rule.shortfall for rule in tuple(self._rules) if rule.shortfall]
 
     def assert_all_fired(self) -> None:
-        """Check that no fault was asked for in vain.
+        """Check that every fault has fired.
 
         Raises:
-            AssertionError: Some were; the message names them.
+            AssertionError: Some faults have not fired; the message lists them.
 
         Example:
             ```python
@@ -142,15 +142,15 @@ class Faults:
         """
         unfired = self.unfired
         if unfired:
-            raise AssertionError(f"faults that never struck: {'; '.join(unfired)}")
+            raise AssertionError(f"faults that never fired: {'; '.join(unfired)}")
 
     def around(self, operation: str, request: Request, serve: Callable[[], Response]) -> Exchange:
-        """Carry one request out, with whatever fault waits for it.
+        """Execute a request with the fault that applies to it.
 
         Args:
-            operation: What the request asks for, one of `OPERATIONS`.
+            operation: The request's operation, one of `OPERATIONS`.
             request: The request.
-            serve: The service's own act; called at most once.
+            serve: Executes the request; called at most once.
         """
         self._requests += 1
         return self._next(operation, request).strike(serve)
@@ -168,7 +168,7 @@ class Faults:
 
 @attrs.define
 class _Rule:
-    """A fault and the conditions under which it strikes."""
+    """A fault and the conditions under which it fires."""
 
     fault: Fault
     operation: str | None
@@ -195,23 +195,23 @@ class _Rule:
 
 
 def _chance(salt: str, number: int) -> float:
-    # By the request's number and not from a running generator: another rule, or a request that this one does not look at, then
-    # moves no draw.
+    # Derived from the request's number, not drawn from a running generator: adding a rule does not change the draws of another,
+    # and neither does a request that the rule does not match.
     digest = hashlib.blake2b(f"{salt}|{number}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
 def require_fault(fault: object) -> None:
-    """Refuse what is no fault, such as the function that makes one.
+    """Check that a value is a fault, and not, for example, the function that creates one.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The value is not a fault.
     """
     if not isinstance(fault, Fault):
         name = getattr(fault, "__name__", type(fault).__name__)
-        raise TypeError(f"{name} is not a fault: write a call, such as {name if callable(fault) else 'status'}(...)")
+        raise TypeError(f"expected a fault, got {name}; write a call, such as {name if callable(fault) else 'status'}(...)")
 
 
 def _check_operation(operation: str) -> None:
     if operation not in OPERATIONS:
-        raise ValueError(f"no operation {operation!r}: there are {', '.join(OPERATIONS)}")
+        raise ValueError(f"operation: expected one of {', '.join(OPERATIONS)}, got {operation!r}")

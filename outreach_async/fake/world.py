@@ -1,4 +1,4 @@
-"""The fake's state: records in tables, found by what they are asked for. Mutable, with no lock and no clock of its own."""
+"""The fake's state: tables of records, indexed by the look-ups needed. Mutable; the caller provides the lock and the time."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from outreach_async.fake.simulation.state import Simulation, micros
 ListKind = Literal["campaign", "mailbox"]
 
 Created = tuple[float, str]
-"""When something was created, and its id: what lists are ordered by (rule P10)."""
+"""Creation time in Unix seconds and id of an item: the sort key of lists (rule P10)."""
 
 
 @attrs.define
 class World:
-    """Everything stored.
+    """All stored data.
 
     Attributes:
-        workspaces: By id.
-        keys: Workspaces of each owner key's user.
-        mailboxes: By id.
-        campaigns: By id; ids are global, as the path of list-steps names no workspace.
-        contacts: By workspace id, then by e-mail key.
+        workspaces: Workspaces by id.
+        keys: Ids of the workspaces that the user of each owner key has access to.
+        mailboxes: Mailboxes by id.
+        campaigns: Campaigns by id. Ids are global, because the path of list-steps names no workspace.
+        contacts: Contacts by workspace id, then by e-mail key.
         enrolled: Number of stored contacts in each campaign.
-        orders: The ids of each list, oldest first.
-        ids: Every id ever given.
-        counters: How many ids of each prefix were made up.
-        simulation: What is under way, and what has come of it.
+        orders: Creation times and ids of each list's items, oldest first.
+        ids: Every id in use.
+        counters: Number of ids generated per prefix.
+        simulation: Pending events and their results so far.
     """
 
     workspaces: dict[str, Workspace] = attrs.Factory(dict)
@@ -50,7 +50,7 @@ class World:
     _usage: Usage | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     def copy(self) -> World:
-        """Copy the tables; the records are shared."""
+        """Return a copy of the tables; the immutable records are shared."""
         return World(
             dict(self.workspaces),
             dict(self.keys),
@@ -65,7 +65,7 @@ class World:
         )
 
     def new_id(self, seed: int, prefix: str) -> str:
-        """Make up an id that nothing has."""
+        """Generate an id that is not in use."""
         while True:
             number = self.counters.get(prefix, 0)
             self.counters[prefix] = number + 1
@@ -75,20 +75,20 @@ class World:
                 return made
 
     def take_id(self, given: str, prefix: str) -> str:
-        """Reserve an id that was given.
+        """Reserve a given id.
 
         Raises:
-            ValueError: It has not the prefix, or something has it.
+            ValueError: The id has the wrong prefix, or is already in use.
         """
         if not given.startswith(prefix) or given == prefix:
-            raise ValueError(f"{given!r} is no id: it must start with {prefix}")
+            raise ValueError(f"id: expected a string that starts with {prefix}, got {given!r}")
         if given in self.ids:
-            raise ValueError(f"the id {given!r} is taken: take another, or leave it out to have one made up")
+            raise ValueError(f"id: {given!r} is already in use; pass another one, or omit it to generate one")
         self.ids.add(given)
         return given
 
     def add_workspace(self, workspace: Workspace) -> None:
-        """Store a workspace, empty."""
+        """Store an empty workspace."""
         self.workspaces[workspace.id] = workspace
         self.contacts[workspace.id] = {}
         self.orders[workspace.id, "campaign"] = []
@@ -100,12 +100,12 @@ class World:
         bisect.insort(self.orders[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
 
     def set_mailbox(self, mailbox: Mailbox, now: float) -> None:
-        """Store a mailbox in the place of what it was; queues may find room in it."""
+        """Replace a mailbox, and reconsider the e-mails that wait for room in it."""
         self.mailboxes[mailbox.id] = mailbox
         self.simulation.wake_at(micros(now))
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
-        """Store a campaign, and set it in motion."""
+        """Store a campaign, and add it to the simulation."""
         self.campaigns[campaign.id] = campaign
         self.enrolled[campaign.id] = 0
         self.simulation.add_campaign(campaign, now)
@@ -113,35 +113,35 @@ class World:
         self._usage = None
 
     def set_campaign(self, campaign: Campaign, now: float) -> None:
-        """Store a campaign in the place of what it was; its queue may move again."""
+        """Replace a campaign, and reconsider the e-mails in its queue."""
         self.campaigns[campaign.id] = campaign
         self.simulation.wake_at(micros(now))
         self._usage = None
 
     def latest(self, workspace: str, kind: ListKind) -> float:
-        """When the youngest of a list was created, Unix seconds; 0 for an empty list."""
+        """Return the latest creation time in a list, in Unix seconds; 0 for an empty list."""
         order = self.orders[workspace, kind]
         return order[-1][0] if order else 0
 
     def last_activity(self, kind: ListKind, id_: str) -> float:
-        """When a list's item was last active, Unix seconds; 0 for never."""
+        """Return the last activity of a list's item in Unix seconds; 0 for never."""
         moving = (self.simulation.flows if kind == "campaign" else self.simulation.ledgers).get(id_)
         item = self.campaigns[id_] if kind == "campaign" else self.mailboxes[id_]
         return max(item.last_activity or 0, (moving.last if moving else None) or 0)
 
     def put_contact(self, workspace: str, key: str, contact: Contact) -> None:
-        """Store a contact, new or in an older one's place, and count its campaigns: both or neither (rule C23)."""
+        """Store or replace a contact, and update the counts of its campaigns: both or neither (rule C23)."""
         contacts = self.contacts[workspace]
         before = contacts.get(key)
         contacts[key] = contact
         self.simulation.enrol(contact, before, key)
-        # A contact never leaves a campaign: the later places are the new ones.
+        # A contact never leaves a campaign: enrolments beyond the old ones are new.
         for enrolment in contact.enrolments[len(before.enrolments) if before else 0 :]:
             self.enrolled[enrolment.campaign] += 1
 
     @property
     def usage(self) -> Usage:
-        """How the campaigns use the mailboxes."""
+        """The number of campaigns per mailbox."""
         if self._usage is None:
             self._usage = Usage.of(self.campaigns)
         return self._usage
@@ -149,11 +149,11 @@ class World:
 
 @attrs.frozen
 class Usage:
-    """How campaigns use mailboxes (rules B4 and B5).
+    """The number of campaigns per mailbox (rules B4 and B5).
 
     Attributes:
-        campaigns: Campaigns by mailbox, whatever their status.
-        live: Live campaigns by mailbox.
+        campaigns: Number of campaigns by mailbox id, whatever their status.
+        live: Number of live campaigns by mailbox id.
     """
 
     campaigns: Mapping[str, int]
@@ -161,14 +161,14 @@ class Usage:
 
     @classmethod
     def of(cls, campaigns: Mapping[str, Campaign]) -> Usage:
-        """Count."""
+        """Count the campaigns of each mailbox."""
         return cls(
             Counter(_uses(campaigns, live_only=False)),
             Counter(_uses(campaigns, live_only=True)),
         )
 
     def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
-        """Say how many e-mails a day a campaign's mailboxes spare for it: live ones share a daily limit.
+        """Return the number of e-mails per day that a campaign's mailboxes can send for it: live campaigns share a daily limit.
 
         A campaign that is not live counts as if it were (rule T17).
         """

@@ -1,6 +1,6 @@
-"""World files: everything a fake stores, as JSON, in and out.
+"""World files: read and write everything a fake stores, as JSON.
 
-A file is one object; only what differs from a default must be there, so it can be written by hand:
+A file is one JSON object. Values equal to their default can be omitted, which makes it easy to write a file by hand:
 
     {"version": 1,
      "now": "2026-01-01T00:00:00Z",
@@ -10,8 +10,8 @@ A file is one object; only what differs from a default must be there, so it can 
                      "contacts": [{"email": "bo@acme.example", "fields": {"city": "Lyon"}, "campaigns": ["camp_1"]}]}],
      "owner_keys": {"key_1": ["space_1"]}}
 
-`dump` writes every value, so that loading what was dumped gives the same world, byte for byte. Counts are those that campaigns
-and mailboxes were seeded with; once anything was sent, the member `simulation` has what has come since, and what is under way.
+`dump` writes every value: loading a dumped file reproduces the world, byte for byte. Counts in campaigns and mailboxes are the
+seeded ones. Once anything has been sent, the member `simulation` holds the changes since then and the pending events.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from outreach_async.fake.simulation.file import load_simulation, simulation_docu
 from outreach_async.fake.world import World
 
 VERSION: Final = 1
-"""The version of the form."""
+"""Version of the file format."""
 
 _WORLD: Final = ("version", "now", "workspaces", "owner_keys", "made_up", "simulation")
 _WORKSPACE: Final = (
@@ -53,27 +53,27 @@ _CONTACT: Final = ("id", "email", "owner", "created", "fields", "campaigns")
 
 
 class WorldError(ValueError):
-    """A world file that makes no world; the message says where and why.
+    """A world file is invalid. The message names the place in the file and the reason.
 
     Example:
         ```python
         try:
             fake.load({"version": 1, "workspaces": [{"id": "camp_1"}]})
         except WorldError as error:
-            print(error)  # -> $.workspaces[0]: 'camp_1' is no id: it must start with space_
+            print(error)  # -> $.workspaces[0]: id: expected a string that starts with space_, got 'camp_1'
         ```
     """
 
 
-# Out.
+# Writing.
 
 
 def dump(world: World, now: str) -> str:
-    """Write a world, the same text for the same world.
+    """Return a world as a world file; equal worlds give equal strings.
 
     Args:
         world: The world.
-        now: The clock's time.
+        now: The current time as an ISO 8601 string.
     """
     document = {
         "version": VERSION,
@@ -85,7 +85,7 @@ def dump(world: World, now: str) -> str:
     written = json.dumps(document, ensure_ascii=False, indent=1)
     moving = simulation_document(world.simulation, parse_time(now) // DAY)
     if moving:
-        # Thousands of events, and nobody writes them by hand: on one line.
+        # On one line: there can be thousands of events, and nobody edits them by hand.
         line = json.dumps(moving, ensure_ascii=False, separators=(",", ":"))
         written = f'{written.removesuffix("}").rstrip()},\n "simulation": {line}\n}}'
     return written + "\n"
@@ -126,17 +126,17 @@ def _contact_document(contact: Contact) -> dict[str, Any]:
     }
 
 
-# In.
+# Reading.
 
 
 def read_document(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Read a world file.
+    """Read a world file and check its top level.
 
     Args:
-        source: JSON text, the path of a file, or the document itself. A text that does not begin with a brace is a path.
+        source: A JSON string, the path of a file, or the parsed document. A string that does not start with a brace is a path.
 
     Raises:
-        WorldError: It is no JSON object, or names something that a world has not.
+        WorldError: The source is not a JSON object, or has an unknown member.
         OSError: The file cannot be read.
     """
     if isinstance(source, str) and not source.lstrip().startswith("{"):
@@ -146,7 +146,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
     with _at("$"):
         document = _object(json.loads(source, parse_constant=_refuse) if isinstance(source, str) else source, _WORLD, "a world")
         if document.get("version", VERSION) != VERSION:
-            raise ValueError(f"version {document['version']!r}: this library reads version {VERSION}; take one that reads it")
+            raise ValueError(f"version: expected {VERSION}, got {document['version']!r}; use a release that reads this version")
     if "now" in document:
         with _at("$.now"):
             parse_time(document["now"])
@@ -157,7 +157,7 @@ def load(document: Mapping[str, Any], seeder: Seeder) -> None:
     """Fill an empty world.
 
     Raises:
-        WorldError: The document makes no world; what has been filled in is of no use.
+        WorldError: The document is invalid. Discard the world, which is only partly filled.
     """
     for path, item in _items(document, "workspaces", "$"):
         _load_workspace(item, path, seeder)
@@ -204,7 +204,7 @@ def _load_contact(workspace: str, item: Any, seeder: Seeder) -> None:
     fields = _object(given.get("fields", {}))
     for code, value in fields.items():
         if not isinstance(value, str | None):
-            raise TypeError(f"{code} must be a text or null")
+            raise TypeError(f"{code}: expected a string or null")
     seed = ContactSeed(given.get("email"), fields, enrolments, given.get("owner", ""), given.get("id"), given.get("created"))
     seeder.store(workspace, [seed])
 
@@ -219,12 +219,12 @@ _LOADERS: Final[Mapping[str, Callable[[str, Any, Seeder], None]]] = {
     "campaigns": _load_campaign,
     "contacts": _load_contact,
 }
-"""In this order: campaigns send through mailboxes, contacts are in campaigns."""
+"""Loaders in the order required: campaigns refer to mailboxes, contacts refer to campaigns."""
 
 
 @contextmanager
 def _at(path: str) -> Iterator[None]:
-    """Say where in the file an error is."""
+    """Raise errors of the block as `WorldError`, with the place in the file."""
     try:
         yield
     except (TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
@@ -233,21 +233,21 @@ def _at(path: str) -> Iterator[None]:
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _items(document: Mapping[str, Any], name: str, path: str) -> Iterator[tuple[str, Any]]:
     items = document.get(name, [])
     with _at(f"{path}.{name}"):
         if not isinstance(items, Sequence) or isinstance(items, str):
-            raise TypeError(f"must be a list, not {type(items).__name__}")
+            raise TypeError(f"expected a list, got {type(items).__name__}")
     for place, item in enumerate(items):
         yield f"{path}.{name}[{place}]", item
 
 
 def _object(value: Any, known: Iterable[str] | None = None, what: str = "") -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise TypeError(f"must be an object, not {type(value).__name__}")
+        raise TypeError(f"expected an object, got {type(value).__name__}")
     for name in value if known is not None else ():
         check_known(name, known or (), what)
     return value
@@ -255,5 +255,5 @@ def _object(value: Any, known: Iterable[str] | None = None, what: str = "") -> M
 
 def _texts(value: Any) -> Any:
     if value is not None and (not isinstance(value, Sequence) or isinstance(value, str)):
-        raise TypeError(f"must be a list of texts, not {type(value).__name__}")
+        raise TypeError(f"expected a list of strings, got {type(value).__name__}")
     return value
