@@ -48,15 +48,15 @@ def sent(script: Script) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "base_url: missing; pass base_url=, transport= or set OUTREACH_BASE_URL"),
-        ({"base_url": ""}, "base_url: missing; pass base_url=, transport= or set OUTREACH_BASE_URL"),
-        ({"base_url": "https://api.example", "transport": Script()}, "base_url: given beside transport; .* leave base_url out"),
+        ({}, "base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL"),
+        ({"base_url": ""}, "base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL"),
+        ({"base_url": "https://api.example", "transport": Script()}, "base_url: expected either .*, got both; .*"),
         ({"base_url": "api.example"}, "base_url: expected a URL .+, such as .+"),
-        ({"transport": object()}, "transport: expected a transport, got object; wrap it in one, .+"),
-        ({"transport": Script}, "transport: expected a transport, got type; wrap it in one, .+"),
+        ({"transport": object()}, "transport: expected a transport, got object; wrap a client, .+"),
+        ({"transport": Script}, "transport: expected a transport, got type; wrap a client, .+"),
         (
             {"transport": httpx.AsyncClient()},
-            r"transport: expected a transport, got AsyncClient; .* such as HttpxTransport\(client\)",
+            r"transport: expected a transport, got AsyncClient; .* for example HttpxTransport\(client\)",
         ),
         ({"transport": Script(), "headers": ["a"]}, "headers: expected a mapping .+, got list; .+"),
         ({"transport": Script(), "headers": {"a b": "x"}}, "headers: expected field names .+; .+"),
