@@ -13,11 +13,11 @@ async def main() -> None:
         async for campaign in client.campaigns.list():
             print(campaign.name, campaign.status)  # -> Spring live
         try:
-            made = await client.contacts.create(NewContact("ann@company.example", first_name="Ann"))
+            created = await client.contacts.create(NewContact("ann@company.example", first_name="Ann"))
         except OutreachError as error:
             print("failed:", error, "- may have been created" if error.maybe_applied else "- was not created")
         else:
-            print(made.status, made.certain)  # -> added True
+            print(created.status, created.certain)  # -> added True
 
 
 anyio.run(main)

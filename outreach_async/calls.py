@@ -103,7 +103,7 @@ class Call(Generic[T]):
         operation: The operation to run.
         terms: Its time limits, and the flow of its run.
         now: The clock of the running event loop.
-        tainted: Whether an earlier process may already have had the operation applied.
+        tainted: Whether an attempt of an earlier process may have been applied.
 
     Attributes:
         operation: The operation to run.
@@ -159,7 +159,7 @@ class Call(Generic[T]):
         return TransportError(f"{name}: no response within the timeout of {self.terms.timeout:g} s", maybe_sent=maybe_sent)
 
     def learn(self, error: OutreachError, evidence: Evidence) -> None:
-        """Record a failed attempt. Doubt only grows: once an attempt may have been applied, no later one proves the opposite."""
+        """Record a failed attempt. No later attempt proves that an earlier one was not applied: `tainted` is never reset."""
         self.progress = None
         self.attempts += 1
         self.tainted |= taints(error, evidence)

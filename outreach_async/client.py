@@ -166,8 +166,8 @@ class OutreachClient:
 
         Example:
             ```python
-            answer = await client.request("GET", "/workspaces/space_1/all-fields")
-            print(answer.status, answer.headers["content-type"])  # -> 200 application/json
+            response = await client.request("GET", "/workspaces/space_1/all-fields")
+            print(response.status, response.headers["content-type"])  # -> 200 application/json
             ```
         """
         operation = operations.raw(method, target, body, require_headers(headers or {}), self._settings.dialect)

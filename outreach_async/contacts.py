@@ -47,9 +47,9 @@ class CreatedContact(Answered):
 
     Example:
         ```python
-        made = await client.contacts.create(NewContact("bo@acme.example"))
-        print(made.status, made.id, made.certain)  # -> skipped None True
-        print(made.details)  # -> a contact with this email exists in the workspace
+        created = await client.contacts.create(NewContact("bo@acme.example"))
+        print(created.status, created.id, created.certain)  # -> skipped None True
+        print(created.details)  # -> a contact with this email exists in the workspace
         ```
     """
 

@@ -1,8 +1,8 @@
 """The codec between JSON bytes and models.
 
-msgspec decodes first: it supports attrs classes natively and is strict. The cattrs converter of `structuring` decodes again what
-msgspec rejects, and what has fields that the models do not define: it reports every fault with its path and keeps every field.
-That module, and cattrs with it, is imported on first use.
+msgspec decodes first: it supports attrs classes natively and is strict. Bodies that it rejects, and bodies with fields that the
+models do not define, are decoded again by the cattrs converter of `structuring`, which reports every fault with its path and
+keeps every field. That module, and cattrs with it, is imported on first use.
 
 A body above 1 MiB that msgspec rejects is not decoded again, because as dicts and lists it can take 24 times its size. Only its
 first fault is reported.

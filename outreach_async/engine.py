@@ -96,7 +96,7 @@ class Engine:
         The caller must then leave the scope and drive the same call again in a new one. One scope can serve many calls in
         sequence, until an attempt times out: a scope per attempt would cost more than everything else here.
         """
-        # A progress left from before means that the previous scope was cancelled during an attempt: the attempt timed out.
+        # A progress that is still set means that the previous scope was cancelled during an attempt: the attempt timed out.
         if call.progress is not None:
             self._recover(call, call.lapse(call.progress))
         response: Response | None

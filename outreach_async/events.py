@@ -108,12 +108,12 @@ class AttemptEnded:
 
     Example:
         ```python
-        def answers(event):
+        def responses(event):
             if isinstance(event, AttemptEnded):
                 print(event.status_code, event.error, event.seconds < 60)  # -> 200 None True
 
 
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[answers]).workspaces.fields()
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[responses]).workspaces.fields()
         ```
     """
 

@@ -66,6 +66,8 @@ class ObservedEngine(Engine):
             self._begin(call)
         try:
             answer = await super().drive(call, scope)
+        # A cancellation does not end the call: an attempt that timed out leaves its scope this way and may be retried. `abandon`
+        # ends calls that are really cancelled.
         except Exception as error:
             self._end(call, facts_of(error))
             raise
@@ -89,6 +91,7 @@ class ObservedEngine(Engine):
             raise
         finally:
             now = call.now()
+            # Neither a response nor an error: the attempt was cancelled, by its own time limit or from outside.
             ended = ended or {"error": TIMEOUT if call.attempt_ends(call.started) <= now else CANCELLED}
             seconds = now - call.started
             self._tell(AttemptEnded(call=number, operation=call.operation.name, attempt=attempt, seconds=seconds, **ended))

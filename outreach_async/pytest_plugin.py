@@ -10,9 +10,9 @@ from outreach_async.fake import faults
 
 @pytest.mark.anyio
 @pytest.mark.outreach(faults={"create_contact": [faults.status(503, retry_after=60), faults.ok]})
-async def test_a_refusal_is_repeated(outreach_client, outreach_fake, outreach_workspace, outreach_virtual_time):
-    made = await outreach_client.contacts.create(NewContact("ann@company.example"))
-    assert made.attempts == 2
+async def test_a_throttled_creation_is_retried(outreach_client, outreach_fake, outreach_workspace, outreach_virtual_time):
+    created = await outreach_client.contacts.create(NewContact("ann@company.example"))
+    assert created.attempts == 2
     assert len(outreach_fake.contacts(outreach_workspace)) == 1
     assert outreach_virtual_time.elapsed >= 60
 

@@ -234,8 +234,8 @@ class Contacts(_Resource):
 
         Example:
             ```python
-            made = await client.contacts.create(NewContact("ann@company.example"), duplicates="overwrite", campaign="camp_1")
-            print(made.status, made.attempts)  # -> added 1
+            created = await client.contacts.create(NewContact("ann@company.example"), duplicates="overwrite", campaign="camp_1")
+            print(created.status, created.attempts)  # -> added 1
             ```
         """
         key, owner_key = owner_key and hide(owner_key), None  # a cancellation keeps its frames, which must hold no secrets

@@ -93,8 +93,8 @@ class Outcome(OpenEnum):
 
     Example:
         ```python
-        made = await client.contacts.create(NewContact("bo@acme.example"))
-        print(made.status == Outcome.SKIPPED, made.status == "skipped")  # -> True True
+        created = await client.contacts.create(NewContact("bo@acme.example"))
+        print(created.status == Outcome.SKIPPED, created.status == "skipped")  # -> True True
         ```
     """
 

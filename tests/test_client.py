@@ -327,7 +327,7 @@ async def test_a_target_is_sent_as_it_is(target: str) -> None:
         (("GET", "/a/../b"), "target: '.' and '..' segments .+; leave them out"),
         (("GET", "/a/%2E%2e/b"), "target: '.' and '..' segments .+; leave them out"),
         (("GET", "/."), "target: '.' and '..' segments .+; leave them out"),
-        (("GET", b"/a"), "target: expected text .+, got bytes; .+"),
+        (("GET", b"/a"), "target: expected a string .+, got bytes; .+"),
         (("get", "/"), "method: expected .+; .+"),
         (("GET /\r\nx: y", "/"), "method: expected .+; .+"),
         ((None, "/"), "method: expected .+; .+"),

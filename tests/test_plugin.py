@@ -541,4 +541,4 @@ def test_the_entry_point_names_the_plugin() -> None:
 
 def test_the_marker_is_among_those_that_pytest_lists(pytester: pytest.Pytester) -> None:
     result: Any = pytester.runpytest_inprocess("--markers", "--strict-markers")
-    result.stdout.fnmatch_lines(["@pytest.mark.outreach(seed=0, *): what the fake outreach service of this test is like*"])
+    result.stdout.fnmatch_lines(["@pytest.mark.outreach(seed=0, *): configure the fake outreach service of this test*"])
