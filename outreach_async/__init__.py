@@ -1,7 +1,7 @@
 """An async client for the outreach service, on asyncio and trio.
 
-Every name below is imported from `outreach_async` itself, wherever it is defined. The smallest program; it takes the service from
-`OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`, or from the arguments of `OutreachClient`:
+Import every name below from `outreach_async` itself. A minimal program, which reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY`
+and `OUTREACH_WORKSPACE` from the environment; you can pass them to `OutreachClient` instead:
 
 ```python
 import anyio
@@ -13,31 +13,31 @@ async def main() -> None:
         async for campaign in client.campaigns.list():
             print(campaign.name, campaign.status)  # -> Spring live
         try:
-            made = await client.contacts.create(NewContact("ann@company.example", first_name="Ann"))
+            created = await client.contacts.create(NewContact("ann@company.example", first_name="Ann"))
         except OutreachError as error:
             print("failed:", error, "- may have been created" if error.maybe_applied else "- was not created")
         else:
-            print(made.status, made.certain)  # -> added True
+            print(created.status, created.certain)  # -> added True
 
 
 anyio.run(main)
 ```
 
-Where to read on, as `python -m pydoc outreach_async.bulk` or `help(outreach_async.bulk)`:
+Further reading, for example with `python -m pydoc outreach_async.bulk` or `help(outreach_async.bulk)`:
 
     outreach_async.OutreachClient  the client: its options, and `campaigns`, `mailboxes`, `contacts` and `workspaces`
-    outreach_async.bulk            creating a million contacts: labels, journals, resuming, pauses
-    outreach_async.audit           which mailboxes are unsafe, why, and what to do
-    outreach_async.importer        files to contacts: columns, checks, rejects
-    outreach_async.fake            the service in memory, for tests: worlds, behaviours, faults, time
+    outreach_async.bulk            creating up to millions of contacts: outcomes, journals, resuming, pauses
+    outreach_async.audit           finding unsafe mailboxes: the reasons, and what to do
+    outreach_async.importer        importing contacts from files: columns, checks, rejects
+    outreach_async.fake            an in-memory service for tests: worlds, behaviours, faults, time
     outreach_async.transport       choosing a transport, proxies, middleware, mocks
-    outreach_async.hooks, .otel    watching a client: events, spans, metrics
+    outreach_async.hooks, .otel    observing a client: events, spans, metrics
     outreach_async.pytest_plugin, .testing, .conformance
                                    fixtures, virtual time, and checking a live service
 
-In the short examples of single names, `client` is an open client of `fake`, a `FakeService` with a small workspace `space_1`;
-the names of the package that they stand in, of `outreach_async` and of `outreach_async.fake`, and `anyio`, `asyncio`, `json`
-and `Path` are imported; and `await` stands where `python -m asyncio` takes it. What a line prints stands behind `# ->`.
+The short examples in docstrings use an open `client` of `fake`, a `FakeService` with a small workspace `space_1`. They assume
+that `anyio`, `asyncio`, `json`, `Path` and the names of their own package, of `outreach_async` and of `outreach_async.fake` are
+imported, and they use `await` at the top level, as `python -m asyncio` allows. `# ->` marks the output of a line.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in name
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `import outreach_async` costs next to nothing."""
+    """Import a public name on first use, which keeps `import outreach_async` fast."""
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

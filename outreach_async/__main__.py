@@ -1,4 +1,4 @@
-"""The command `outreach-async`, also as `python -m outreach_async`."""
+"""The `outreach-async` command, also available as `python -m outreach_async`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _INTERRUPTED: Final = 130
 
 
 def main() -> int:
-    """Run the command with the process's arguments and return its exit code."""
+    """Run the command with the arguments of this process and return the exit code."""
     try:
         from outreach_async.cli.app import run
 
         return run(sys.argv[1:])
-    except KeyboardInterrupt:  # before the command itself, while its libraries load
+    except KeyboardInterrupt:  # while the libraries load, before the command handles it itself
         return _INTERRUPTED
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:

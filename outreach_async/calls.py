@@ -1,4 +1,4 @@
-"""One call under way, as a value: its time, and what its attempts have shown. Nothing here waits or sends."""
+"""The state of one call: its time limits and the results of its attempts. Nothing here waits or sends."""
 
 from __future__ import annotations
 
@@ -19,71 +19,71 @@ T = TypeVar("T")
 
 
 class Verdict(Enum):
-    """What a run makes of a failed attempt of one of its rows."""
+    """A run's decision after a failed attempt of one of its rows."""
 
-    REPEAT = "try again; it costs the row nothing, for the service or the way to it is at fault"
-    BLAME = "try again; it counts against the row, whose neighbours succeed"
-    GIVE_UP = "the row has failed often enough on its own account"
+    REPEAT = "retry; the service or the network failed, and the failure does not count against the row"
+    BLAME = "retry; other rows succeed, and the failure counts against this row"
+    GIVE_UP = "do not retry: the error is final, or the row has used up its attempts"
     HALT = "the run is over"
 
 
 class Flow(Protocol):
-    """What many calls of one run share: when the next attempt may start, and whose fault a failure is.
+    """The throttle shared by all calls of a run. It decides when an attempt may start and whether a failure counts against a row.
 
-    Each attempt that was started is followed by one of `answered`, `failed` and `forgo`, unless the run is cancelled. Instants
-    are of the event loop's clock.
+    Each started attempt ends with a call of `answered`, `failed` or `forgo`, unless the run is cancelled. Times are on the event
+    loop's clock.
 
     Attributes:
-        halted: Why the run is over; `None` while it is not.
+        halted: The error that ended the run; `None` while the run goes on.
     """
 
     halted: OutreachError | None
 
     def admits(self, now: float) -> bool:
-        """Start an attempt now, if nothing stands against it."""
+        """Start an attempt now if nothing prevents it, and return whether it started."""
         ...
 
     async def turn(self, not_before: float) -> None:
-        """Wait until an attempt may start, not before that instant, and start it; first come, first served.
+        """Wait until an attempt may start, at `not_before` or later, and start it. Waiters are served in FIFO order.
 
         Raises:
-            BulkStopped: The run is over, or ends while waiting.
+            BulkStopped: The run is over, or ends during the wait.
         """
         ...
 
     def forgo(self) -> None:
-        """Take in that an attempt that was to start does not."""
+        """Release a reserved start: the attempt will not be sent."""
         ...
 
     def answered(self, now: float, started: float, headers: Mapping[str, str]) -> None:
-        """Take in that an attempt succeeded."""
+        """Record a successful attempt."""
         ...
 
     def failed(
         self, error: OutreachError, evidence: Evidence, *, blamed: int, asked: float | None, started: float, now: float
     ) -> Verdict:
-        """Take in that an attempt failed, and judge it.
+        """Record a failed attempt and decide what to do next.
 
         Args:
-            error: How.
-            evidence: What it proves.
-            blamed: Failures that the row was blamed for before.
-            asked: Seconds that a refusal asked to wait.
-            started: When the attempt began.
-            now: When it ended.
+            error: The failure.
+            evidence: What the failure proves.
+            blamed: Number of earlier failures counted against the row.
+            asked: Seconds that the service asked to wait; `None` if it did not ask.
+            started: When the attempt started.
+            now: When the attempt ended.
         """
         ...
 
 
 @attrs.frozen
 class Terms:
-    """How long a call may take, and what it shares with others.
+    """Time limits of a call, and the run that it belongs to.
 
     Attributes:
-        timeout: Seconds of one attempt; `None` for no bound.
-        deadline: Seconds over all attempts and waits; `None` for no bound. Within a flow only attempts count that the row was
-            blamed for: neither waits nor the service's own failures.
-        flow: Of the run that the call belongs to; it decides about waits and repeats.
+        timeout: Timeout per attempt, in seconds; `None` for no limit.
+        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a run, only the attempts counted
+            against the row use it up: waits and the service's own failures do not.
+        flow: The run's flow, which decides on waits and retries; `None` outside a run.
     """
 
     timeout: float | None
@@ -92,32 +92,32 @@ class Terms:
 
 
 def running_clock() -> Callable[[], float]:
-    """Return the running event loop's clock: `anyio.current_time` looks for the loop each time, which is dearer than the rest."""
+    """Return the clock of the running event loop. `anyio.current_time` looks up the loop on every call, which is slow."""
     return current_token().backend_class.current_time
 
 
 class Call(Generic[T]):
-    """One call under way.
+    """One call in progress.
 
     Args:
-        operation: What is called.
-        terms: How long it may take, and the flow that it is part of.
-        now: The running event loop's clock.
-        tainted: Whether it may have been carried out before, by a process that ended.
+        operation: The operation to run.
+        terms: Its time limits, and the flow of its run.
+        now: The clock of the running event loop.
+        tainted: Whether an attempt of an earlier process may have been applied.
 
     Attributes:
-        operation: The same.
-        terms: The same.
-        now: The same.
-        ends: The instant at which all waiting is over; a call within a flow waits without end.
-        resumes: The instant before which the next attempt must not start.
-        started: When the last attempt began.
-        progress: Of the attempt under way; `None` between attempts.
-        attempts: Attempts that failed.
-        blamed: Those of them that were the call's own fault, within a flow.
-        spent: What its repeats took from the retry budget.
-        tainted: Whether an attempt may have been carried out.
-        last: Why the last attempt failed.
+        operation: The operation to run.
+        terms: Its time limits, and the flow of its run.
+        now: The clock of the running event loop.
+        ends: When all waiting ends; infinite within a run.
+        resumes: The earliest time for the next attempt.
+        started: When the last attempt started.
+        progress: Progress of the current attempt; `None` between attempts.
+        attempts: Number of failed attempts.
+        blamed: Number of failed attempts counted against the call, within a run.
+        spent: Retry budget that its retries have used.
+        tainted: Whether an attempt may have been applied.
+        last: The error of the last failed attempt.
     """
 
     resumes = -math.inf
@@ -135,58 +135,61 @@ class Call(Generic[T]):
         self.now = now
         self.tainted = tainted
         self._left = math.inf if terms.deadline is None else terms.deadline
+        # A run may pause for minutes through no fault of the row. Within a run, the deadline is a budget of attempt time rather
+        # than a point in time, and the run itself limits the waiting.
         self.ends = math.inf if terms.flow else now() + self._left
 
     def begin(self, now: float) -> Progress:
-        """Begin an attempt."""
+        """Start an attempt and return its progress."""
         self.started = now
         self.progress = Progress()
         return self.progress
 
     def attempt_ends(self, now: float) -> float:
-        """Return the instant at which an attempt that starts now must be over."""
+        """Return the time at which an attempt that starts now must end."""
         timeout = math.inf if self.terms.timeout is None else self.terms.timeout
         return now + min(timeout, self._left) if self.terms.flow else min(now + timeout, self.ends)
 
     def lapse(self, progress: Progress) -> OutreachError:
-        """Return the error of the attempt under way, whose time ran out: its own, or the call's."""
+        """Return the error of the current attempt, which ran out of time: its own timeout, or the call's deadline."""
         maybe_sent, name = progress.sent is not False, self.operation.name
-        if self.attempt_ends(self.started) < self.started + (self.terms.timeout or math.inf):
-            text = f"{name}: no answer within the deadline of {self.terms.deadline:g} s"
+        if self.attempt_ends(self.started) < self.started + (self.terms.timeout or math.inf):  # the deadline cut it short
+            text = f"{name}: no response within the deadline of {self.terms.deadline:g} s"
             return DeadlineExceeded(text, maybe_sent=maybe_sent)
-        return TransportError(f"{name}: no answer within the timeout of {self.terms.timeout:g} s", maybe_sent=maybe_sent)
+        return TransportError(f"{name}: no response within the timeout of {self.terms.timeout:g} s", maybe_sent=maybe_sent)
 
     def learn(self, error: OutreachError, evidence: Evidence) -> None:
-        """Take in what a failed attempt has shown."""
+        """Record a failed attempt. No later attempt proves that an earlier one was not applied: `tainted` is never reset."""
         self.progress = None
         self.attempts += 1
         self.tainted |= taints(error, evidence)
         self._maybe_sent |= error.maybe_sent
 
     def blame(self) -> None:
-        """Count the last attempt, and its time, against the call."""
+        """Count the last attempt, and the time it took, against the call."""
         self.blamed += 1
         self._left -= self.now() - self.started
 
     @property
     def begun(self) -> int:
-        """Attempts that were begun, the one under way included."""
+        """Number of started attempts, including the current one."""
         return self.attempts + (self.progress is not None)
 
     @property
     def maybe_applied(self) -> bool:
-        """Whether an attempt, the one under way included, may have been carried out or still be."""
+        """Whether an attempt, including the current one, may have been applied or may still be."""
         return self.tainted or (self.progress is not None and self.progress.sent is not False)
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the attempts it was blamed for have taken all of its time."""
+        """Whether the attempts counted against the call have used up its deadline."""
         return self._left <= 0
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:
-        """Raise the error with all that the call knows."""
+        """Raise the error with the facts of all attempts."""
         error.operation = self.operation.name
         error.attempts = self.attempts
         error.maybe_sent |= self._maybe_sent
+        # A 2xx response that cannot be parsed still means that the service handled the request.
         error.maybe_applied = self.tainted or isinstance(error, UnexpectedResponse)
         raise error from cause or error.__cause__

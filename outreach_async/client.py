@@ -1,4 +1,4 @@
-"""`OutreachClient`: one engine, its settings, and the resources over both."""
+"""`OutreachClient`: an engine, its settings, and the resources that use both."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ class OutreachClient:
     Use it as an async context manager, or call `aclose()`.
 
     Args:
-        base_url: Where the service is, such as `https://api.example`; the environment's `OUTREACH_BASE_URL` if not given.
-        owner_key: API key for creating contacts, or `OUTREACH_OWNER_KEY`; reads need none.
-        workspace: Id of the workspace to work in, or `OUTREACH_WORKSPACE`.
-        transport: What carries the requests, instead of `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
+        base_url: Address of the service, such as `https://api.example`; defaults to `OUTREACH_BASE_URL` from the environment.
+        owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reads need none.
+        workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`.
+        transport: Carries the requests, instead of `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
             `FakeTransport(...)` or your own. The client closes it.
         headers: Header fields to send with every request.
-        timeout: Seconds of one attempt; `None` for no bound.
-        deadline: Seconds of one call over all attempts and waits; `None` for no bound.
-        max_in_flight: Requests at a time at most.
-        retry: How to repeat.
-        hooks: Are told what the client and its copies do; see `outreach_async.hooks`.
+        timeout: Timeout per attempt, in seconds; `None` for no limit.
+        deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
+        max_in_flight: Maximum number of requests in flight.
+        retry: The retry policy.
+        hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
     Attributes:
-        campaigns: `list()` and `steps(campaign)`; `help(client.campaigns)` shows them, and so for the others.
+        campaigns: `list()` and `steps(campaign)`; see `help(client.campaigns)`, and likewise for the others.
         mailboxes: `list()`.
         contacts: `create(contact)` and `create_many(rows)`.
         workspaces: `fields()`.
 
     Raises:
-        InvalidRequest: An argument can never be right.
+        InvalidRequest: An argument is invalid.
 
     Example:
         ```python
@@ -113,13 +113,13 @@ class OutreachClient:
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Self:
-        """Return a copy with other options that shares connections, limiter, retry budget and hooks.
+        """Return a copy with other options. It shares connections, the limit of requests in flight, the retry budget and hooks.
 
-        The copy needs no closing: closing the client that it came from closes the connections, closing the copy does nothing.
+        The copy does not need to be closed: closing it does nothing, and closing the original client closes the connections.
         `headers` are added to the client's.
 
         Raises:
-            InvalidRequest: An option can never be right.
+            InvalidRequest: An option is invalid.
 
         Example:
             ```python
@@ -147,35 +147,35 @@ class OutreachClient:
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Response:
-        """Send any request and return its answer, whatever the status: the way to what the interface does not show.
+        """Send any request and return its response, whatever the status. Use it for endpoints that the interface does not show.
 
-        It is repeated only after failures in which no byte has left.
+        It is retried only after failures in which no byte was sent.
 
         Args:
-            method: Such as `GET`.
-            target: Percent-encoded path and query in one, starting with `/`.
-            body: Whole body; sent as JSON unless `headers` say otherwise.
+            method: HTTP method, such as `GET`.
+            target: Percent-encoded path and query as one string, starting with `/`.
+            body: The whole body; sent as JSON unless `headers` say otherwise.
             headers: Header fields to add.
-            timeout: Seconds of one attempt.
-            deadline: Seconds of the call.
+            timeout: Timeout per attempt, in seconds.
+            deadline: Limit for the call, in seconds.
 
         Raises:
-            InvalidRequest: An argument can never be right.
-            TransportError: No answer arrived.
-            DeadlineExceeded: The time ran out.
+            InvalidRequest: An argument is invalid.
+            TransportError: No complete response arrived.
+            DeadlineExceeded: The deadline passed.
 
         Example:
             ```python
-            answer = await client.request("GET", "/workspaces/space_1/all-fields")
-            print(answer.status, answer.headers["content-type"])  # -> 200 application/json
+            response = await client.request("GET", "/workspaces/space_1/all-fields")
+            print(response.status, response.headers["content-type"])  # -> 200 application/json
             ```
         """
         operation = operations.raw(method, target, body, require_headers(headers or {}), self._settings.dialect)
-        body, headers = b"", None  # a cancellation keeps its frames
+        body, headers = b"", None  # a cancellation keeps its frames, which must hold no secrets
         return await self._engine.run(operation, self._settings.terms(timeout, deadline))
 
     async def aclose(self) -> None:
-        """Close the connections. Closing twice is allowed; a copy made by `with_options` closes nothing.
+        """Close the connections. Closing twice is allowed. On a copy made by `with_options`, this does nothing.
 
         Example:
             ```python
@@ -193,23 +193,23 @@ class OutreachClient:
         await self.aclose()
 
     def __repr__(self) -> str:
-        """Show where it works, never the key."""
+        """Show the transport and the workspace, never the key."""
         workspace = self._settings.workspace
         shown = repr(workspace) if workspace is None or str(workspace).startswith(ID_PREFIXES["workspace"]) else "?"
         return f"<{type(self).__name__} {self._engine.transport!r} workspace={shown}>"
 
 
 def _dialect(headers: Mapping[str, str], owner_key: object, transport: Transport) -> Dialect:
-    """Return how the client words its requests; its key is a secret in every one, for `request()` may send it too."""
+    """Return the defaults of the client's requests. Errors of every request mask the key, because `request()` may send it too."""
     dialect = Dialect.of(headers)
     secrets = (*dialect.secrets, *map(Secret, getattr(transport, "secrets", ())))
-    if isinstance(owner_key, Secret) and _KEY.fullmatch(owner_key.reveal()):  # else masking it masks common words
+    if isinstance(owner_key, Secret) and _KEY.fullmatch(owner_key.reveal()):  # masking anything else could mask common words
         secrets += (owner_key,)
     return attrs.evolve(dialect, secrets=secrets)
 
 
 def _carries(transport: object) -> bool:
-    """Whether this is a transport: neither its class nor a client of httpx or httpx2, which have verbs of the same names."""
+    """Return whether this is a transport, not a class or a client of httpx or httpx2, which have methods of the same names."""
     homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
     return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}
 
@@ -217,15 +217,15 @@ def _carries(transport: object) -> bool:
 def _transport(base_url: str | None, transport: Transport | None, limit: int) -> Transport:
     if transport is not None:
         if base_url is not None:
-            raise InvalidRequest("base_url: given beside transport; a transport knows its own address, so leave base_url out")
+            raise InvalidRequest("base_url: expected either base_url or transport, got both; leave out base_url")
         if not _carries(transport):
             raise InvalidRequest(
-                f"transport: expected a transport, got {kind(transport)}; wrap it in one, such as HttpxTransport(client)"
+                f"transport: expected a transport, got {kind(transport)}; wrap a client, for example HttpxTransport(client)"
             )
         return transport
     url = base_url if base_url is not None else os.environ.get("OUTREACH_BASE_URL")
     if not url:
-        raise InvalidRequest("base_url: missing; pass base_url=, transport= or set OUTREACH_BASE_URL")
+        raise InvalidRequest("base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL")
     from outreach_async.transport.httpx import HttpxTransport
 
     return HttpxTransport(url, max_in_flight=limit)

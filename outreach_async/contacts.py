@@ -1,4 +1,4 @@
-"""A contact as it is sent, and what became of it (section "Create contact" of the interface)."""
+"""New contacts and the results of creating them (section "Create contact" of the interface)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Text: TypeAlias = str | Unset | None
 
 @attrs.frozen(kw_only=True)
 class CreateAnswer(Answered):
-    """The service's own answer to a creation (section "Create contact"); `CreatedContact` adds what the client knows.
+    """The service's response to a creation (section "Create contact"). `CreatedContact` adds what the client knows.
 
     Attributes:
         status: The outcome.
         id: The contact's id, or `None`.
-        details: A short text, or `None`.
-        extra: Fields of the answer that this class does not know.
+        details: A short string, or `None`.
+        extra: Response fields that this class does not define.
     """
 
     status: Outcome
@@ -33,23 +33,23 @@ class CreateAnswer(Answered):
 
 @attrs.frozen(kw_only=True)
 class CreatedContact(Answered):
-    """What became of a creation (section "Create contact").
+    """The result of creating a contact (section "Create contact").
 
     Attributes:
-        status: The service's last word: `added`, `skipped`, `overwriten`, `updated_missing_fields`, or a text not seen before.
-        id: Starts with `contact_`; `None` when skipped, and when the service put the owner key into it.
-        details: `None` on success; a short text when skipped for a duplicate.
-        possible: Every outcome that agrees with the evidence. More than one only after an answer was lost: a repeat that finds
-            the contact cannot tell whether an earlier attempt of this very call had added it.
-        request_id: The answer's `x-request-id`, if it had one.
-        attempts: How often the request was tried.
-        extra: Fields of the answer that this class does not know.
+        status: The service's last status: `added`, `skipped`, `overwriten`, `updated_missing_fields` or an unknown string.
+        id: Starts with `contact_`; `None` if the contact was skipped, or if the id contained the owner key.
+        details: `None` on success; a short string if the contact was skipped as a duplicate.
+        possible: Every outcome that is consistent with the evidence. There is more than one after a lost response: a retry that
+            finds the contact cannot tell whether an earlier attempt of the same call added it.
+        request_id: The response's `x-request-id`; `None` if it has none.
+        attempts: Number of attempts.
+        extra: Response fields that this class does not define.
 
     Example:
         ```python
-        made = await client.contacts.create(NewContact("bo@acme.example"))
-        print(made.status, made.id, made.certain)  # -> skipped None True
-        print(made.details)  # -> a contact with this email exists in the workspace
+        created = await client.contacts.create(NewContact("bo@acme.example"))
+        print(created.status, created.id, created.certain)  # -> skipped None True
+        print(created.details)  # -> a contact with this email exists in the workspace
         ```
     """
 
@@ -63,17 +63,17 @@ class CreatedContact(Answered):
 
     @property
     def certain(self) -> bool:
-        """Whether `status` is known to be what this call did."""
+        """Whether `status` is known to be the effect of this call."""
         return len(self.possible) == 1
 
 
 def possible_outcomes(status: Outcome, *, tainted: bool) -> frozenset[Outcome]:
-    """Return every outcome of a call that agrees with its last answer.
+    """Return every outcome of a call that is consistent with its last response.
 
     Args:
-        status: The service's last word.
-        tainted: Whether an earlier attempt of the call may have been carried out: if it was, it may have added the contact that
-            this answer calls a duplicate. `added` itself stays exact, for nothing can have been there before.
+        status: The service's last status.
+        tainted: Whether an earlier attempt of the call may have been applied. If it was, it may have added the contact that this
+            response calls a duplicate. `added` stays exact, because it means that the contact did not exist before.
     """
     return frozenset({status, Outcome.ADDED}) if tainted else _ONLY.get(status) or frozenset({status})
 
@@ -82,31 +82,31 @@ _ONLY: Final = {outcome: frozenset({outcome}) for outcome in Outcome}
 
 
 standard_values: Final = attrgetter(*STANDARD_FIELDS)
-"""Returns the 35 standard fields of a contact, in the interface's order."""
+"""Return the values of the 35 standard fields of a contact, in the interface's order."""
 
 
 def _own(value: Any) -> Any:
-    """Copy a mapping, so that a caller who reuses one does not change a contact made earlier; the checks refuse the rest."""
+    """Copy a mapping, so that later changes by the caller do not reach the contact. The checks reject any other type."""
     return dict(value) if isinstance(value, Mapping) else value
 
 
 @attrs.frozen(repr=False)
 class NewContact:
-    """A contact to create (section "Create contact"): only what is set is sent, and `None` is sent as null.
+    """A contact to create (section "Create contact"). Only the fields that you set are sent; `None` is sent as null.
 
-    Nothing is checked here: the client checks before it sends, so that one bad row among a million is an outcome of its own.
+    The constructor checks nothing. The client checks a contact before sending it, so one bad row among a million fails alone.
 
     Attributes:
-        email: E-mail address; together with the workspace it decides what is a duplicate.
-        first_name: And all that follow: texts, sent under their own name.
+        email: E-mail address. The service detects duplicates by e-mail and workspace.
+        first_name: A string sent under its own name, like every field below.
         state: Two-letter prefix or full name.
         country: Two-letter prefix or full name.
         timezone: A valid timezone input; the interface does not list them.
         stack_overflow: Profile URL or handle.
         job_start_date: A date; the interface does not list the formats.
-        graduation_date: Likewise.
+        graduation_date: A date; the interface does not list the formats.
         custom: Custom variables by code, `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
-        extra: Any further code that `client.workspaces.fields()` reveals.
+        extra: Any other codes that `client.workspaces.fields()` lists.
 
     Example:
         ```python
@@ -161,11 +161,11 @@ class NewContact:
 
     @property
     def extra(self) -> Mapping[str, str | None]:
-        """Further codes."""
+        """Other values by code."""
         return self._extra
 
     def standard(self) -> dict[str, str | None]:
-        """Return the standard fields that were set, by wire name.
+        """Return the standard fields that are set, by wire name.
 
         Example:
             ```python
@@ -175,7 +175,7 @@ class NewContact:
         return {name: value for name, value in zip(STANDARD_FIELDS, standard_values(self), strict=True) if value is not UNSET}
 
     def members(self) -> dict[str, str | None]:
-        """Return the members of the create-contact body that describe the contact: its e-mail and what was set.
+        """Return the members of the create-contact body that describe the contact: the e-mail and the fields that are set.
 
         Example:
             ```python
@@ -186,7 +186,7 @@ class NewContact:
         return {"email": self.email, **self.standard(), **self.custom, **self.extra}
 
     def __repr__(self) -> str:
-        """Show what was set, not the thirty fields that were not."""
+        """Show only the fields that are set."""
         pairs: dict[str, Any] = dict(self.standard())
         pairs |= {name: value for name, value in (("custom", self.custom), ("extra", self.extra)) if value}
         return f"NewContact({', '.join([repr(self.email), *(f'{name}={value!r}' for name, value in pairs.items())])})"

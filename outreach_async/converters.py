@@ -1,11 +1,11 @@
-"""The one door between bytes and models.
+"""The codec between JSON bytes and models.
 
-Reading goes through msgspec first, which decodes attrs classes natively and strictly. What it refuses, and what holds fields that
-the models do not know, is read again through the cattrs converter of `structuring`: it names every fault by path and keeps every
-field. That module, and cattrs with it, is imported when first needed.
+msgspec decodes first: it supports attrs classes natively and is strict. Bodies that it rejects, and bodies with fields that the
+models do not define, are decoded again by the cattrs converter of `structuring`, which reports every fault with its path and
+keeps every field. That module, and cattrs with it, is imported on first use.
 
-A body above 1 MiB that msgspec refuses is not read again: as dicts and lists it can take 24 times its size. Only its first fault
-is reported.
+A body above 1 MiB that msgspec rejects is not decoded again, because as dicts and lists it can take 24 times its size. Only its
+first fault is reported.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from outreach_async.models import NOT_ON_THE_WIRE, Page, Step, Template, Undecod
 T = TypeVar("T")
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that it does not take; bytes that are no UTF-8 inside a text are not among its own errors."""
+"""Errors that msgspec raises for invalid input. Invalid UTF-8 inside a string raises an error that is not msgspec's own."""
 
 _LARGE: Final = 2**20
-"""Bytes of a body beyond which only the first fault is reported."""
+"""Size of a body in bytes above which only the first fault is reported."""
 
 _DENSE: Final = 16
-"""Bytes for each comma, at least, of a large page whose items are read one by one: 64 bytes of memory for each item bound it."""
+"""Minimum bytes per comma in a large page that is decoded item by item. Each item takes 64 bytes of memory; this bounds them."""
 
 _MOST_FAULTS: Final = 10_000
-"""Faults of a page's items beyond which the page as a whole is refused: each takes 10 us to find."""
+"""Maximum number of faults in the items of a page; beyond it the whole page is rejected. Each fault takes 10 us to find."""
 
 _BLANKS: Final = b" \t\n\r"  # RFC 8259, section 2
 
@@ -43,24 +43,24 @@ _encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 _WRONG: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""How Python calls what msgspec found, where the names differ."""
+"""Python's names for the types that msgspec found, where they differ."""
 _KINDS: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""How faults call what msgspec expected, where the names differ."""
+"""Names in fault messages for the types that msgspec expected, where they differ."""
 
 
 class _Outline(msgspec.Struct):
-    """What is read of an object that is too large, or too wrong, to be read whole."""
+    """The members read from an object that is too large, or has too many faults, to be decoded in full."""
 
     status: msgspec.Raw = msgspec.Raw(b"null")
     id: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class DecodeError(ValueError):
-    """Bytes that are not what the interface says.
+    """The bytes do not match the interface.
 
     Attributes:
-        faults: Every fault found, each `path: expected kind, got kind`; of a list those of the first 20 items that have any.
-        value: The JSON object that was read, of one above 1 MiB only its `status` and `id`; `None` if the bytes were no JSON
+        faults: Every fault found, each `path: expected kind, got kind`; in a list, those of the first 20 faulty items.
+        value: The decoded JSON object, or only its `status` and `id` if it is above 1 MiB; `None` if the bytes are not a JSON
             object.
     """
 
@@ -70,7 +70,7 @@ class DecodeError(ValueError):
         self.value = value
 
     def __reduce__(self) -> tuple[type[DecodeError], tuple[list[str], dict[str, Any] | None]]:
-        """Rebuild from the faults: the default would call `__init__` with the message."""
+        """Rebuild the error from its faults, because the default would pass the message to `__init__`."""
         return DecodeError, (self.faults, self.value)
 
 
@@ -80,17 +80,17 @@ def loads(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     Args:
         kind: The model.
         body: The body.
-        fully: Whether to tell every fault of a body that is refused, and not the first alone; by its size if not given.
+        fully: Whether to report every fault of an invalid body rather than the first; by default, depends on its size.
 
     Raises:
-        DecodeError: It is no JSON, or not of that shape; nothing is ever coerced.
+        DecodeError: It is not JSON, or does not match the model. Values are never coerced.
     """
     fault = None
     try:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
         if _knows_all(model, body):
             return model
-        del model  # it is read again
+        del model  # decoded again below: free the memory first
     except _UNREADABLE as error:
         if fully is False or (fully is None and len(body) > _LARGE):
             fault = _first_fault(body, error)
@@ -100,10 +100,10 @@ def loads(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
 
 
 def loads_each(kind: type[Page[T]], body: bytes) -> Page[T]:
-    """Decode a page as `loads` does, but keep an item that cannot be read in `undecodable` instead of raising.
+    """Decode a page as `loads` does, but keep an invalid item in `undecodable` instead of raising.
 
     Raises:
-        DecodeError: The page itself is no JSON, or not of the interface's shape, or its items have more than 10,000 faults.
+        DecodeError: The page itself is not JSON or does not match the interface, or its items have more than 10,000 faults.
     """
     try:
         return loads(kind, body)
@@ -123,7 +123,7 @@ def structure(kind: type[T], value: object) -> T:
     """Build a model from JSON values, strictly, keeping unknown fields.
 
     Raises:
-        DecodeError: With every fault, and the value.
+        DecodeError: The values do not match the model; the error has every fault and the value.
     """
     from outreach_async.structuring import NotStructured, converter, faults_of
 
@@ -131,39 +131,39 @@ def structure(kind: type[T], value: object) -> T:
         return converter().structure(value, kind)
     except NotStructured as error:
         faults = faults_of(error)
-        forget_frames(error)  # those of cattrs hold the errors, and the errors hold them
+        forget_frames(error)  # cattrs' frames and the errors form reference cycles
     raise DecodeError(faults, value if isinstance(value, dict) else None)
 
 
 def to_wire(model: object) -> Any:
-    """Turn a model back into the JSON values it came from, unknown fields included."""
+    """Convert a model back to the JSON values that it was built from, including unknown fields."""
     from outreach_async.structuring import converter
 
     return converter().unstructure(model)
 
 
 def dumps(model: object) -> bytes:
-    """Turn a model back into wire JSON."""
+    """Encode a model as wire JSON."""
     return encode(to_wire(model))
 
 
 def encode(value: dict[str, Any]) -> bytes:
-    """Encode JSON values as UTF-8 JSON; a text may be of a class of its own, as those of data frames and secret stores are."""
+    """Encode JSON values as UTF-8 JSON. Strings may be of a subclass of `str`, as in data frames and secret stores."""
     return _encode(value)
 
 
 def encode_contact(contact: NewContact) -> bytes:
-    """Encode a contact as the members of the create-contact body that describe it; its values must be fit to be sent."""
+    """Encode a contact as the members of the create-contact body that describe it. Check the contact first."""
     if contact.custom or contact.extra:
         return encode(contact.members())
-    return _encode(contact)  # msgspec leaves out what is UNSET or private, and so the codes
+    return _encode(contact)  # msgspec omits UNSET and private fields, and with them `custom` and `extra`
 
 
 def read_json(body: bytes) -> Any:
-    """Read any JSON.
+    """Decode any JSON value.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The body is not JSON.
     """
     try:
         return msgspec.json.decode(body)
@@ -180,7 +180,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _first_fault(body: bytes, error: Exception) -> str:
-    """Say what msgspec found wrong first, in the words of the slower reading."""
+    """Return the first fault that msgspec found, worded as the cattrs converter words it."""
     if not isinstance(error, msgspec.ValidationError):
         return _no_json(body, error)
     if found := _MISSING.fullmatch(str(error)):
@@ -193,7 +193,7 @@ def _first_fault(body: bytes, error: Exception) -> str:
 
 
 def _outline(body: bytes) -> dict[str, Any] | None:
-    """Return the status and id of a JSON object, where they are texts, and build nothing of the rest; `None` if it is none."""
+    """Return a JSON object's status and id where they are strings, and decode nothing else; `None` if it is not an object."""
     try:
         outline = _decoder(_Outline).decode(body)
         members = {"status": outline.status, "id": outline.id}
@@ -216,11 +216,12 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _knows_all(model: Any, body: bytes) -> bool:
-    """Whether the body has no member that the model lacks, told by counting: msgspec drops unknown members without a word.
+    """Return whether the model has every member of the body. msgspec silently drops unknown members, so this counts colons.
 
-    Every member that the model has was in the body, and has a colon, so there is no room for others if there are as many colons.
-    Texts may hold colons too. Then only those behind a quote are counted, blanks taken out, for they would hide a member. A text
-    that holds `":` makes the count differ still, which only costs the slower reading.
+    Every member of the model is in the body, with one colon. If the body has exactly as many colons, it has no other members.
+    Strings may contain colons too. If the numbers differ, only colons directly after a quote are counted, with whitespace removed
+    because it could separate the two. A string that contains `":` still makes the numbers differ, which only costs time: the body
+    is decoded again by the slower converter.
     """
     members = _members(model.__class__)
     if items := getattr(model, "data", None):
@@ -239,7 +240,7 @@ def _members(kind: Any) -> int:
 
 
 def _each(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Read the items of a page by themselves; `None` if the page is wrong, or there are too many faults to tell them all."""
+    """Decode the items of a page one by one; `None` if the page itself is invalid or has too many faults to report."""
     if value is None or not isinstance(items := value.get("data"), list):
         return None
     page = structure(kind, {**value, "data": []})
@@ -257,9 +258,9 @@ def _each(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], l
 
 
 def _isolated(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Read the items of a large page by themselves, as `_each` does, in memory that its size bounds.
+    """Decode the items of a large page one by one, as `_each` does, in memory bounded by the size of the page.
 
-    Of items with faults all is told and kept until they make up 1 MiB, then the first fault and the id.
+    Invalid items are kept with every fault and member until they add up to 1 MiB, later ones with the first fault, id and status.
     """
     if body.count(b",") * _DENSE > len(body):
         return None
@@ -279,13 +280,13 @@ def _isolated(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undec
             faults -= len(error.faults)
             if faults < 0:
                 return None
-    if body.count(b":") != colons:  # the page may have members that it does not know
+    if body.count(b":") != colons:  # the page itself may have unknown members
         page = structure(kind, {**_object(body), "data": []})
     return page, found
 
 
 def _item_kind(kind: Any) -> Any:
-    return kind.__args__[0]  # a parametrised generic: Page[Mailbox]
+    return kind.__args__[0]  # `kind` is a parametrised generic such as Page[Mailbox]
 
 
 def _undecodable(index: int, error: DecodeError) -> Undecodable:

@@ -1,4 +1,4 @@
-"""The only place that awaits `Transport.send`: gate and slot, attempt, decision, answer, all under one deadline."""
+"""The engine: runs a call attempt by attempt, within its deadline. Nothing else in the client awaits `Transport.send`."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _ENDINGS: Final = (Verdict.GIVE_UP, Verdict.HALT)
 
 
 class Expiring(Protocol):
-    """A cancel scope, or what stands in for one."""
+    """A cancel scope, or an object that stands in for one."""
 
     deadline: float
-    """The instant of the event loop's clock at which it is cancelled."""
+    """When it is cancelled, on the event loop's clock."""
 
 
 class Engine:
-    """Runs operations over one transport; shared by a client and all its copies.
+    """Runs operations over one transport. A client and all its copies share one engine.
 
     Args:
         transport: Carries the requests.
-        max_in_flight: Requests at a time at most; the transport's own `max_in_flight` bounds it further.
-        policy: How to repeat.
+        max_in_flight: Maximum number of requests in flight; the transport's own `max_in_flight` may lower it.
+        policy: The retry policy.
         wall: Returns Unix time in seconds, for a `Retry-After` given as a date.
-        hooks: Are told of what happens, by those who look on.
+        hooks: Invoked with each event, by the classes that emit events.
     """
 
     def __init__(
@@ -66,34 +66,37 @@ class Engine:
         self._budget = RetryBudget(policy.budget)
 
     async def run(self, operation: Operation[T], terms: Terms) -> T:
-        """Run the operation to its answer.
+        """Run the operation and return its parsed response.
 
         Raises:
-            TransportError: No answer arrived.
-            DeadlineExceeded: The time ran out.
-            StatusError: The service refused.
-            UnexpectedResponse: The answer is not what the interface says.
+            TransportError: No complete response arrived.
+            DeadlineExceeded: The deadline passed.
+            StatusError: The service returned an error status.
+            UnexpectedResponse: The response does not match the interface.
         """
         call = Call(operation, terms, running_clock())
         try:
-            while True:  # once more for each attempt that the scope ended
+            # A cancel scope cannot be used again after its deadline. Each attempt that times out ends its scope, and `drive` goes
+            # on with the same call in a new one.
+            while True:
                 with anyio.CancelScope() as scope:
                     return await self.drive(call, scope)
         except BaseException as error:
             self.abandon(call)
             if isinstance(error, OutreachError):
-                call.last = error.__traceback__ = None  # the frames hold the answer, the request and the error itself
+                call.last = error.__traceback__ = None  # the frames hold the response, the request and the error itself
             raise
 
     def abandon(self, call: Call[Any]) -> None:
-        """Take in that a call is driven no further, whether or not it came to its end."""
+        """Note that a call is driven no further, whether or not it has ended."""
 
     async def drive(self, call: Call[T], scope: Expiring) -> T:
-        """Drive a call to its answer, as `run` does, within a scope that is cancelled when an attempt's time runs out.
+        """Run a call until its response, as `run` does, in a scope that is cancelled when an attempt runs out of time.
 
-        The caller leaves such a scope and drives the call on in another. So one scope does for many calls that follow each other,
-        until one of them needs it: a scope of its own for each attempt would cost more than all else here.
+        The caller must then leave the scope and drive the same call again in a new one. One scope can serve many calls in
+        sequence, until an attempt times out: a scope per attempt would cost more than everything else here.
         """
+        # A progress that is still set means that the previous scope was cancelled during an attempt: the attempt timed out.
         if call.progress is not None:
             self._recover(call, call.lapse(call.progress))
         response: Response | None
@@ -104,13 +107,15 @@ class Engine:
                 response = await self._attempt(call, scope)
                 answer = self._read(call, response)
             except OutreachError as error:
-                response = None  # an attempt that is cut short may leave this frame to the event loop for a while
-                error.__traceback__ = None  # the frames hold the error: only the garbage collector would free them
+                response = None  # a cancelled attempt may keep this frame alive in the event loop for a while
+                error.__traceback__ = None  # the frames hold the error: a cycle that only the garbage collector would free
                 self._recover(call, error)
             else:
                 self._succeed(call, response)
                 return answer
-            await checkpoint()  # leaves a scope whose time ran out even so
+            # The transport may fail just as its time runs out. The scope is then cancelled, but the cancellation is not delivered
+            # yet and would hit the next attempt. The checkpoint delivers it here, between two attempts.
+            await checkpoint()
 
     def _read(self, call: Call[T], response: Response) -> T:
         operation = call.operation
@@ -119,7 +124,7 @@ class Engine:
         return operation.parse(response, Trail(call.attempts + 1, call.tainted))
 
     async def _attempt(self, call: Call[Any], scope: Expiring) -> Response:
-        """Send once. Cut short by the scope, it leaves the attempt's progress with the call."""
+        """Send the request once. If the scope is cancelled, the attempt's progress stays with the call."""
         now = call.now()
         progress = call.begin(now)
         scope.deadline = call.attempt_ends(now)
@@ -127,12 +132,13 @@ class Engine:
             response = await self.transport.send(call.operation.request, progress)
         except Exception as error:  # noqa: BLE001 - a transport written elsewhere may raise anything; it is chained, not lost
             failure = error if isinstance(error, OutreachError) else _foreign(error, progress)
-            forget_frames(failure)  # those of libraries hold keys and header fields, and no masking reaches their locals
+            forget_frames(failure)  # frames of libraries hold keys and header fields, and masking cannot reach their locals
             raise scrubbed(failure, call.operation.secrets) from failure.__cause__
         except BaseException as error:
             forget_frames(error)
             raise
         finally:
+            # The scope outlives the attempt, and waits between attempts have their own limits: they must not be cancelled by it.
             scope.deadline = math.inf
             self._slots.give()
         if LOGGER.isEnabledFor(logging.DEBUG):
@@ -146,26 +152,29 @@ class Engine:
             call.terms.flow.answered(call.now(), call.started, response.headers)
 
     def _admits(self, call: Call[Any]) -> bool:
-        """Take a slot for an attempt, if it may start at once."""
+        """Reserve the start of an attempt if it may start at once. This is the fast path: it never awaits."""
         now, flow = call.now(), call.terms.flow
         if self._gate.opens_at > now or not call.resumes <= now < call.ends or not self._slots.free:
             return False
+        # The flow counts the attempt as started, so it comes last. No task can take the free slot in between: nothing awaits.
         return (flow is None or flow.admits(now)) and self._slots.take()
 
     async def _queue(self, call: Call[Any]) -> None:
-        """Wait for the call's own time, the flow, the gate and a slot, which the attempt keeps; the gate may close meanwhile.
+        """Wait for the call's own wait, the flow, the gate and a slot. The attempt keeps the slot.
 
-        What ends the call here is raised as it is: no attempt was made that could be repeated.
+        An error that ends the call here is raised directly: no attempt was made that could be retried.
         """
         with anyio.CancelScope(deadline=call.ends):
             while True:
                 self._refuse_long_wait(call)
+                # The slot comes last: a call that waits for a time must not hold a slot that another call could use.
                 await self._turn(call)
                 await self._slots.wait()
+                # Another task's failure may have closed the gate during the wait for a slot.
                 now = call.now()
                 if self._gate.opens_at <= now < call.ends:
                     return
-                self._forgo(call)  # if the call's time is over, the next wait ends it
+                self._forgo(call)  # if the deadline has passed, the scope cancels the next wait
         text = f"{call.operation.name}: no attempt could start within the deadline of {call.terms.deadline:g} s"
         call.fail(DeadlineExceeded(text), call.last)
 
@@ -177,21 +186,22 @@ class Engine:
             await call.terms.flow.turn(max(call.resumes, self._gate.opens_at))
 
     def _forgo(self, call: Call[Any]) -> None:
-        """Give back what an attempt would have needed that cannot start after all."""
+        """Release the slot and the reserved start of an attempt that cannot start after all."""
         self._slots.give()
         if call.terms.flow is not None:
             call.terms.flow.forgo()
 
     def _refuse_long_wait(self, call: Call[Any]) -> None:
+        # Fail now rather than at the deadline: waiting cannot help.
         if self._gate.opens_at >= call.ends:
             left = self._gate.opens_at - call.now()
-            text = f"{call.operation.name}: the service asked to wait {left:.0f} s more, which is beyond the deadline"
+            text = f"{call.operation.name}: the service asked to wait {left:.0f} s more, which exceeds the deadline"
             error = RateLimited(text, status_code=429)
             error.retry_after = left
             call.fail(error, call.last)
 
     def _recover(self, call: Call[Any], error: OutreachError) -> None:
-        """Settle when the call may be tried again, or raise."""
+        """Decide when to retry the call, or raise."""
         evidence = weigh(error, call.operation.repeat)
         call.learn(error, evidence)
         log_failure(call, error, evidence)
@@ -203,43 +213,48 @@ class Engine:
             _repeat_within(call.terms.flow, call, error, evidence, asked)
         call.last = error
         log_repeat(call, error, evidence, max(wait, asked or 0.0))
-        call.resumes = call.now() + wait  # the gate may add to it: a service that asks for 0 seconds is not asked without end
+        # `Retry-After` acts through the gate and can only lengthen this wait. Without the backoff, a service that asks to wait
+        # 0 seconds would receive retries in a tight loop.
+        call.resumes = call.now() + wait
 
     def _repeat_alone(self, call: Call[Any], error: OutreachError, evidence: Evidence, wait: float) -> None:
-        """Raise unless a call of its own may be tried again after so long a wait."""
+        """Raise unless a call outside a run may be retried after this wait in seconds."""
         if isinstance(error, DeadlineExceeded):
             call.fail(error, call.last)
         if not may_repeat(evidence, call.operation.repeat) or call.attempts >= self.policy.attempts:
             call.fail(error)
         if call.now() + wait >= call.ends:
             self._give_up(call, error, evidence)
+        # The budget comes last: a call that fails for another reason must not spend what other calls could retry with.
         if not self._budget.spend(cost(evidence)):
             call.fail(error)
         call.spent += cost(evidence)
 
     def _heed(self, call: Call[Any], error: OutreachError, evidence: Evidence) -> float | None:
-        """Hold back every task of the client for as long as a refusal asks, and return the seconds it asked for."""
+        """Close the gate for as long as the service asks, and return the seconds it asked for; `None` if it did not ask."""
         if evidence is not Evidence.REFUSED or (asked := retry_after(error.headers, now=self.wall())) is None:
             return None
+        # One throttled call holds back every call of the client, because the others would be throttled as well.
         self._gate.hold(call.now() + min(asked, self.policy.retry_after_cap))
         return asked
 
     def _give_up(self, call: Call[Any], error: OutreachError, evidence: Evidence) -> NoReturn:
-        """Raise at once: the next attempt could only start after the deadline."""
+        """Raise at once, because the next attempt could only start after the deadline."""
         if evidence is Evidence.REFUSED:
-            call.fail(error)
-        call.fail(DeadlineExceeded(f"{error}; no further attempt fits into the deadline of {call.terms.deadline:g} s"), error)
+            call.fail(error)  # it has the service's `Retry-After`, which tells the caller when to try later
+        call.fail(DeadlineExceeded(f"{error}; no further attempt fits within the deadline of {call.terms.deadline:g} s"), error)
 
 
 def _repeat_within(flow: Flow, call: Call[Any], error: OutreachError, evidence: Evidence, asked: float | None) -> None:
-    """Raise unless the flow lets the call be tried again."""
+    """Raise unless the flow allows a retry of the call."""
+    # The flow comes first, whether or not the call may be retried: it counts the attempts in flight and must see every one end.
     verdict = flow.failed(error, evidence, blamed=call.blamed, asked=asked, started=call.started, now=call.now())
     if verdict is Verdict.BLAME:
         call.blame()
     if verdict in _ENDINGS or not may_repeat(evidence, call.operation.repeat):
         call.fail(error, call.last if isinstance(error, DeadlineExceeded) else None)
     if call.out_of_time:
-        text = f"{call.operation.name}: its own failures took all of its deadline of {call.terms.deadline:g} s"
+        text = f"{call.operation.name}: its failed attempts used up the deadline of {call.terms.deadline:g} s"
         call.fail(DeadlineExceeded(text), error)
 
 
@@ -252,11 +267,11 @@ def _foreign(error: Exception, progress: Progress) -> TransportError:
 
 
 def _place(error: Exception) -> str:
-    """Say where an error was raised, innermost first, for its traceback is dropped."""
+    """Return where an error was raised, innermost frame first, because its traceback is dropped."""
     calls = []
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         calls.append(f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}")
         trace = trace.tb_next
-    return ", called from ".join(reversed(calls[1:]))  # the first is the engine's own
+    return ", called from ".join(reversed(calls[1:]))  # the first frame is the engine's own

@@ -1,20 +1,20 @@
-"""Every error the library raises.
+"""All errors that the library raises.
 
     OutreachError
-     +-- InvalidRequest (also ValueError)        the caller's fault; nothing was sent
-     +-- TransportError                          no whole answer arrived
-     +-- DeadlineExceeded (also TimeoutError)    the call's time ran out
-     +-- UnexpectedResponse                      an answer that the interface does not allow
-     +-- StatusError                             an answer with a status of 300 or more
+     +-- InvalidRequest (also ValueError)        invalid arguments; nothing was sent
+     +-- TransportError                          no complete response arrived
+     +-- DeadlineExceeded (also TimeoutError)    the call's deadline passed
+     +-- UnexpectedResponse                      a response that the interface does not allow
+     +-- StatusError                             a response with a status of 300 or more
      |    +-- RateLimited                        429
-     +-- BulkStopped                             a bulk run that could not go on
-     |    +-- BulkSuspended                      and may go on later
-     +-- JournalError                            a bulk run's journal that cannot be written or read
+     +-- BulkStopped                             a bulk run that cannot continue
+     |    +-- BulkSuspended                      a bulk run that can be resumed later
+     +-- JournalError                            a bulk run's journal that cannot be read or written
 
-No error holds a secret: `owner_key` and the values of authorization headers are masked in messages, headers and bodies before an
-error is made, also in base64, hex, HTML entities and percent-encoding. A traceback shows no frame of the library, whose locals
-are answers and requests, and the errors of HTTP libraries that an error came from have no traceback. Every error survives
-`pickle` and `copy`.
+No error holds a secret. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before an
+error is created, including their base64, hex, HTML-entity and percent-encoded forms. Tracebacks show no frames of the library,
+because their locals hold responses and requests, and the HTTP libraries' errors behind an error have no traceback. Every error
+can be pickled and copied.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 BODY_LIMIT = 4096
-"""Bytes of an answer's body that an error keeps."""
+"""Maximum number of bytes of a response body that an error keeps."""
 
 
 class OutreachError(Exception):
-    """The root of the tree.
+    """Base class of all errors.
 
     Attributes:
-        operation: The operation's name, such as `create_contact`; `None` outside one.
-        status_code: The HTTP status of the answer; `None` when there was none.
-        headers: The answer's header fields by lower-case name.
-        body: The first bytes of the answer's body, at most `BODY_LIMIT`.
-        request_id: The answer's `x-request-id`.
-        attempts: How often the request was tried.
+        operation: The operation's name, such as `create_contact`; `None` outside an operation.
+        status_code: The HTTP status of the response; `None` without a response.
+        headers: The response's header fields by lower-case name.
+        body: The first bytes of the response body, at most `BODY_LIMIT`.
+        request_id: The response's `x-request-id`; `None` without one.
+        attempts: Number of attempts.
         maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
-        maybe_applied: `False` only if it is certain that the service carried out no attempt: none was sent, or each was refused
-            with a status of 4xx other than 408, 425 and 499.
+        maybe_applied: `False` only if it is certain that the service applied no attempt: none was sent, or each was rejected
+            with a 4xx status other than 408, 425 and 499.
 
     Example:
         ```python
@@ -71,7 +71,7 @@ class OutreachError(Exception):
         self.maybe_applied = maybe_sent
 
     def __reduce__(self) -> tuple[Callable[..., OutreachError], tuple[Any, ...]]:
-        """Rebuild from the message and the attributes: the default would call `__init__` with the message alone."""
+        """Rebuild the error from its message and attributes, because the default would call `__init__` with the message alone."""
         return _rebuild, (type(self), str(self), vars(self).copy())
 
 
@@ -82,8 +82,8 @@ def _rebuild(kind: type[OutreachError], message: str, attributes: dict[str, Any]
 
 
 def linked(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and every other that a traceback may show with it; an error can be its own cause."""
-    seen: set[int] = set()
+    """Yield an error and every error that a traceback may show with it."""
+    seen: set[int] = set()  # an error can be its own cause
     waiting: list[BaseException | None] = [error]
     while waiting:
         link = waiting.pop()
@@ -96,15 +96,15 @@ def linked(error: BaseException) -> Iterator[BaseException]:
 def forget_frames(error: BaseException) -> None:
     """Drop the traceback of an error and of every linked one.
 
-    A traceback holds frames, and frames hold their locals: answers of megabytes, the error itself (so that only the garbage
-    collector frees them), and keys and header fields, which tools that show locals would print.
+    A traceback holds frames, and frames hold their locals: responses of megabytes, the error itself (a cycle that only the
+    garbage collector frees), and keys and header fields, which tools that show locals would print.
     """
     for link in linked(error):
         link.__traceback__ = None
 
 
 class InvalidRequest(OutreachError, ValueError):
-    """The call can never be right. Nothing was sent; the message names the field, the value's kind and the remedy.
+    """The arguments are invalid. Nothing was sent. The message names the field, the type of the value and the remedy.
 
     Example:
         ```python
@@ -112,17 +112,17 @@ class InvalidRequest(OutreachError, ValueError):
             await client.contacts.create(NewContact(""))
         except InvalidRequest as error:
             print(error, error.maybe_sent)
-            # -> email: expected an address, got a blank text; give the contact an e-mail address False
+            # -> email: expected an address, got a blank string; give the contact an e-mail address False
         ```
     """
 
 
 class TransportError(OutreachError):
-    """No whole answer arrived: no connection, a lost one, a timeout of one attempt, or an answer that is not HTTP.
+    """No complete response arrived: no connection, a lost connection, a timeout of an attempt, or a response that is not HTTP.
 
     Example:
         ```python
-        fake.faults.add(faults.reset())  # whatever is asked, the connection is reset
+        fake.faults.add(faults.reset())  # reset the connection of every request
         try:
             await client.workspaces.fields()
         except TransportError as error:
@@ -132,7 +132,7 @@ class TransportError(OutreachError):
 
 
 class DeadlineExceeded(OutreachError, TimeoutError):
-    """The call's `deadline` ran out over its attempts and waits; `__cause__` is the last attempt's error, if there was one.
+    """The call's `deadline` passed during its attempts and waits. `__cause__` is the last attempt's error, if there was one.
 
     Example:
         ```python
@@ -146,10 +146,10 @@ class DeadlineExceeded(OutreachError, TimeoutError):
 
 
 class UnexpectedResponse(OutreachError):
-    """The service answered what its interface does not allow: no JSON, a missing field, a value of another kind, or no `ok`.
+    """The response does not match the interface: no JSON, a missing field, a value of another type, or a status other than `ok`.
 
     Attributes:
-        well_formed: The body was a JSON object, so this is the service's own word rather than a damaged answer.
+        well_formed: Whether the body was a JSON object, and thus sent by the service rather than damaged on the way.
 
     Example:
         ```python
@@ -165,7 +165,7 @@ class UnexpectedResponse(OutreachError):
 
 
 class StatusError(OutreachError):
-    """The service refused: an answer with a status of 300 or more. Redirects are refusals, as none is ever followed.
+    """The service returned an error status: 300 or more. Redirects count as errors, because they are never followed.
 
     Example:
         ```python
@@ -178,16 +178,16 @@ class StatusError(OutreachError):
 
 
 class RateLimited(StatusError):
-    """The service answered 429.
+    """The service returned status 429.
 
     Attributes:
-        retry_after: Seconds that the service asked to wait; `None` when it did not say.
+        retry_after: Seconds that the service asked to wait; `None` if it did not say.
 
     Example:
         ```python
         fake.faults.script("list_fields", faults.status(429, retry_after=600))
         try:
-            await client.workspaces.fields()  # 600 s are beyond the deadline of 120 s, so it is raised at once
+            await client.workspaces.fields()  # 600 s exceed the deadline of 120 s: raised at once
         except RateLimited as error:
             print(error.retry_after)  # -> 600.0
         ```
@@ -197,13 +197,13 @@ class RateLimited(StatusError):
 
 
 class BulkStopped(OutreachError):
-    """A bulk run stopped over what concerns every row: an unknown key, workspace or campaign, or throttling without end.
+    """A bulk run stopped for a reason that concerns every row: an unknown key, workspace or campaign, or endless throttling.
 
-    `__cause__` is the refusal. Every row that was read has its outcome; no further row was read.
+    `__cause__` is the service's error. Every row that was read has its outcome; no further row was read.
 
     Attributes:
         report: The figures of the run so far, as JSON values.
-        resumable: Whether a journal was kept, so that the same call with `resume=True` goes on with the rows that are left.
+        resumable: Whether the run has a journal. If it has, the same call with `resume=True` resumes with the remaining rows.
 
     Example:
         ```python
@@ -219,11 +219,11 @@ class BulkStopped(OutreachError):
 
     @classmethod
     def over(cls, cause: OutreachError, text: str) -> Self:
-        """Return the error of a run that stops over another error, with what that one carries.
+        """Return the error of a run that another error stops, with that error's attributes.
 
         Args:
             cause: The other error.
-            text: What becomes of the run.
+            text: The start of the message: what happened to the run.
         """
         error = cls(
             f"{text}: {cause}",
@@ -239,12 +239,12 @@ class BulkStopped(OutreachError):
 
 
 class BulkSuspended(BulkStopped):
-    """A bulk run stopped over what time may mend: the service asked for a long wait, or has been down or refusing for too long.
+    """A bulk run stopped for a reason that may pass: the service asked for a long wait, or was down or throttling for too long.
 
-    Rows that were under way are left for later. With a journal, the same call with `resume=True` goes on where this one ended.
+    With a journal, rows in progress are left for later, and the same call with `resume=True` continues where this run ended.
 
     Attributes:
-        retry_after: Seconds after which it makes sense to go on; `None` when nobody said.
+        retry_after: Seconds to wait before resuming; `None` if the service did not say.
 
     Example:
         ```python
@@ -260,10 +260,10 @@ class BulkSuspended(BulkStopped):
 
 
 class JournalError(OutreachError):
-    """The journal of a bulk run cannot be written or read: a full disk, a damaged file. No further request was started.
+    """The journal of a bulk run cannot be read or written, for example because the disk is full or the file is damaged.
 
-    After an error of the disk, what the journal held before is still true, and the run can be resumed once the cause is mended.
-    A damaged journal is continued only by `earlier="unknown"`.
+    No further request was started. After a disk error, the earlier contents of the journal are still valid: fix the cause and
+    resume the run. A damaged journal can only be continued with `earlier="unknown"`.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""What hooks are told, as frozen values. Durations are seconds; a number of a call or run is unique in its process."""
+"""Events for hooks, as frozen values. Durations are in seconds. Numbers of calls and runs are unique in their process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 from outreach_async.vocabulary import Outcome
 
 CANCELLED: Final = "cancelled"
-"""What `error` says where a task was cancelled.
+"""The value of `error` when a task was cancelled.
 
 Example:
     ```python
@@ -18,7 +18,7 @@ Example:
     ```
 """
 TIMEOUT: Final = "timeout"
-"""What `error` says where an attempt's time ran out, its own or the call's.
+"""The value of `error` when an attempt ran out of time, its own or that of its call.
 
 Example:
     ```python
@@ -28,7 +28,7 @@ Example:
 """
 
 BulkState: TypeAlias = Literal["running", "throttled", "paused", "finished", "interrupted", "stopped", "suspended"]
-"""The states of a bulk run: three while it is under way, then how it ended.
+"""The states of a bulk run: three while it runs, then four ways to end.
 
 Example:
     ```python
@@ -39,15 +39,15 @@ Example:
 
 @attrs.frozen(kw_only=True)
 class CallStarted:
-    """A call begins, such as one page of a list or one row of a bulk run; its first attempt may have to wait.
+    """A call started, such as one page of a list or one row of a bulk run. Its first attempt may still have to wait.
 
     Attributes:
         call: Number of the call, unique in this process.
-        operation: What is called, such as `create_contact`.
+        operation: Name of the operation, such as `create_contact`.
         method: The HTTP method.
-        target: Path and query, secrets masked; of `request()` the path alone, for its query may be anything.
-        base_url: What stands before the target, without user and password; `None` if the transport does not tell.
-        run: Number of the bulk run that it belongs to.
+        target: Path and query with secrets masked; for `request()` only the path, because its query may hold anything.
+        base_url: The URL before the target, without user and password; `None` if the transport does not state it.
+        run: Number of the bulk run that the call belongs to; `None` outside a run.
 
     Example:
         ```python
@@ -70,11 +70,11 @@ class CallStarted:
 
 @attrs.frozen(kw_only=True)
 class AttemptStarted:
-    """A request is handed to the transport. A hook runs in the task that sends it, here and at the end of the attempt.
+    """A request was passed to the transport. Hooks run in the task that sends it, for this event and for the attempt's end.
 
     Attributes:
         call: Number of the call.
-        operation: What is called.
+        operation: Name of the operation.
         attempt: Number of the attempt, from 1.
 
     Example:
@@ -95,25 +95,25 @@ class AttemptStarted:
 
 @attrs.frozen(kw_only=True)
 class AttemptEnded:
-    """An attempt was answered, failed or was cancelled.
+    """An attempt received a response, failed or was cancelled.
 
     Attributes:
         call: Number of the call.
-        operation: What is called.
+        operation: Name of the operation.
         attempt: Number of the attempt, from 1.
-        seconds: Duration.
-        status_code: The HTTP status of the answer; `None` when there was none.
-        request_id: The answer's `x-request-id`.
-        error: Name of the error's class if there was no answer, or `timeout` or `cancelled`.
+        seconds: Duration of the attempt.
+        status_code: The HTTP status of the response; `None` without a response.
+        request_id: The response's `x-request-id`; `None` without one.
+        error: Name of the error's class, `timeout` or `cancelled`; `None` if there was a response.
 
     Example:
         ```python
-        def answers(event):
+        def responses(event):
             if isinstance(event, AttemptEnded):
                 print(event.status_code, event.error, event.seconds < 60)  # -> 200 None True
 
 
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[answers]).workspaces.fields()
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[responses]).workspaces.fields()
         ```
     """
 
@@ -128,27 +128,27 @@ class AttemptEnded:
 
 @attrs.frozen(kw_only=True)
 class Repeating:
-    """A failed attempt will be followed by another.
+    """A failed attempt will be retried.
 
     Attributes:
         call: Number of the call.
-        operation: What is called.
+        operation: Name of the operation.
         attempt: Number of the attempt that failed.
         error: Name of the error's class.
-        status_code: The HTTP status of the answer; `None` when there was none.
-        evidence: What the failure proves: `not_sent`, `refused` or `ambiguous`.
-        wait: Seconds until the next attempt at the soonest.
+        status_code: The HTTP status of the response; `None` without a response.
+        evidence: What the failure proves: `not_sent`, `refused` (throttled) or `ambiguous`.
+        wait: Minimum number of seconds until the next attempt.
 
     Example:
         ```python
-        def repeats(event):
+        def retries(event):
             if isinstance(event, Repeating):
                 print(event.attempt, event.status_code, event.evidence)  # -> 1 503 ambiguous
 
 
         fake.faults.script("list_fields", faults.status(503))
         await OutreachClient(
-            transport=FakeTransport(fake), workspace="space_1", hooks=[repeats], retry=RetryPolicy(backoff=0.0)
+            transport=FakeTransport(fake), workspace="space_1", hooks=[retries], retry=RetryPolicy(backoff=0.0)
         ).workspaces.fields()
         ```
     """
@@ -168,11 +168,11 @@ class CallEnded:
 
     Attributes:
         call: Number of the call.
-        operation: What is called.
-        attempts: How often it was tried.
-        seconds: Duration, waits included.
-        status_code: The HTTP status of the answer that settled it; `None` when there was none.
-        request_id: That answer's `x-request-id`.
+        operation: Name of the operation.
+        attempts: Number of attempts.
+        seconds: Duration of the call, including waits.
+        status_code: The HTTP status of the final response; `None` without one.
+        request_id: The final response's `x-request-id`; `None` without one.
         error: Name of the error's class, or `cancelled`; `None` for a success.
 
     Example:
@@ -197,18 +197,18 @@ class CallEnded:
 
 @attrs.frozen(kw_only=True)
 class BulkStateChanged:
-    """A bulk run began, is held up, goes on, or is over.
+    """A bulk run started, slowed down, paused, resumed its normal speed or ended.
 
     Attributes:
         run: Number of the run, unique in this process.
-        state: `running`, `throttled` or `paused`; in the end `finished`, `interrupted`, `stopped` or `suspended`.
-        before: The state before; `None` at the beginning.
-        rows: Rows with an outcome, those of earlier processes with them.
-        limit: Requests a second that the run allows itself; `None` while nothing has taught it a limit.
-        wait: Seconds that a pause will last, as far as is known.
-        error: Name of the class of the error that ended the run early.
-        status_code: The HTTP status behind that error.
-        request_id: The `x-request-id` behind it.
+        state: `running`, `throttled` or `paused`; at the end `finished`, `interrupted`, `stopped` or `suspended`.
+        before: The previous state; `None` at the start.
+        rows: Number of rows with an outcome, including those of earlier processes.
+        limit: The run's own rate limit in requests per second; `None` while it has none.
+        wait: Seconds that a pause will last, as far as known.
+        error: Class name of the error that ended the run early; `None` otherwise.
+        status_code: The HTTP status of that error; `None` without one.
+        request_id: The `x-request-id` of that error; `None` without one.
 
     Example:
         ```python
@@ -221,8 +221,8 @@ class BulkStateChanged:
         # -> running -> finished 1
 
 
-        told = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[states])
-        await told.contacts.create_many([{"email": "ann@company.example"}])
+        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[states])
+        await observed.contacts.create_many([{"email": "ann@company.example"}])
         ```
     """
 
@@ -239,21 +239,21 @@ class BulkStateChanged:
 
 @attrs.frozen(kw_only=True)
 class BulkPaced:
-    """How fast a run that is held up allows itself to go; told about once a second until it is held up no more.
+    """The rate limit of a bulk run, reported about once a second while the run is throttled or paused.
 
     Attributes:
         run: Number of the run.
-        limit: Requests a second.
+        limit: The run's own rate limit in requests per second.
 
     Example:
         ```python
         def limits(event):
             if isinstance(event, BulkPaced):
-                print(f"{event.limit:g} requests a second")
+                print(f"{event.limit:g} requests per second")
 
 
-        told = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[limits])
-        await told.contacts.create_many([{"email": "ann@company.example"}])  # nothing holds it up, so nothing is told
+        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[limits])
+        await observed.contacts.create_many([{"email": "ann@company.example"}])  # never throttled: prints nothing
         ```
     """
 
@@ -263,17 +263,17 @@ class BulkPaced:
 
 @attrs.frozen(kw_only=True)
 class RowEnded:
-    """A row of a bulk run has its outcome; with a journal, it is kept.
+    """A row of a bulk run has its outcome. With a journal, the outcome is already saved.
 
     Attributes:
         run: Number of the run.
-        index: The row's place in the input, from 0.
+        index: The row's index in the input, from 0.
         status: The outcome.
-        certain: Whether that is known to be what happened.
-        attempts: How often the row was tried to be sent.
-        error: Name of the error's class; `None` for an answer of the service.
-        status_code: The error's HTTP status.
-        request_id: The error's `x-request-id`.
+        certain: Whether `status` is known to be what happened.
+        attempts: Number of attempts to send the row.
+        error: Name of the error's class; `None` if the service reported the outcome.
+        status_code: The HTTP status of that error; `None` without one.
+        request_id: The `x-request-id` of that error; `None` without one.
 
     Example:
         ```python
@@ -282,8 +282,8 @@ class RowEnded:
                 print(event.index, event.status, event.certain)  # -> 0 added True
 
 
-        told = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[rows])
-        await told.contacts.create_many([{"email": "ann@company.example"}])
+        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[rows])
+        await observed.contacts.create_many([{"email": "ann@company.example"}])
         ```
     """
 
@@ -298,7 +298,7 @@ class RowEnded:
 
 
 Event: TypeAlias = CallStarted | AttemptStarted | AttemptEnded | Repeating | CallEnded | BulkStateChanged | BulkPaced | RowEnded
-"""What a hook is told; more kinds may come.
+"""The events that hooks receive. Later versions may add more.
 
 Example:
     ```python

@@ -1,7 +1,7 @@
-"""Hooks: callables that are told what a client does, one frozen value at a time.
+"""Hooks: callables that receive the events of a client as frozen values.
 
     a call      CallStarted, AttemptStarted, AttemptEnded, Repeating, AttemptStarted, AttemptEnded, ..., CallEnded
-    a bulk run  BulkStateChanged, its calls, RowEnded for each row, BulkPaced while it is held up, ..., BulkStateChanged
+    a bulk run  BulkStateChanged, its calls, RowEnded for each row, BulkPaced while it is throttled, ..., BulkStateChanged
 
 ```python
 import anyio
@@ -13,7 +13,7 @@ from outreach_async.hooks import CallEnded, Event, Repeating
 def watch(event: Event) -> None:
     match event:
         case Repeating():
-            print(f"{event.operation} failed with {event.status_code}; it is sent again after {event.wait:.0f} s")
+            print(f"{event.operation} failed with {event.status_code}; retrying after {event.wait:.0f} s")
         case CallEnded():
             print(event.operation, "took", event.attempts, "attempts and ended with", event.status_code)
 
@@ -23,20 +23,20 @@ async def main() -> None:
     fake.faults.script("list_fields", faults.status(503))
     async with OutreachClient(transport=FakeTransport(fake), workspace=fake.add_workspace(), hooks=[watch]) as client:
         await client.workspaces.fields()
-    # -> list_fields failed with 503; it is sent again after ... s
+    # -> list_fields failed with 503; retrying after ... s
     # -> list_fields took 2 attempts and ended with 200
 
 
 anyio.run(main)
 ```
 
-Every start is followed by its end: an answer, an error or a cancellation. Values hold no body, no header but the request id, no
-contact and no secret. More kinds of values may come: a hook ignores those it does not know, as `match` does.
+Every start event is followed by its end event: a response, an error or a cancellation. Events hold no body, no header except the
+request id, no contact and no secret. Later versions may add more events: ignore those you do not know, as `match` does.
 
-A hook is called in the midst of a call, so it must be quick and plain: an async function is refused. What it raises ends no
-call; it is logged once for each hook. A client's copies made by `with_options` tell the same hooks.
+Hooks run inside the call. Keep them fast and synchronous: an async function is rejected. An exception in a hook does not affect
+the call; the first one of each hook is logged. A client's copies made by `with_options` use the same hooks.
 
-For logs no hook is needed: `OUTREACH_LOG=info` writes retries and the states of bulk runs to stderr, `debug` every attempt. For
+Logs need no hook: `OUTREACH_LOG=info` writes retries and the states of bulk runs to stderr, `debug` every attempt. For
 OpenTelemetry see `outreach_async.otel`.
 """
 
@@ -81,16 +81,16 @@ __all__ = [
 
 
 def facts_of(error: BaseException | None) -> dict[str, Any]:
-    """Return what hooks are told of an error; not what it says, for it quotes the service, or of rows' own code the row."""
+    """Return the event fields of an error. The message is left out, because it may quote the service or a row."""
     if isinstance(error, OutreachError):
         return {"error": type(error).__name__, "status_code": error.status_code, "request_id": error.request_id}
     return {"error": None if error is None else type(error).__name__}
 
 
 class Hook(Protocol):
-    """Is told what a client does; it is called in the midst of it, so it must not block.
+    """A callable that receives the events of a client. It runs inside the call and must not block.
 
-    What it raises ends no call: it is logged once, and from then on ignored.
+    An exception in a hook does not affect the call. The first one is logged, later ones are ignored.
 
     Example:
         ```python
@@ -109,18 +109,18 @@ class Hook(Protocol):
     """
 
     def __call__(self, event: Event, /) -> None:
-        """Take in what happened."""
+        """Handle an event."""
         ...
 
 
 class Hooks:
-    """Tells several hooks, one after the other.
+    """Invokes several hooks in order.
 
     Args:
         hooks: The hooks.
 
     Raises:
-        InvalidRequest: They are no iterable of plain callables.
+        InvalidRequest: They are not an iterable of synchronous callables.
     """
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
@@ -132,19 +132,19 @@ class Hooks:
             _require_plain(hook)
 
     def __call__(self, event: Event, /) -> None:
-        """Tell every hook."""
+        """Pass an event to every hook."""
         for place, hook in enumerate(self._hooks):
             try:
                 hook(event)
-            except Exception as error:  # noqa: BLE001 - who looks on must not break what is looked at
+            except Exception as error:  # noqa: BLE001 - an observer must not break what it observes
                 self._excuse(place, hook, error)
 
     def _excuse(self, place: int, hook: Hook, error: Exception) -> None:
         if place not in self._failed:
             self._failed.add(place)
-            error.__suppress_context__ = True  # a call's own error may be under way, and it quotes the service
+            error.__suppress_context__ = True  # the context may be a call's own error, which quotes the service
             name = getattr(hook, "__qualname__", type(hook).__qualname__)
-            LOGGER.error("the hook %s failed; this is said once", name, exc_info=error)
+            LOGGER.error("hook %s raised; further errors are suppressed", name, exc_info=error)
 
 
 def _require_plain(hook: object) -> None:
@@ -152,6 +152,6 @@ def _require_plain(hook: object) -> None:
         raise InvalidRequest(f"hooks: expected callables, got {type(hook).__name__}; pass hooks=[hook]")
     if iscoroutinefunction(hook) or iscoroutinefunction(type(hook).__call__):
         raise InvalidRequest(
-            "hooks: expected plain functions, got an async one; a hook is called in the midst of a call; "
-            "hand events over, as by a queue's put_nowait"
+            "hooks: expected synchronous functions, got an async one; hooks run inside the call: "
+            "pass events on, for example with a queue's put_nowait"
         )

@@ -1,9 +1,9 @@
-"""The one logger, `outreach_async`: what was asked and how it went, never a body, a header or a key.
+"""The library's only logger, `outreach_async`. It logs requests and their results, never a body, a header or a key.
 
-Attempts are told at debug; waits before a repeat, and the states of bulk runs, at info; a bulk run that pauses or ends early at
-warning. Each record also has fields, as of `extra=`: `operation`, `attempt`, `seconds`, `status_code`, `request_id`, `error`,
-`evidence` and `wait` of an attempt; `run`, `state`, `before`, `rows`, `limit`, `wait` and `error` of a bulk run. A program
-that sets no logging up, and does not ask by the environment, is told nothing.
+Attempts are logged at debug; retries and the states of bulk runs at info; a bulk run that pauses or ends early at warning.
+Records also have fields, set through `extra=`: `operation`, `attempt`, `seconds`, `status_code`, `request_id`, `error`,
+`evidence` and `wait` for attempts; `run`, `state`, `before`, `rows`, `limit`, `wait` and `error` for bulk runs. Nothing is
+printed unless the program configures logging or the environment sets `OUTREACH_LOG`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from outreach_async.retry import Evidence
 from outreach_async.transport.wire import Response
 
 LOGGER: Final = logging.getLogger("outreach_async")
-LOGGER.addHandler(logging.NullHandler())  # else Python itself prints warnings that nobody handles
+LOGGER.addHandler(logging.NullHandler())  # otherwise Python prints warnings that no handler takes
 
 _LONGEST_ID: Final = 256
 _WARNINGS: Final = frozenset({"paused", "suspended", "stopped"})
 
 
 def log_as_asked() -> None:
-    """Switch logging to stderr on if the environment says so: `OUTREACH_LOG=debug`, `info`, ...; an unknown level is ignored.
+    """Enable logging to stderr if the environment sets `OUTREACH_LOG` to a level such as `debug` or `info`.
 
-    A logger that was given a handler before keeps its ways.
+    An unknown level is ignored. If the logger already has a handler of the program, nothing changes.
     """
     level = logging.getLevelNamesMapping().get(os.environ.get("OUTREACH_LOG", "").upper())
     if level is None or any(not isinstance(handler, logging.NullHandler) for handler in LOGGER.handlers):
@@ -40,7 +40,7 @@ def log_as_asked() -> None:
 
 
 def log_answer(call: Call[Any], response: Response) -> None:
-    """Tell of an attempt that was answered, whatever the answer; ask whether anybody listens before."""
+    """Log an attempt that received a response, whatever its status. Check first whether debug is enabled."""
     extra = {
         **_attempt(call, call.attempts + 1),
         "status_code": response.status,
@@ -50,23 +50,23 @@ def log_answer(call: Call[Any], response: Response) -> None:
 
 
 def log_failure(call: Call[Any], error: OutreachError, evidence: Evidence) -> None:
-    """Tell of an attempt that failed."""
+    """Log an attempt that failed."""
     if LOGGER.isEnabledFor(logging.DEBUG):
         extra = _failure(call, error, evidence)
         LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, brief(error), extra=extra)
 
 
 def log_repeat(call: Call[Any], error: OutreachError, evidence: Evidence, wait: float) -> None:
-    """Tell that a failed call is tried again; of rows of a bulk run, which can be millions, at debug only."""
+    """Log that a failed call is retried. Rows of a bulk run are logged at debug only, because there can be millions."""
     level = logging.INFO if call.terms.flow is None else logging.DEBUG
     if LOGGER.isEnabledFor(level):
         extra = {**_failure(call, error, evidence), "wait": wait}
-        text = "%s: trying again in %.3g s, after attempt %d: %s"
+        text = "%s: retrying in %.3g s after attempt %d: %s"
         LOGGER.log(level, text, call.operation.name, wait, call.attempts, brief(error), extra=extra)
 
 
 def log_run(state: str, *, run: int, before: str | None, rows: int, limit: float | None, wait: float, why: str | None) -> None:
-    """Tell of a bulk run's new state, with what `BulkStateChanged` holds of it, and why it is over."""
+    """Log a bulk run's new state with the fields of `BulkStateChanged`, and why the run ended."""
     told = [f"{rows} rows so far"]
     told += [] if limit is None else [f"at most {limit:.3g} requests/s"]
     told += [f"for {wait:.3g} s"] if wait else []
@@ -78,12 +78,12 @@ def log_run(state: str, *, run: int, before: str | None, rows: int, limit: float
 
 
 def brief(error: OutreachError) -> str:
-    """Say what went wrong without what the service said of it: that is part of a body, and may name a contact."""
+    """Describe an error without quoting the service, because its message is part of a body and may name a contact."""
     return str(error) if error.status_code is None else f"{type(error).__name__} {error.status_code}"
 
 
 def request_id(call: Call[Any], response: Response) -> str | None:
-    """Return the answer's `x-request-id`, without secrets; what is far too long for one is none."""
+    """Return the response's `x-request-id` with secrets masked; `None` if it is missing or longer than 256 characters."""
     given = response.headers.get("x-request-id", "")
     return masked_text(given, call.operation.secrets) if 0 < len(given) <= _LONGEST_ID else None
 

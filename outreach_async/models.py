@@ -1,7 +1,7 @@
-"""The values that the service speaks of: frozen, slotted, named as on the wire.
+"""Models of the service's resources: frozen, slotted, with the wire's field names.
 
-Every answered model keeps the fields it does not know in `extra`, a plain dict outside equality and hash. Numbers are `int` or
-`float`, as the service sent them. Texts such as `age` are relative and kept as they came.
+Every response model keeps unknown fields in `extra`, a plain dict that equality and hash ignore. Numbers are `int` or `float`,
+as the service sent them. Relative texts such as `age` are kept unchanged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ T = TypeVar("T")
 Number: TypeAlias = int | float
 
 NOT_ON_THE_WIRE: Final = frozenset({"_extra", "undecodable"})
-"""Attributes of models that the library adds."""
+"""Model attributes that the library adds."""
 
 
 class Answered:
-    """What the service answers; it keeps the fields that it does not know.
+    """Base class of response models, which keep unknown fields.
 
-    An empty dict in each of a million mailboxes would weigh more than their figures, so there is none until it is needed.
+    `extra` is created on demand: an empty dict in each of a million mailboxes would take more memory than their numbers.
     """
 
     __slots__ = ()
@@ -39,17 +39,17 @@ class Answered:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """Fields of the answer that this class does not know."""
+        """Response fields that this class does not define."""
         return {} if self._extra is None else self._extra
 
 
 @attrs.frozen(kw_only=True)
 class Campaign(Answered):
-    """A campaign as the campaign list shows it (section "Campaign").
+    """A campaign in the campaign list (section "Campaign").
 
     Attributes:
         id: Starts with `camp_`.
-        status: `draft`, `live`, `paused`, or a text not seen before.
+        status: `draft`, `live`, `paused` or an unknown string.
         name: Campaign name.
         steps: Number of steps.
         contacts: Number of contacts.
@@ -57,17 +57,17 @@ class Campaign(Answered):
         initials: Meaning omitted from the interface.
         interested: Percentage-like; meaning omitted from the interface.
         replies: Replies, in percent.
-        bounces: Bounces; the interface gives no unit, `bounces_num` is the count.
+        bounces: Bounces, in percent.
         last_activity: How long ago the last activity was, as relative text.
         opens_num: Count of opens.
         replies_num: Count of replies.
         bounces_num: Count of bounces.
         interested_num: Count of interested replies.
         days_left: Estimated days until the campaign ends.
-        days_left_date: Estimated end: a text or a Unix timestamp; `Complete` when finished.
+        days_left_date: Estimated end: a string or a Unix timestamp; `Complete` when finished.
         days_left_display: Human-readable form of the days left.
         created: Creation time, Unix timestamp.
-        extra: Fields of the answer that this class does not know.
+        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -100,34 +100,34 @@ class Campaign(Answered):
 
 @attrs.frozen(kw_only=True)
 class Mailbox(Answered):
-    """A synced sending account (section "Mailbox"; the interface shows names and kinds only, units are as their names say).
+    """A synced sending account (section "Mailbox"). The interface shows only names and types; units follow from the names.
 
     Attributes:
         id: Starts with `mailbox_`.
-        status: `active`, or a text not seen before.
+        status: `active` or an unknown string.
         email: The sending address.
-        sender_name: The display name it sends under.
+        sender_name: The display name of the sender.
         campaigns: Number of campaigns.
-        daily_limit: E-mails a day at most.
+        daily_limit: Maximum number of e-mails per day.
         spf: Whether the domain publishes SPF.
         dkim: Whether the domain signs with DKIM.
         dmarc: Whether the domain publishes DMARC.
-        blacklists: Number of blacklists that name it.
-        age: Relative text.
+        blacklists: Number of blacklists that list the mailbox.
+        age: Age, as relative text.
         sent_today: E-mails sent today.
         sent_30days: E-mails sent in 30 days.
-        opened_14days: Opens of 14 days, in percent.
+        opened_14days: Opens in 14 days, in percent.
         sent_90days: E-mails sent in 90 days.
         bounced_30days: E-mails bounced in 30 days.
         avg_open_rate: Average open rate, in percent.
         avg_click_rate: Average click rate, in percent.
-        last_activity: Relative text.
-        type: `Google`, `SMTP & IMAP`, or a text not seen before.
-        created: Relative text.
-        domain_ip: Address of the domain, if it has one.
-        server_ip: Address of the sending server.
+        last_activity: How long ago the last activity was, as relative text.
+        type: `Google`, `SMTP & IMAP` or an unknown string.
+        created: How long ago the mailbox was created, as relative text.
+        domain_ip: IP address of the domain; `None` if it has none.
+        server_ip: IP address of the sending server.
         created_at: Creation time, Unix timestamp.
-        extra: Fields of the answer that this class does not know.
+        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -173,10 +173,10 @@ class Template(Answered):
         id: Starts with `temp_`; the personalized entry's with `personalized_step_`.
         test_letter: `A`, `B`, ..., or `PER` for the personalized entry.
         name: Template name.
-        status: `live`, or a text not seen before.
+        status: `live` or an unknown string.
         new_thread: Whether it starts a new thread; `None` for the personalized entry.
-        subject: `None` for the personalized entry and for follow-ups in the same thread.
-        body_text: Body, with placeholders in double curly braces.
+        subject: Subject line; `None` for the personalized entry and for follow-ups in the same thread.
+        body_text: Body text, which may hold placeholders in double curly braces; may be `None`.
         sent: E-mails sent.
         opened: Opens, in percent.
         opened_num: Count of opens.
@@ -186,7 +186,7 @@ class Template(Answered):
         replied_num: Count of replies.
         unsubscribed: Unsubscribes, in percent.
         unsubscribed_num: Count of unsubscribes.
-        extra: Fields of the answer that this class does not know.
+        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -224,14 +224,14 @@ class Step(Answered):
     Attributes:
         id: Starts with `step_`.
         order: Position of the step, from 1.
-        status: `live`, or a text not seen before.
-        type: `auto_email`, or a text not seen before.
+        status: `live` or an unknown string.
+        type: `auto_email` or an unknown string.
         wait_time: Wait between steps, in milliseconds.
         left_to_send: Contacts that still have to go through the step.
         already_sent: Contacts that have completed the step.
-        out_of: Contacts that go through the step in total.
-        templates: Its variants.
-        extra: Fields of the answer that this class does not know.
+        out_of: Total number of contacts that go through the step.
+        templates: Templates of the step.
+        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -256,13 +256,13 @@ class Step(Answered):
 
 @attrs.frozen(kw_only=True)
 class WorkspaceField(Answered):
-    """A field that contacts of a workspace can have (section "Workspace field").
+    """A field available to the contacts of a workspace (section "Workspace field").
 
     Attributes:
         label: Display name.
         code: Name to use when creating a contact; `custom_<n>` for a custom field.
         searchable: Lower-case names for filtering.
-        extra: Fields of the answer that this class does not know.
+        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -279,13 +279,13 @@ class WorkspaceField(Answered):
 
 @attrs.frozen(kw_only=True)
 class Undecodable:
-    """An item of a page that is not what the interface says, kept where the caller asked for it rather than for an error.
+    """An item of a page that does not match the interface, kept because the caller passed `undecodable="keep"`.
 
     Attributes:
-        index: Its place in the page's `data`, from 0.
-        id: Its id, where that could be read.
-        error: Every fault, each with its path and the value's kind; only the first where `fields` is cut short.
-        fields: Its readable members as they came; of a page above 1 MiB, once such items make up 1 MiB, its id and status alone.
+        index: Its index in the page's `data`, from 0.
+        id: Its id; `None` if it could not be read.
+        error: Every fault, each with its path and the type of the value; only the first fault where `fields` is cut short.
+        fields: Its members, unchanged. In a page above 1 MiB, once such items add up to 1 MiB, only its id and status.
 
     Example:
         ```python
@@ -308,13 +308,13 @@ class Page(Answered, Generic[T]):
 
     Attributes:
         status: Always `ok`.
-        headers: Column names saved in the user's settings; they never filter the items.
+        headers: Column names saved in the user's settings; they do not filter the items.
         data: The items.
-        total_found: Items found by the search, over all pages.
-        current_page: The page this is.
-        total_pages: Pages available.
-        undecodable: Items that could not be read; filled only where the caller asked to keep them.
-        extra: Fields of the answer that this class does not know.
+        total_found: Number of items found by the search, over all pages.
+        current_page: Number of this page.
+        total_pages: Number of pages available.
+        undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
+        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -340,10 +340,10 @@ class CampaignSteps(Answered):
     Attributes:
         status: Always `ok`.
         days_left: Estimated days until the campaign completes.
-        days_left_date: Expected completion as text, or a Unix timestamp; `Complete` when done.
+        days_left_date: Expected completion: a string or a Unix timestamp; `Complete` when done.
         days_left_display: Summary of the days left.
         data: The steps, in the service's order.
-        extra: Fields of the answer that this class does not know.
+        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -367,7 +367,7 @@ class WorkspaceFields(Answered):
     Attributes:
         status: Always `ok`.
         data: Standard and custom fields.
-        extra: Fields of the answer that this class does not know.
+        extra: Response fields that this class does not define.
     """
 
     status: str

@@ -1,4 +1,4 @@
-"""An engine that tells hooks what it does; an engine without any hooks is not this one, and pays nothing."""
+"""An engine that emits events to hooks. A client without hooks uses the plain engine and pays nothing for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _next_call: Final = count(1).__next__
 
 @attrs.define
 class _Sight:
-    """What is seen of a call under way: its number, when it began, and its last answer."""
+    """A call in progress: its number, its start, and its last response."""
 
     number: int
     began: float
@@ -45,13 +45,13 @@ class _Sight:
 
 
 class ObservedEngine(Engine):
-    """An engine that tells hooks of calls and attempts.
+    """An engine that emits events of calls and attempts.
 
     Args:
         transport: Carries the requests.
-        hooks: Are told.
-        base_url: Where the transport sends, if it does not tell by an attribute of this name.
-        options: The engine's others.
+        hooks: Invoked with each event.
+        base_url: Address that the transport sends to, if the transport has no `base_url` of its own.
+        options: Other options of `Engine`.
     """
 
     def __init__(self, transport: Transport, *, hooks: Callable[[Event], None], base_url: str | None, **options: Any) -> None:
@@ -61,11 +61,13 @@ class ObservedEngine(Engine):
         self._seen: dict[Call[Any], _Sight] = {}
 
     async def drive(self, call: Call[T], scope: Expiring) -> T:
-        """Drive a call as the engine does; see `Engine.drive`."""
+        """Drive a call; see `Engine.drive`."""
         if call not in self._seen:
             self._begin(call)
         try:
             answer = await super().drive(call, scope)
+        # A cancellation does not end the call: an attempt that timed out leaves its scope this way and may be retried. `abandon`
+        # ends calls that are really cancelled.
         except Exception as error:
             self._end(call, facts_of(error))
             raise
@@ -89,6 +91,7 @@ class ObservedEngine(Engine):
             raise
         finally:
             now = call.now()
+            # Neither a response nor an error: the attempt was cancelled, by its own time limit or from outside.
             ended = ended or {"error": TIMEOUT if call.attempt_ends(call.started) <= now else CANCELLED}
             seconds = now - call.started
             self._tell(AttemptEnded(call=number, operation=call.operation.name, attempt=attempt, seconds=seconds, **ended))
@@ -137,7 +140,7 @@ class ObservedEngine(Engine):
 
 
 def _place(base_url: object) -> str | None:
-    """Return a base URL without user and password, if it is one."""
+    """Return a base URL without user and password; `None` if it is not a valid base URL."""
     try:
         return None if base_url is None else str(parse_base_url(str(base_url)))
     except InvalidRequest:
@@ -151,5 +154,5 @@ def _shown(operation: Operation[Any]) -> str:
 
 @lru_cache(maxsize=256)
 def _masked(target: str, secrets: tuple[str, ...]) -> str:
-    """Return the target without secrets: the same for every row of a run."""
+    """Return the target without secrets. It is cached, because every row of a run has the same one."""
     return masked_text(target, secrets)

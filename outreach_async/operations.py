@@ -1,4 +1,4 @@
-"""The five operations as values: what to send, how to read the answer, and when a repeat is safe. Nothing here does I/O."""
+"""The operations as values: the request, the parser of its response, and when a retry is safe. Nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from outreach_async.vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_O
 
 T = TypeVar("T")
 
-_WORKSPACE_REMEDY: Final = "pass workspace= or set OUTREACH_WORKSPACE"
-_KEY_REMEDY: Final = "pass owner_key= or set OUTREACH_OWNER_KEY"
+_WORKSPACE_REMEDY: Final = "pass a workspace id or set OUTREACH_WORKSPACE"
+_KEY_REMEDY: Final = "pass an owner key or set OUTREACH_OWNER_KEY"
 
 
 @attrs.define
 class Trail:
-    """What the engine knows of one call when its answer arrives.
+    """The state of a call when its response arrives.
 
     Attributes:
-        attempts: Tries so far, the answered one included.
-        tainted: Whether an earlier try may have been carried out.
-        possible: What an answer that cannot be trusted leaves possible; `None` if its status tells.
+        attempts: Number of attempts so far, including the one with this response.
+        tainted: Whether an earlier attempt may have been applied.
+        possible: Outcomes that remain possible if the response cannot be trusted; `None` if its status decides.
     """
 
     attempts: int
@@ -50,15 +50,15 @@ class Trail:
 
 @attrs.define
 class Operation(Generic[T]):
-    """One call of the service.
+    """One operation of the service, ready to be sent.
 
     Attributes:
-        name: As errors and logs name it.
-        request: What to send.
-        parse: Reads an answer of 2xx; raises UnexpectedResponse.
-        repeat: When it may be sent again.
-        secrets: What must not appear in an error.
-        any_status: Whether an answer of any status is handed to `parse`.
+        name: Its name in errors and logs.
+        request: The request to send.
+        parse: Parses a 2xx response; raises UnexpectedResponse.
+        repeat: When it may be retried.
+        secrets: Strings to mask in errors.
+        any_status: Whether `parse` receives responses of any status.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Operation(Generic[T]):
 
 @attrs.frozen(repr=False)
 class Dialect:
-    """How a client words its requests: header fields, and the secrets in them.
+    """Defaults for a client's requests: header fields, and the secrets in them.
 
     Attributes:
         read: Header fields of a request without a body, by lower-case name.
-        write: Header fields of a request with a JSON body.
-        secrets: What must not appear in an error.
+        write: Header fields of a request with a JSON body, by lower-case name.
+        secrets: Strings to mask in errors.
     """
 
     read: Mapping[str, str] = attrs.field(repr=False)  # tools such as rich show the fields of a class whose repr hides them
@@ -85,7 +85,7 @@ class Dialect:
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Dialect:
-        """Return the dialect with these extra header fields, by lower-case name."""
+        """Return the defaults with extra header fields, given by lower-case name."""
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
@@ -108,7 +108,7 @@ def list_mailboxes(workspace: object, page: object, display: object, dialect: Di
 
 def list_steps(campaign: object, dialect: Dialect) -> Operation[CampaignSteps]:
     """List the steps of a campaign (section "List steps of a campaign")."""
-    campaign = require_id("campaign", campaign, "campaign", "pass the id of a campaign, as client.campaigns.list() shows it")
+    campaign = require_id("campaign", campaign, "campaign", "pass the id of a campaign in the campaign list")
     return _read("list_steps", f"/campaigns/{quote(campaign, safe='')}/steps", CampaignSteps, loads, dialect)
 
 
@@ -120,7 +120,7 @@ def list_fields(workspace: object, dialect: Dialect) -> Operation[WorkspaceField
 
 def _paging(workspace: object, page: object, display: int) -> str:
     workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
-    number = require_number("page", page, least=0)  # whether the first page is 0 or 1 is not shown
+    number = require_number("page", page, least=0)  # the interface does not show whether pages start at 0 or 1
     return urlencode({"workspace": workspace, "page": number, "display": display}, quote_via=quote, safe="")
 
 
@@ -135,22 +135,22 @@ def _read(name: str, target: str, kind: type[T], load: Callable[[type[T], bytes]
             raise unexpected(name, response, dialect.secrets, model)
         if model.status != "ok":
             raise unexpected(name, response, dialect.secrets, f"status {model.status!r} instead of 'ok'")
-        return model  # type: ignore[no-any-return]  # T has a status: the four lists all do
+        return model  # type: ignore[no-any-return]  # every T has a status, as all four lists do
 
     return Operation(name, Request("GET", target, dialect.read), parse, secrets=dialect.secrets)
 
 
 def _loaded(load: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
-    """Return the error rather than raise it: as another's context it would keep the body, unmasked."""
+    """Return a decode error instead of raising it, because as the context of another error it would keep the body unmasked."""
     try:
         return load(kind, body)
     except DecodeError as error:
-        return error.with_traceback(None)  # which holds this frame, whose caller is about to hold the error
+        return error.with_traceback(None)  # the traceback holds this frame, whose caller is about to hold the error
 
 
 @attrs.frozen(repr=False)
 class Creation:
-    """Creates contacts under one set of options, which are checked and encoded once (section "Create contact").
+    """Builds operations that create contacts under one set of options, checked and encoded once (section "Create contact").
 
     Attributes:
         duplicates: The duplicates option.
@@ -174,10 +174,10 @@ class Creation:
         strict_validation: object,
         campaign: object,
     ) -> Creation:
-        """Check the options.
+        """Check the options and encode them.
 
         Raises:
-            InvalidRequest: One of them is not of the interface's kind.
+            InvalidRequest: An option has a value or type that the interface does not allow.
         """
         key = Secret(require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
         workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
@@ -190,22 +190,22 @@ class Creation:
 
     @property
     def head(self) -> int:
-        """Bytes of a request's body before the contact's own members."""
+        """Number of bytes in a request body before the contact's own members."""
         return len(self._prefix)
 
     def of(self, contact: NewContact) -> Operation[CreatedContact]:
         """Return the operation that creates this contact.
 
         Raises:
-            InvalidRequest: The contact can never be right.
+            InvalidRequest: The contact is invalid.
         """
         return self._creating(contact, self._created)
 
     def row(self, contact: NewContact) -> Operation[tuple[CreateAnswer, Trail]]:
-        """Return the same for a row of a bulk run, which makes something else of the answer.
+        """Return the operation that creates a row of a bulk run. Its result is the service's response with the state of the call.
 
         Raises:
-            InvalidRequest: The contact can never be right.
+            InvalidRequest: The contact is invalid.
         """
         return self._creating(contact, self._answered)
 
@@ -238,12 +238,12 @@ class Creation:
         known = answer.status in SERVICE_OUTCOMES
         if not known or self._may_show(answer.id or ""):
             answer, trail = self._without_key(answer, trail)
-        if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # a new outcome is proved by an id
-            raise unexpected("create_contact", response, self._secrets, f"status {answer.status.value!r}, which is no outcome")
+        if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # an id proves that it is a new outcome
+            raise unexpected("create_contact", response, self._secrets, f"unknown status {answer.status.value!r}, no contact id")
         return answer, trail
 
     def _without_key(self, answer: CreateAnswer, trail: Trail) -> tuple[CreateAnswer, Trail]:
-        """Drop an id with the key in it, or beside a status with the key in it: what such an answer says proves nothing."""
+        """Drop the id if the id or the status contains the key: such a response proves nothing."""
         if answer.id is None or not (self._shows(answer.id) or self._shows(answer.status.value)):
             return answer, trail
         possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
@@ -254,7 +254,7 @@ class Creation:
 
 
 def raw(method: object, target: object, body: object, headers: Mapping[str, str], dialect: Dialect) -> Operation[Response]:
-    """Send anything: any status is an answer, and nothing is repeated once a byte may have left."""
+    """Send any request. Any status is accepted, and it is not retried once a byte may have been sent."""
     fields = {**(dialect.write if body else dialect.read), **headers}
     request = Request(require_method(method), require_target(target), fields, require_body(body))
     secrets = (*dialect.secrets, *map(Secret, secret_parts(headers)))

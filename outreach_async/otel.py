@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics of a client by the semantic conventions for HTTP, as a hook. Needs the extra `otel`.
+"""OpenTelemetry: a hook that records spans and metrics by the semantic conventions for HTTP. Needs the `otel` extra.
 
 ```python
 import anyio
@@ -23,11 +23,11 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A call is a span of kind INTERNAL; each of its attempts is a span of kind CLIENT beneath it, as the conventions want it for
-requests that are sent again. While an attempt is under way its span is the current one, for who instruments the HTTP library.
+A call is a span of kind INTERNAL. Each of its attempts is a child span of kind CLIENT, as the conventions require for retried
+requests. During an attempt its span is the current span, which lets instrumented HTTP libraries add child spans.
 
-No header tells the service of the trace, for it is a third party. `TracingTransport(transport)` sends `traceparent` where that is
-wanted. Without providers the global ones are used. `base_url` is for clients on a transport that does not tell where it leads.
+No trace header is sent to the service by default, because it is a third party. Wrap the transport in `TracingTransport` to send
+`traceparent`. The global providers are used unless you pass others. Pass `base_url` if the transport does not state its own.
 """
 
 from __future__ import annotations
@@ -73,26 +73,26 @@ TEMPLATES: Final = {
     "list_steps": "/campaigns/{campaign_id}/steps",
     "list_fields": "/workspaces/{workspace_id}/all-fields",
 }
-"""The path of each operation, ids left open."""
+"""URL template of each operation, with placeholders for ids."""
 
 _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Seconds; the conventions name them."""
+"""Bucket boundaries in seconds, as the conventions recommend."""
 
 _Attributes = dict[str, Any]
 
 
 @attrs.define
 class _Call:
-    """A call under way.
+    """A call in progress.
 
     Attributes:
-        name: Of the spans of its attempts.
-        span: Its own.
+        name: Name of its attempts' spans.
+        span: The call's own span.
         about: Attributes of each attempt's span and duration.
-        url: Attributes of each attempt's span alone.
-        attempt: The span of the attempt under way.
-        token: Takes that span back from being the current one.
+        url: Attributes of each attempt's span only.
+        attempt: Span of the current attempt.
+        token: Detaches that span from the current context.
     """
 
     name: str
@@ -104,20 +104,20 @@ class _Call:
 
 
 class OtelHook:
-    """A hook that makes spans and metrics of what a client does.
+    """A hook that records a client's events as spans and metrics.
 
-    Metrics: `http.client.request.duration` of each attempt; `outreach.client.repeats` by operation and evidence;
-    `outreach.bulk.rows` by outcome; `outreach.bulk.rate_limit`, the requests a second that a run allows itself; and
-    `outreach.bulk.state_changes` by state. One hook serves any number of clients.
+    Metrics: `http.client.request.duration` of each attempt; `outreach.client.repeats`, the retries, by operation and evidence;
+    `outreach.bulk.rows` by outcome; `outreach.bulk.rate_limit`, a run's own limit in requests per second; and
+    `outreach.bulk.state_changes` by state. One hook can serve any number of clients.
 
     Args:
-        tracer_provider: Makes the tracer; the global one if not given.
-        meter_provider: Makes the meter; the global one if not given.
-        base_url: Where requests go, for clients whose transport does not tell: without it, `server.address` and `url.full` of
-            their spans are unknown. User and password in it are not shown.
+        tracer_provider: Provides the tracer; defaults to the global provider.
+        meter_provider: Provides the meter; defaults to the global provider.
+        base_url: Address of the service, for clients whose transport does not state it. Without it, their spans have no
+            `server.address` and no `url.full`. User and password are removed.
 
     Raises:
-        InvalidRequest: `base_url` is none.
+        InvalidRequest: `base_url` is not a valid base URL.
 
     Example:
         ```python
@@ -143,14 +143,14 @@ class OtelHook:
             "Duration of HTTP client requests.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
-        self._repeats = meter.create_counter("outreach.client.repeats", "{repeat}", "Attempts that were followed by another.")
-        self._rows = meter.create_counter("outreach.bulk.rows", "{row}", "Rows of bulk runs that have their outcome.")
-        self._limits = meter.create_gauge("outreach.bulk.rate_limit", "{request}/s", "What a bulk run allows itself.")
-        self._states = meter.create_counter("outreach.bulk.state_changes", "{change}", "Changes of bulk runs' states.")
+        self._repeats = meter.create_counter("outreach.client.repeats", "{repeat}", "Number of retries.")
+        self._rows = meter.create_counter("outreach.bulk.rows", "{row}", "Number of bulk rows with an outcome.")
+        self._limits = meter.create_gauge("outreach.bulk.rate_limit", "{request}/s", "Rate limit of a bulk run.")
+        self._states = meter.create_counter("outreach.bulk.state_changes", "{change}", "Number of state changes of bulk runs.")
         self._calls: dict[int, _Call] = {}
 
     def __call__(self, event: Event, /) -> None:
-        """Take in what happened."""
+        """Record an event."""
         match event:
             case CallStarted():
                 self._start_call(event)
@@ -215,18 +215,18 @@ class OtelHook:
 
 
 class TracingTransport:
-    """A transport that wraps another and tells the service of the trace: the header fields `traceparent` and `tracestate`.
+    """A transport that wraps another and sends the trace context: the header fields `traceparent` and `tracestate`.
 
-    Without it no such field is sent: the service is a third party.
+    They are not sent without this transport, because the service is a third party.
 
     Args:
         transport: Carries the requests; it is closed with this one.
-        propagator: Writes the fields; the W3C's trace context if not given.
+        propagator: Writes the header fields; defaults to W3C Trace Context.
 
     Attributes:
-        max_in_flight: The transport's own, if it has one.
-        secrets: The same.
-        base_url: The same.
+        max_in_flight: That of the wrapped transport; `None` if it has none.
+        secrets: Those of the wrapped transport; empty if it has none.
+        base_url: That of the wrapped transport; `None` if it has none.
 
     Example:
         ```python
@@ -246,13 +246,13 @@ class TracingTransport:
         return f"<TracingTransport over {self._inner!r}>"
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request with the current trace's fields; see `Transport.send`."""
+        """Send the request with the current trace context; see `Transport.send`."""
         fields: dict[str, str] = {}
         self._propagator.inject(fields)
         return await self._inner.send(attrs.evolve(request, headers={**request.headers, **fields}), progress)
 
     async def aclose(self) -> None:
-        """Close the transport."""
+        """Close the wrapped transport."""
         await self._inner.aclose()
 
 
@@ -268,7 +268,7 @@ def _asked(event: CallStarted, base: str | None) -> _Attributes:
 
 
 def _result(event: AttemptEnded) -> _Attributes:
-    """Return how an attempt ended: an answer of 400 or more is an error of its own type, as the conventions want it."""
+    """Return the attributes of an attempt's end. A status of 400 or more is its own `error.type`, as the conventions require."""
     how: _Attributes = {}
     if event.status_code is not None:
         how["http.response.status_code"] = event.status_code

@@ -1,4 +1,4 @@
-"""What all tasks of a client share: slots, a gate, and a retry budget. None belongs to an event loop while nobody waits."""
+"""Limits shared by all tasks of a client: slots, a gate, a retry budget. None is tied to an event loop unless a task waits."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ALWAYS_OPEN: Final = float("-inf")
 
 
 class Slots:
-    """Bound how many requests are in flight; first come, first served.
+    """Limit the number of requests in flight. Waiters are served in FIFO order.
 
-    anyio's CapacityLimiter costs five times as much, and its Semaphore is bound to one event loop.
+    anyio's CapacityLimiter is five times slower, and its Semaphore is tied to one event loop.
     """
 
     def __init__(self, total: int) -> None:
@@ -25,14 +25,14 @@ class Slots:
         _ALL_SLOTS.add(self)
 
     def take(self) -> bool:
-        """Take a slot if one is free."""
+        """Take a slot if one is free, and return whether it was."""
         if self.free <= 0:
             return False
         self.free -= 1
         return True
 
     async def wait(self) -> None:
-        """Wait for a slot and take it; a cancelled wait takes none."""
+        """Wait for a slot and take it. A cancelled wait takes none."""
         if self.take():
             return
         mine = anyio.Event()
@@ -41,20 +41,24 @@ class Slots:
             await mine.wait()
         except BaseException:
             if mine.is_set():
+                # `give` passed its slot to this task, but the wait was cancelled before the task ran: pass the slot on, or it is
+                # lost for good.
                 self.give()
             else:
                 self._queue.remove(mine)
             raise
 
     def give(self) -> None:
-        """Give a slot back: to who has waited longest, or to the free ones."""
+        """Release a slot: to the longest waiter, or to the free slots."""
+        # The slot goes straight to the waiter and never counts as free. Otherwise `take` could overtake the waiters.
         if self._queue:
             self._queue.popleft().set()
         else:
             self.free += 1
 
     def inherit(self) -> None:
-        """Begin anew, in a child that was forked just now: those who hold slots, or wait for one, are the parent's."""
+        """Reset the slots in a newly forked child process."""
+        # The tasks that hold slots or wait for one run in the parent only. The child would wait for them forever.
         self.free = self.total
         self._queue.clear()
 
@@ -63,17 +67,17 @@ _ALL_SLOTS: Final[WeakSet[Slots]] = WeakSet()
 
 
 def inherit_all() -> None:
-    """Begin anew with all slots there are."""
+    """Reset all slots of the process."""
     for slots in _ALL_SLOTS:
         slots.inherit()
 
 
-if hasattr(os, "register_at_fork"):  # pragma: no branch - on Windows no process is forked
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
     os.register_at_fork(after_in_child=inherit_all)
 
 
 class Gate:
-    """Hold every request back until an instant of the event loop's clock."""
+    """Hold back every request until a time on the event loop's clock."""
 
     def __init__(self) -> None:
         self._opens_at = _ALWAYS_OPEN
@@ -81,36 +85,38 @@ class Gate:
 
     @property
     def opens_at(self) -> float:
-        """The instant; what was held in another event loop says nothing on this one's clock."""
+        """When the gate opens; far in the past while it is open."""
+        # Clocks of event loops have different origins. A time set in an earlier loop, as with `asyncio.run` called twice, means
+        # nothing in this one.
         if self._opens_at != _ALWAYS_OPEN and self._loop != current_token():
             self._opens_at = _ALWAYS_OPEN
         return self._opens_at
 
     def hold(self, until: float) -> None:
-        """Keep the gate closed at least until then."""
+        """Keep the gate closed at least until `until`."""
         self._opens_at = max(self.opens_at, until)
         self._loop = current_token()
 
     async def wait(self) -> None:
-        """Wait until the gate is open, however often it is held meanwhile."""
-        while (left := self.opens_at - anyio.current_time()) > 0:  # noqa: ASYNC110 - for an instant that may have moved
+        """Wait until the gate is open, even if it is held again during the wait."""
+        while (left := self.opens_at - anyio.current_time()) > 0:  # noqa: ASYNC110 - the time may move during the sleep
             await anyio.sleep(left)
 
 
 class RetryBudget:
-    """Bound the repeats of all calls together, so that a failing service is not asked more often than a healthy one."""
+    """Limit the retries of all calls together: a failing service must not receive more requests than a healthy one."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.left = size
 
     def spend(self, amount: int) -> bool:
-        """Take the amount, or nothing if there is not enough."""
+        """Take the amount if the budget has it, and return whether it had. Otherwise take nothing."""
         if amount > self.left:
             return False
         self.left -= amount
         return True
 
     def refund(self, amount: int) -> None:
-        """Give an amount back; the budget never exceeds its size."""
+        """Give back an amount. The budget never exceeds its size."""
         self.left = min(self.size, self.left + amount)

@@ -1,4 +1,4 @@
-"""Walking the pages of a list: what a page means for the walk is decided purely, in `Walk`; `Pager` fetches."""
+"""Pagination. `Walk` decides which page comes next, without I/O; `Pager` fetches the pages."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class Identified(Protocol):
 T = TypeVar("T", bound=Identified)
 
 _PAST_END: Final = frozenset({400, 404, 416, 422})
-"""How a service may refuse a page past the end; the interface does not show it."""
+"""Statuses that a service may return for a page past the end; the interface does not show them."""
 
 
 class Met(Protocol):
-    """What a walk remembers of the items that it has met."""
+    """A set of the ids that a walk has met."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        """Add names, and return those that were new."""
+        """Add ids, and return those that were new."""
         ...
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of ids."""
         ...
 
 
 class _Names(set[Hashable]):
-    """Every name as it is."""
+    """A set that stores every id."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         new = names - self
@@ -53,14 +53,14 @@ class _Names(set[Hashable]):
 
 
 class Collected(list[T]):
-    """Every item of a list, each once, and what the walk showed.
+    """All items of a list without duplicates, with statistics of the walk.
 
     Attributes:
-        total_found: What the service's last page said; `None` if there was none.
-        repeats: Items that came again on a later page, because items were inserted meanwhile.
-        missing: Items that the service counted at some time and the walk did not meet, 0 when `max_items` ended it or it began
-            later.
-        undecodable: Items that could not be read, where the caller asked to keep them.
+        total_found: `total_found` of the last page; `None` if there was no page.
+        repeats: Number of items that appeared again on a later page, because others were inserted during the walk.
+        missing: Number of items that the service counted at some point but the walk did not meet; 0 if `max_items` ended the walk
+            or if it started after page 1.
+        undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
 
     Example:
         ```python
@@ -78,18 +78,18 @@ class Collected(list[T]):
 
 
 class Walk(Generic[T]):
-    """Where a walk stands, and where it goes next.
+    """The state of a walk over the pages of a list, and the decision which page comes next.
 
-    It ends at `total_pages`, at an empty page, at a page without new ids that insertions do not explain, and at the refusal of a
-    page that may lie past the end; never at a short page, for a service may clamp `display` without a word.
+    A walk ends at `total_pages`, at an empty page, at a page without new ids unless insertions explain it, and at an error status
+    for a page that may be past the end. It does not end at a short page, because a service may silently reduce `display`.
 
-    The service may count from 0. Where a walk from page 1 does not find what it should on the last page, it looks back: page 0 is
-    visited last, and so are the pages after it while items that were inserted may have pushed others there.
+    The service may number its pages from 0. If a walk that started at page 1 does not find new items on the last page, it looks
+    back: it visits page 0 last, and then the pages after it as long as inserted items may have pushed others there.
 
     Attributes:
-        number: The page to fetch next.
-        done: Whether there is none.
-        useful: Whether the page last taken was part of the list rather than its end.
+        number: Number of the page to fetch next.
+        done: Whether the walk is over.
+        useful: Whether the last page belonged to the list instead of only marking its end.
     """
 
     def __init__(self, first: int, max_items: int | None = None, *, met: Met | None = None) -> None:
@@ -111,10 +111,8 @@ class Walk(Generic[T]):
 
     @property
     def missing(self) -> int:
-        """Items that the service counted at some time and this walk should have met, but did not.
-
-        Deletions pull items onto pages that were visited before, so the greatest count is the one to compare with.
-        """
+        """Number of items that the service counted at some point and that this walk should have met, but did not."""
+        # Deletions pull items onto pages that were already visited. Only the largest count includes the items missed that way.
         return 0 if self.first > 1 or self._room == 0 else max(0, int(self._most_found) - len(self._met))
 
     @property
@@ -123,29 +121,28 @@ class Walk(Generic[T]):
 
     @property
     def _end(self) -> int:
-        """The last page to visit; without insertions page 0 is all that looking back can find."""
+        """The last page to visit. Without insertions, looking back can find only page 0."""
         return 0 if self._looking_back and not self._grown else self._last
 
     @property
     def _grown(self) -> Number:
-        """By how much the list has grown since the first page."""
+        """Number of items by which the list has grown since the first page."""
         return max(0, (self.total_found or 0) - (self._first_found or 0))
 
     def ahead(self, most: int) -> list[int]:
-        """Return the numbers of the pages to fetch next, as far as they are known to exist; at least one."""
+        """Return the numbers of the next pages, as far as they are known to exist: at least one, at most `most`."""
         end = self.number if self._looking_back else max(self.number, self._last)
         return list(range(self.number, min(end, self.number + most - 1) + 1))
 
     def wants(self, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
-        """Whether this answer is the one to go on with; one that was fetched ahead may have to be fetched again.
-
-        It may have been given before that of the page before it, and items that were inserted between the two have pushed others
-        from this page to that one unseen; its smaller total tells.
-        """
+        """Return whether to use this page; one that was fetched ahead may have to be fetched again."""
+        # Pages fetched ahead may be answered out of order. If this page was answered before the previous one, and items were
+        # inserted in between, then items moved from the previous page to this one after it was read, and neither shows them. Its
+        # smaller total reveals that. An error fetched ahead may be outdated as well.
         return not ahead or (isinstance(page, Page) and page.total_found >= (self.total_found or 0))
 
     def take(self, page: Page[T]) -> list[T]:
-        """Take in the page of the current number; return its new items and move on."""
+        """Record the current page, move on, and return the page's new items."""
         items: dict[Hashable, T] = {item.id: item for item in page.data}
         unread: dict[Hashable, Undecodable] = {item.id or (self.number, item.index): item for item in page.undecodable}
         new = self._met.add_new(items.keys() | unread.keys())
@@ -156,7 +153,7 @@ class Walk(Generic[T]):
         return self._within_room([item for name, item in items.items() if name in new])
 
     def refuse(self, error: OutreachError) -> None:
-        """Take in the refusal of the current page: it only means that the list is over, or it is raised."""
+        """Record an error for the current page. It is raised unless it only means that the list has ended."""
         past_end = isinstance(error, StatusError) and error.status_code in _PAST_END
         if not past_end or 0 < self.number < self._last:
             raise error
@@ -165,9 +162,9 @@ class Walk(Generic[T]):
         self._move(useful=False, repeated=False)
 
     def _refuse_first(self, error: OutreachError) -> None:
-        """Go on after a refusal of page 1 alone: page 0 may be the only one."""
+        """Continue after an error for page 1, because page 0 may be the only page."""
         if self.first != 1 or self._refusal is not None:
-            raise self._refusal or error  # neither page 1 nor page 0: the first refusal was meant
+            raise self._refusal or error  # page 0 failed as well: the first error is the real one
         self._refusal = error
         self._first_found = 0
 
@@ -181,7 +178,7 @@ class Walk(Generic[T]):
         self._most_found = max(self._most_found, page.total_found)
 
     def _pushed_again(self) -> bool:
-        """Whether insertions explain that a page held nothing new: each pushes at most one item onto the page after it."""
+        """Return whether insertions explain a page without new items: each pushes at most one item onto the next page."""
         return self.repeats - self._pass_repeats <= (self.total_found or 0) - (self._pass_found or 0)
 
     def _move(self, *, useful: bool, repeated: bool) -> None:
@@ -196,7 +193,7 @@ class Walk(Generic[T]):
             self.done = True
 
     def _page_0_is_due(self, *, repeated: bool) -> bool:
-        """Whether the walk stands where the last page should be, and met none there, or perhaps the one before it again."""
+        """Return whether the walk is at the last page and found nothing new there, or items of the page before it again."""
         if self._looking_back or self.first != 1 or self.number < self._last:
             return False
         if self.useful:
@@ -214,12 +211,12 @@ class Walk(Generic[T]):
 
 @attrs.frozen
 class Pager(Generic[T]):
-    """A list of the service, lazily: await it for one page, iterate it for every item of every page.
+    """A lazy list. Await it for one page, or iterate over it for every item of every page.
 
     Attributes:
-        fetch: Fetches the page of a number.
-        first: The number of the first page to fetch.
-        max_items: Items at most; `None` for all.
+        fetch: Fetches a page by its number.
+        first: Number of the first page to fetch.
+        max_items: Maximum number of items; `None` for all.
 
     Example:
         ```python
@@ -234,20 +231,20 @@ class Pager(Generic[T]):
     max_items: int | None = None
 
     def __await__(self) -> Generator[Any, Any, Page[T]]:
-        """Fetch one page, the first."""
+        """Fetch the first page."""
         return self.fetch(self.first).__await__()
 
     def __aiter__(self) -> AsyncIterator[T]:
-        """Iterate over every item once, page after page."""
+        """Iterate over every item once, page by page."""
         return _Items(self)
 
     def pages(self) -> AsyncIterator[Page[T]]:
-        """Iterate over the pages as the service gave them, without one that only ends the list.
+        """Iterate over the pages as the service returned them, except a page that only marks the end of the list.
 
-        With `max_items` the last page is cut, so that the pages hold that many items at most.
+        With `max_items`, the last page is cut: together, the pages hold at most that many items.
 
         Raises:
-            OutreachError: When iterated: why a page could not be fetched.
+            OutreachError: A page could not be fetched; raised during iteration.
 
         Example:
             ```python
@@ -260,11 +257,11 @@ class Pager(Generic[T]):
         return _Pages(self)
 
     async def collect(self, *, prefetch: int = 4) -> Collected[T]:
-        """Return every item once, fetching up to `prefetch` pages side by side; the order is the list's.
+        """Return every item once, in the list's order, fetching up to `prefetch` pages concurrently.
 
         Raises:
-            InvalidRequest: `prefetch` is less than 1.
-            OutreachError: Why a page could not be fetched.
+            InvalidRequest: `prefetch` is not a whole number of at least 1.
+            OutreachError: A page could not be fetched.
 
         Example:
             ```python
@@ -283,15 +280,15 @@ class Pager(Generic[T]):
         return Collected(items, walk)
 
     async def follow(self, walk: Walk[T], take: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
-        """Walk to the end, handing over the new items of page after page; what was handed over stays so if a later page fails.
+        """Walk to the end and pass the new items of each page to `take`. If a page fails, the earlier ones were already passed.
 
         Args:
-            walk: A walk that has not begun; it tells afterwards what it met.
-            take: Is given each page's new items, in the list's order; the walk waits for it.
-            prefetch: Pages that may be fetched side by side, at least 1.
+            walk: A new walk; afterwards it has the statistics.
+            take: Receives the new items of each page, in the list's order. The walk waits for it.
+            prefetch: Maximum number of pages fetched concurrently, at least 1.
 
         Raises:
-            OutreachError: Why a page could not be fetched.
+            OutreachError: A page could not be fetched.
         """
         failure: OutreachError | None = None
         async with anyio.create_task_group() as group:
@@ -302,14 +299,15 @@ class Pager(Generic[T]):
                     if walk.wants(page, ahead=ahead):
                         await take(_settle(walk, page))
             except OutreachError as error:
-                failure = error  # raised outside of the group, which would wrap it
+                failure = error  # raised outside the task group, which would wrap it in an exception group
+            # Pages fetched ahead are no longer wanted: cancel them instead of waiting for them.
             group.cancel_scope.cancel()
         if failure is not None:
             raise failure
 
 
 class _Window(Generic[T]):
-    """The pages under way: while one is waited for and taken in, those after it are fetched."""
+    """The pages in flight. While one is awaited and processed, the next ones are fetched."""
 
     def __init__(self, pager: Pager[T], group: TaskGroup) -> None:
         self._pager = pager
@@ -317,7 +315,7 @@ class _Window(Generic[T]):
         self._under_way: dict[int, _Fetch[T]] = {}
 
     async def next(self, numbers: list[int]) -> tuple[Page[T] | OutreachError, bool]:
-        """Have these pages fetched, and return the first one, and whether it was asked for ahead of its turn."""
+        """Start to fetch these pages, and return the first one with whether it was fetched ahead."""
         ahead = numbers[0] in self._under_way
         for number in numbers:
             if number not in self._under_way:
@@ -329,7 +327,7 @@ class _Window(Generic[T]):
 
 
 class _Fetch(Generic[T]):
-    """A page on its way."""
+    """A page in flight."""
 
     page: Page[T] | OutreachError
 
@@ -342,7 +340,7 @@ class _Fetch(Generic[T]):
 
 
 class _Items(AsyncIterator[T]):
-    """A walk under way, item by item; an async generator would have to be closed when it is left early."""
+    """A walk item by item. It is not an async generator, which callers would have to close when they stop early."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager
@@ -358,7 +356,7 @@ class _Items(AsyncIterator[T]):
 
 
 class _Pages(AsyncIterator[Page[T]]):
-    """A walk under way, page by page."""
+    """A walk page by page."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager
@@ -383,7 +381,7 @@ class _Pages(AsyncIterator[Page[T]]):
 
 
 async def _attempt(pager: Pager[T], number: int) -> Page[T] | OutreachError:
-    """Fetch a page, or return why there is none: whether that is an error, only the walk knows."""
+    """Fetch a page and return it or its error, because only the walk knows whether the error counts."""
     try:
         return await pager.fetch(number)
     except OutreachError as error:

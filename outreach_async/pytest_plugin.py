@@ -1,6 +1,6 @@
-"""The pytest plugin: the fake service as fixtures, a marker for what it is like, and what it saw in a failing test's report.
+"""The pytest plugin: fixtures for the fake service, a marker to configure it, and its request log in reports of failed tests.
 
-pytest finds it by itself. Nothing happens in tests that use none of its fixtures. A whole test file:
+pytest loads it automatically. It does not affect tests that use none of its fixtures. A complete test file:
 
 ```python
 import pytest
@@ -10,9 +10,9 @@ from outreach_async.fake import faults
 
 @pytest.mark.anyio
 @pytest.mark.outreach(faults={"create_contact": [faults.status(503, retry_after=60), faults.ok]})
-async def test_a_refusal_is_repeated(outreach_client, outreach_fake, outreach_workspace, outreach_virtual_time):
-    made = await outreach_client.contacts.create(NewContact("ann@company.example"))
-    assert made.attempts == 2
+async def test_a_throttled_creation_is_retried(outreach_client, outreach_fake, outreach_workspace, outreach_virtual_time):
+    created = await outreach_client.contacts.create(NewContact("ann@company.example"))
+    assert created.attempts == 2
     assert len(outreach_fake.contacts(outreach_workspace)) == 1
     assert outreach_virtual_time.elapsed >= 60
 
@@ -20,32 +20,32 @@ async def test_a_refusal_is_repeated(outreach_client, outreach_fake, outreach_wo
 # -> 2 passed in ...s
 ```
 
-It passed twice because anyio's plugin runs a test on asyncio and on trio. The fixtures:
+It passes twice because anyio's plugin runs a test on asyncio and on trio. The fixtures:
 
-    outreach_fake          a `FakeService` of this test alone
-    outreach_workspace     the id of a workspace in it: the world's first, or an empty one
-    outreach_owner_key     a key for that workspace
-    outreach_client        an `OutreachClient` on the fake, in memory, closed at the end; on asyncio and trio, in any event loop
-    outreach_url           the base URL of the fake on a real port, for code that insists on one
-    outreach_virtual_time  waiting takes no time, in the event loop and for the fake; in memory only, not with sockets or threads
+    outreach_fake          a `FakeService` for this test only
+    outreach_workspace     the id of a workspace in it: the first of the world, or an empty one
+    outreach_owner_key     an API key for that workspace
+    outreach_client        an in-memory `OutreachClient` of the fake, closed after the test; asyncio and trio, any event loop
+    outreach_url           the base URL of the fake on a real port, for code that needs one
+    outreach_virtual_time  virtual time in the event loop and the fake: waits take no time; not with sockets or threads
     outreach_behaviour     the `Behaviour` of the fake
 
-The marker, with all that it takes:
+The marker, with all its arguments:
 
     @pytest.mark.outreach(
         seed=7,
-        world="world.json",          # or the document; a path is from the test's file
+        world="world.json",          # or the document itself; a path is relative to the test file
         behaviour="strict",          # "documented", "lenient", "pairwise", "behaviour.toml", {"past_end": "clamp"}, a Behaviour
         faults={"create_contact": [faults.status(503), faults.ok]},
-        unfired="ignore",            # else a test fails if one of its faults never struck
+        unfired="ignore",            # by default, a test fails if one of its faults was never injected
     )
 
-The marker also holds on classes and modules; the closest one decides, argument by argument. With `behaviour="pairwise"` a test
-runs about thirty times, such that any two readings of two knobs meet once. The summary names the readings that explain its
-failures, also when they are alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` is for tests
-that say none.
+You can also put the marker on classes and modules; for each argument, the closest marker wins. With `behaviour="pairwise"` a
+test runs about thirty times and covers every pair of settings of two knobs. The summary names the settings that explain the
+failures, including alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the behaviour for
+tests that choose none.
 
-`outreach_virtual_time` is for tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`.
+`outreach_virtual_time` requires tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# pytest imports this module in every suite of an environment, used or not: whatever is heavy is imported where it is needed.
+# pytest imports this module in every test run of an environment, used or not. Heavy modules are imported where they are needed.
 if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.fake import Behaviour, FakeService
@@ -67,27 +67,27 @@ _DEFAULT: pytest.StashKey[tuple[Behaviour, ...]] = pytest.StashKey()
 _USE: pytest.StashKey[Use] = pytest.StashKey()
 _MARKER = (
     "outreach(seed=0, world=None, behaviour='documented', faults={}, unfired='error'): "
-    "what the fake outreach service of this test is like; see outreach_async.pytest_plugin."
+    "configure the fake outreach service of this test; see outreach_async.pytest_plugin."
 )
 
 
-# What a test orders.
+# Options and markers.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for tests that say no behaviour, and those of the conformance suite."""
+    """Add `--outreach-behaviour` and the options of the conformance suite."""
     from outreach_async.conformance.options import add_options
 
     parser.getgroup("outreach_async").addoption(
         "--outreach-behaviour",
         metavar="BEHAVIOUR",
-        help="how the fake outreach service behaves where tests do not say: documented, strict, lenient, pairwise, a .toml file",
+        help="default behaviour of the fake outreach service: documented, strict, lenient, pairwise or a .toml file",
     )
     add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, and read the option."""
+    """Register the marker, and read the option."""
     config.addinivalue_line("markers", _MARKER)
     given = config.getoption("outreach_behaviour", None)
     if given is not None:
@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each behaviour that it orders, in virtual time if it asks for it."""
+    """Parametrize a test by the behaviours of its marker, and run it in virtual time if it uses that fixture."""
     if "outreach_behaviour" in metafunc.fixturenames:
         behaviours = _order(metafunc.definition).behaviours
         if len(behaviours) > 1:
@@ -133,18 +133,18 @@ def _wrong(error: Exception) -> BaseException:
 
 @pytest.fixture
 def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
-    """The readings that the fake takes where the interface is silent."""
+    """The fake's interpretation of the rules that the interface leaves open."""
     behaviours = _order(request.node).behaviours
     if len(behaviours) > 1:
         pytest.fail(
-            "behaviour='pairwise': the test must have a fixture as an argument, getfixturevalue() is too late", pytrace=False
+            "behaviour='pairwise': expected a fixture as an argument of the test; getfixturevalue() is too late", pytrace=False
         )
     return behaviours[0]
 
 
 @pytest.fixture
 def outreach_virtual_time() -> VirtualTime:
-    """The clock of the test's event loop: it jumps instead of waiting. The fake's clock follows it."""
+    """The clock of the test's event loop, which jumps ahead instead of waiting. The fake's clock follows it."""
     from outreach_async.testing import VirtualTime
 
     return VirtualTime()
@@ -152,7 +152,7 @@ def outreach_virtual_time() -> VirtualTime:
 
 @pytest.fixture
 def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour) -> FakeService:
-    """The service in memory, as `@pytest.mark.outreach` says."""
+    """The in-memory service, configured by `@pytest.mark.outreach`."""
     from outreach_async.testing.orders import OrderError
     from outreach_async.testing.reports import Use
     from outreach_async.testing.virtual_time import START
@@ -170,7 +170,7 @@ def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour)
 
 @pytest.fixture
 def outreach_workspace(outreach_fake: FakeService) -> str:
-    """The id of a workspace in the fake: the world's first, or an empty one."""
+    """The id of a workspace in the fake: the first of the world, or an empty one."""
     from outreach_async.testing.worlds import first_workspace
 
     return first_workspace(outreach_fake)
@@ -178,7 +178,7 @@ def outreach_workspace(outreach_fake: FakeService) -> str:
 
 @pytest.fixture
 def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> str:
-    """A key for the workspace."""
+    """An API key for the workspace."""
     from outreach_async.testing.worlds import first_key
 
     return first_key(outreach_fake, outreach_workspace)
@@ -186,7 +186,7 @@ def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> s
 
 @pytest.fixture
 def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str) -> Iterator[OutreachClient]:
-    """A client of the fake, in memory, for the workspace and the key."""
+    """An in-memory client of the fake, with the workspace and the key."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake.transport import FakeTransport
     from outreach_async.testing.worlds import credentials
@@ -198,7 +198,8 @@ def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreac
         headers=credentials(outreach_fake, outreach_owner_key),
     )
     yield client
-    # The fake's transport closes without waiting: no event loop is needed, and so none is prescribed.
+    # The fake's transport closes without awaiting anything. Running the coroutine by hand needs no event loop, which lets the
+    # fixture work with any.
     closing = client.aclose()
     with pytest.raises(StopIteration):
         closing.send(None)
@@ -206,47 +207,47 @@ def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreac
 
 @pytest.fixture
 def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> Iterator[str]:
-    """The base URL of the fake on a real port, served by a thread of its own."""
+    """The base URL of the fake on a real port, served from its own thread."""
     from anyio.from_thread import start_blocking_portal
 
     from outreach_async.fake.server import serve
 
     if "outreach_virtual_time" in request.fixturenames:
-        pytest.fail("outreach_url and outreach_virtual_time exclude each other: sockets take real time", pytrace=False)
+        pytest.fail("outreach_url cannot be used with outreach_virtual_time: sockets take real time", pytrace=False)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(outreach_fake)) as url:
         yield url
 
 
-# What becomes of a test.
+# Results and reports.
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that has passed although a fault that it ordered never struck."""
+    """Fail a test that passed although one of its faults was never injected."""
     __tracebackhide__ = True
     result = yield
     use = item.stash.get(_USE, None)
     if use is not None and use.unfired:
-        pytest.fail(f"faults that never struck: {'; '.join(use.unfired)}", pytrace=False)
+        pytest.fail(f"faults that were never injected: {'; '.join(use.unfired)}", pytrace=False)
     return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to a failure what the fake was like and what it was asked."""
+    """Add the fake's configuration and its requests to the report of a failed test."""
     report = yield
     use = item.stash.get(_USE, None)
     if use is not None:
-        vars(report)["outreach_row"] = use.row  # pytest-xdist carries it over
+        vars(report)["outreach_row"] = use.row  # pytest-xdist sends it to the controller
         if report.failed:
             report.sections.append(("outreach service", use.report()))
         if report.when == "teardown":
-            del item.stash[_USE]  # items live as long as the run
+            del item.stash[_USE]  # items live until the end of the run
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which readings the tests that ran under many behaviours could not bear."""
+    """Name the settings that explain the failures of tests which ran under many behaviours."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     rows = [report for report in reports if getattr(report, "outreach_row", None) is not None]
     if any(report.failed for report in rows):

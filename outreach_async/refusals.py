@@ -1,4 +1,4 @@
-"""Turn an answer that is no success into an error: what the service said, without the secrets it may have echoed."""
+"""Convert error responses to errors, with the service's message and without the secrets that it may have echoed."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Secrets: TypeAlias = tuple[str | Secret, ...]
 MASK: Final = "***"
 _REASON_LIMIT: Final = 200
 _FAULTS_LIMIT: Final = 1000
-_FIELDS_LIMIT: Final = 256  # twice as many as any backend takes
+_FIELDS_LIMIT: Final = 256  # twice as many as any backend accepts
 _LOOKED_AT: Final = 4 * BODY_LIMIT
-"""Bytes of an answer that an error is made from: to mask a megabyte takes the event loop up to a second."""
+"""Maximum number of bytes of a response used for an error. Masking a megabyte would block the event loop for up to a second."""
 _WIDEST: Final = 64
-"""Bytes at most of one character of a secret: the longest named entity, its ampersand escaped four times."""
+"""Maximum number of bytes for one character of a secret: the longest named entity with its ampersand escaped four times."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _NO_FAULT: Final = SERVICE_OUTCOMES | {"ok"}
 _ESCAPE: Final = r"\\\\{0,7}"
 _AMPERSAND: Final = r"(?:&|\\\\{0,7}(?i:u0026))(?:amp;){0,3}"
 _PERCENT: Final = "%(?:25){0,3}"
 _ALPHABET: Final = {"+": "+-", "/": "/_"}
-"""The two letters in which the alphabets of base64 differ, the standard one and that for URLs."""
+"""The two characters in which the standard and the URL-safe base64 alphabets differ."""
 _PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
 _SHORT: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
@@ -41,21 +41,21 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether a header field of this name may carry a secret."""
+    """Return whether a header field of this name may hold a secret."""
     return any(word in name.lower() for word in _SECRET_HEADERS)
 
 
 def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values, and their words, that must not appear anywhere."""
+    """Return the values of secret header fields and the words in them, all of which must be masked."""
     values = [value for name, value in headers.items() if is_secret_header(name)]
     words = [word for value in values for word in value.split()]
     return tuple({part for part in (*values, *words) if len(part) > 3})  # noqa: PLR2004 - shorter ones would mask common words
 
 
 def masked(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
-    """Return the body with every secret replaced, in each spelling that JSON, Python, HTML, a URL, base64 or hex gives it."""
-    for secret in sorted(map(str_of, secrets), key=len, reverse=True):  # one may be the beginning of another
-        if len(body) >= len(secret):  # no spelling is shorter
+    """Return the body with every secret masked, including its forms in JSON, Python, HTML, URLs, base64 and hex."""
+    for secret in sorted(map(str_of, secrets), key=len, reverse=True):  # longest first: one may be a prefix of another
+        if len(body) >= len(secret):  # no form is shorter than the secret
             for sign, spelling in _spellings(secret):
                 if sign in body:
                     body = spelling.sub(MASK.encode(), body)
@@ -63,12 +63,12 @@ def masked(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
 
 
 def str_of(secret: str | Secret) -> str:
-    """Return a secret's string."""
+    """Return the string of a secret."""
     return secret.reveal() if isinstance(secret, Secret) else secret
 
 
 def spotter(*secrets: str | Secret) -> Callable[[str], bool]:
-    """Return a quick test, for each answer of a run: whether a text may hold one of the secrets in any spelling."""
+    """Return a fast test of whether a string may contain one of the secrets in any form. Every response of a run needs one."""
     spotters = [_spotter(secret) for secret in set(map(str_of, secrets))]
     return spotters[0] if len(spotters) == 1 else lambda text: any(spotted(text) for spotted in spotters)
 
@@ -87,7 +87,7 @@ def _spotter(secret: str) -> Callable[[str], bool]:
         if len(text) < shortest:
             return False
         rest = text.removeprefix(_PREFIX)
-        if len(rest) < least and rest.isalnum():  # nearly every id of a contact
+        if len(rest) < least and rest.isalnum():  # true of nearly all contact ids
             return False
         return any(needle in text for needle in needles)
 
@@ -99,14 +99,15 @@ def _either_alphabet(letters: str) -> tuple[str, str]:
 
 
 def masked_text(text: str, secrets: Iterable[str | Secret]) -> str:
-    """Return a text with every secret replaced."""
+    """Return a string with every secret masked."""
     return masked(text.encode(errors="surrogatepass"), secrets).decode(errors="replace")
 
 
 def _beginning(body: bytes, secrets: Secrets) -> bytes:
-    """Return the masked beginning of a body, of one of some kilobytes all of it.
+    """Return the masked beginning of a body, or all of it if it has only a few kilobytes.
 
-    What is cut off may cut a secret in two, whose first part nothing recognizes; so as much is left out as it can be.
+    Cutting the body may split a secret, and masking does not recognize its first part. To be safe, the end of the masked part is
+    dropped, as long as the longest form of a secret.
     """
     margin = _margin(secrets)
     if len(body) <= _LOOKED_AT + margin:
@@ -120,7 +121,7 @@ def _beginning_of_text(text: str, secrets: Secrets) -> str:
 
 
 def _start(text: str, secrets: Secrets) -> str:
-    """Return as much of a text, unmasked, as `_beginning` looks at, and one character more to tell that it was cut."""
+    """Return the unmasked part of a string that `_beginning` reads, and one more character to show that it was cut."""
     return text[: _LOOKED_AT + _margin(secrets) + 1]
 
 
@@ -130,9 +131,9 @@ def _margin(secrets: Secrets) -> int:
 
 @lru_cache(maxsize=64)
 def _spellings(secret: str) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
-    """Match a secret with any of its characters escaped, percent-encoded, or the whole of it in another encoding.
+    """Return patterns for a secret with any of its characters escaped or percent-encoded, or all of it in another encoding.
 
-    With each pattern comes what a body must hold for it to match: most bodies do not, and need no search.
+    Each pattern comes with bytes that every match contains. Most bodies do not contain them and need no search.
     """
     raw = secret.encode()
     whole = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
@@ -153,9 +154,9 @@ def _one_of(forms: Iterable[str]) -> str:
 
 
 def _escaped(character: str) -> str:
-    """Match a character as it is, or behind backslashes as JSON and Python write it; where one quotes the other, behind several.
+    """Match a character itself, or its escapes in JSON and Python, with several backslashes where one quotes the other.
 
-    A backslash itself is never matched as it is: no spelling may be the beginning of another, or matching could take for ever.
+    A backslash never matches itself. No form may be a prefix of another, because matching could then take exponential time.
     """
     return _one_of([*_escapes(character), re.escape(character) if character != "\\" else r"\\\\"])
 
@@ -168,7 +169,7 @@ def _escapes(character: str) -> list[str]:
 
 
 def _percent(byte: int) -> str:
-    """Match a byte of UTF-8 as it is, or as URLs and forms write it, one within the other or not."""
+    """Match a byte of UTF-8 itself, or its encodings in URLs and forms, including nested ones."""
     forms = [f"{_PERCENT}(?i:{byte:02x})"]
     forms += [rf"\x{byte:02x}"] if byte != ord("%") else []
     forms += [r"\+", f"{_PERCENT}2[Bb]"] if byte == ord(" ") else []
@@ -176,7 +177,7 @@ def _percent(byte: int) -> str:
 
 
 def _entity(character: str) -> str:
-    """Match a character as it is, or as HTML and XML write it; an ampersand never as it is, for it begins the others."""
+    """Match a character itself, or its HTML and XML references. An ampersand never matches itself: it starts a reference."""
     return _one_of([*_references(character), *([re.escape(character)] if character != "&" else [])])
 
 
@@ -192,8 +193,8 @@ def _references(character: str) -> list[str]:
 
 @cache
 def _entities() -> Mapping[str, tuple[str, ...]]:
-    """Return the names of each character that HTML has one for."""
-    from html.entities import html5  # heavy, and needed only for an error
+    """Return the HTML entity names of each character that has any."""
+    from html.entities import html5  # a slow import, needed only for errors
 
     names: dict[str, tuple[str, ...]] = {}
     for name, character in html5.items():
@@ -203,7 +204,7 @@ def _entities() -> Mapping[str, tuple[str, ...]]:
 
 
 def _base64(text: bytes, before: int) -> tuple[bool, str, bool]:
-    """Return the letters of base64 that a text alone decides, with so many bytes before it, and whether it shares one beside."""
+    """Return the base64 letters that the text alone determines after so many bytes, and whether it shares one on each side."""
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
     return before > 0, letters[start:end], 8 * (before + len(text)) % 6 > 0
@@ -218,22 +219,22 @@ def _in_base64(text: bytes, before: int) -> tuple[bytes, bytes]:
 
 
 def _sign(characters: str) -> str:
-    """Match one of these signs of base64 as it is, or as JSON, a URL or HTML write it."""
+    """Match one of these base64 characters itself, or its forms in JSON, URLs and HTML."""
     written = ((*_escapes(each), f"{_PERCENT}(?i:{ord(each):02x})", *_references(each)) for each in characters)
     return _one_of([f"[{re.escape(characters)}]", *(form for forms in written for form in forms)])
 
 
 def masked_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
-    """Return header fields fit for an error: secret fields masked, and secrets masked in the others and in every name.
+    """Return header fields for an error: secret fields are masked, and secrets in other fields and in names are masked too.
 
-    Any backend's answer is kept whole; of what is larger, the beginning.
+    The limits keep all header fields that a backend accepts; of larger ones, only the beginning.
     """
     pairs = ((name, MASK if is_secret_header(name) else value) for name, value in islice(headers.items(), _FIELDS_LIMIT))
     return {_beginning_of_text(name, secrets): _beginning_of_text(value, secrets) for name, value in pairs}
 
 
 def scrubbed(error: OutreachError, secrets: Secrets) -> OutreachError:
-    """Return the error, without secrets: where a backend quotes an answer that echoes one, so do the errors it was made from."""
+    """Return the error without secrets. A backend may quote a response that echoes a secret, and the errors behind it do too."""
     shown = [text for link in linked(error) for text in (str(link), *_notes(link))]
     if any(masked_text(text, secrets) != text for text in shown):
         error.args = (masked_text(str(error), secrets),)
@@ -247,12 +248,12 @@ def _notes(error: BaseException) -> list[str]:
 
 
 def refused(operation: str, response: Response, secrets: Secrets, *, now: float) -> StatusError:
-    """Return the error for an answer with a status of 300 or more.
+    """Return the error for a response with a status of 300 or more.
 
     Args:
         operation: The operation's name.
-        response: The answer.
-        secrets: What to mask.
+        response: The response.
+        secrets: Strings to mask.
         now: Unix time in seconds, for a Retry-After given as a date.
     """
     body = _beginning(response.body, secrets)
@@ -270,7 +271,7 @@ def refused(operation: str, response: Response, secrets: Secrets, *, now: float)
 
 
 def unexpected(operation: str, response: Response, secrets: Secrets, fault: DecodeError | str) -> UnexpectedResponse:
-    """Return the error for an answer of 2xx that is not what the interface says."""
+    """Return the error for a 2xx response that does not match the interface."""
     body = _beginning(response.body, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
     status = (value or {}).get("status")
@@ -292,14 +293,14 @@ def unexpected(operation: str, response: Response, secrets: Secrets, fault: Deco
 
 
 def reason(body: bytes) -> str:
-    """Say in at most 200 characters what an answer's body tells a person."""
+    """Return the readable message in a response body, in at most 200 characters and `...` if it is longer."""
     if not body.strip():
         return "no body"
     try:
         told = _told(read_json(body))
     except (DecodeError, RecursionError):
         told = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
-    return _cut(" ".join(told.split()), _REASON_LIMIT) or "no words"
+    return _cut(" ".join(told.split()), _REASON_LIMIT) or "no message"
 
 
 def _cut(text: str, limit: int) -> str:
@@ -315,9 +316,9 @@ def _told(value: Any) -> str:
 
 
 def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
-    """Return the seconds that `Retry-After` asks for (RFC 9110, section 10.2.3); `None` if it is absent or no such value.
+    """Return the wait in seconds of `Retry-After` (RFC 9110, section 10.2.3); `None` if it is absent or invalid.
 
-    A date is counted from the answer's own `Date`, so that a clock that is wrong on one side does not matter.
+    A date is compared with the response's own `Date`, because the clocks of the client and the service may differ.
     """
     value = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):
@@ -330,10 +331,10 @@ def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
 
 def _date(value: str) -> float | None:
     from datetime import UTC
-    from email.utils import parsedate_to_datetime  # heavy, and needed only for a date
+    from email.utils import parsedate_to_datetime  # a slow import, needed only for dates
 
     try:
         date = parsedate_to_datetime(value)
-        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()  # a date without a zone is GMT, as all of HTTP's
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()  # dates in HTTP are in GMT
     except (ValueError, OverflowError):
         return None

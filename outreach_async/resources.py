@@ -1,4 +1,4 @@
-"""What a client offers, by resource: each method checks, builds an operation and hands it to the engine."""
+"""The client's resources. Each method checks its arguments, builds an operation and passes it to the engine."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Keep = Literal["raise", "keep"]
 Seconds = float | Unset | None
 
 _OPTION_SETS: Final = 64
-"""Sets of options, as of one campaign each, that a client keeps checked and encoded."""
+"""Maximum number of checked and encoded sets of creation options that a client caches, for example one per campaign."""
 
 
 @attrs.frozen(repr=False)
 class Settings:
-    """What a client was told, apart from its engine."""
+    """A client's options, except those of its engine."""
 
     owner_key: object
     workspace: object
-    headers: Mapping[str, str] = attrs.field(repr=False)  # tools such as rich show the fields of a class whose repr hides them
+    headers: Mapping[str, str] = attrs.field(repr=False)  # rich shows fields even if the class's repr hides them
     timeout: float | None
     deadline: float | None
     dialect: Dialect
@@ -48,7 +48,7 @@ class Settings:
         return Terms(self.timeout, self.deadline)
 
     def terms(self, timeout: Seconds, deadline: Seconds) -> Terms:
-        """Return the time a call may take: the call's own bounds before the client's."""
+        """Return the time limits of a call: its own, or else the client's."""
         if timeout is UNSET and deadline is UNSET:
             return self._terms
         return Terms(
@@ -78,19 +78,20 @@ class Campaigns(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Campaign]:
-        """List campaigns (section "List campaigns"): await it for one page, iterate it for every campaign of every page.
+        """List campaigns (section "List campaigns"). Await it for one page, or iterate over it for all campaigns of all pages.
 
         Args:
-            workspace: Id of the workspace; the client's if not given.
-            page: Page to start at.
-            display: Campaigns per page.
-            max_items: Campaigns at most, over all pages.
-            undecodable: Whether an item that is not what the interface says is an error, or kept in the page's `undecodable`.
-            timeout: Seconds of one attempt of one page.
-            deadline: Seconds for one page.
+            workspace: Id of the workspace; defaults to the client's.
+            page: Number of the page to start at.
+            display: Number of campaigns per page.
+            max_items: Maximum number of campaigns, over all pages.
+            undecodable: What to do with an item that does not match the interface: `"raise"` an error, or `"keep"` it in the
+                page's `undecodable`.
+            timeout: Timeout per attempt of a page, in seconds.
+            deadline: Limit per page, in seconds.
 
         Raises:
-            InvalidRequest: At once; the other errors of the tree come when it is awaited or iterated.
+            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when it is awaited or iterated over.
 
         Example:
             ```python
@@ -107,11 +108,11 @@ class Campaigns(_Resource):
 
         Args:
             campaign: Id of the campaign.
-            timeout: Seconds of one attempt.
-            deadline: Seconds of the call.
+            timeout: Timeout per attempt, in seconds.
+            deadline: Limit for the call, in seconds.
 
         Raises:
-            OutreachError: Any of the tree.
+            OutreachError: Any error of the library.
 
         Example:
             ```python
@@ -138,19 +139,20 @@ class Mailboxes(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Mailbox]:
-        """List mailboxes (section "List mailboxes"): await it for one page, iterate it for every mailbox of every page.
+        """List mailboxes (section "List mailboxes"). Await it for one page, or iterate over it for all mailboxes of all pages.
 
         Args:
-            workspace: Id of the workspace; the client's if not given.
-            page: Page to start at.
-            display: Mailboxes per page, at most 2,000.
-            max_items: Mailboxes at most, over all pages.
-            undecodable: Whether an item that is not what the interface says is an error, or kept in the page's `undecodable`.
-            timeout: Seconds of one attempt of one page.
-            deadline: Seconds for one page.
+            workspace: Id of the workspace; defaults to the client's.
+            page: Number of the page to start at.
+            display: Number of mailboxes per page, at most 2,000.
+            max_items: Maximum number of mailboxes, over all pages.
+            undecodable: What to do with an item that does not match the interface: `"raise"` an error, or `"keep"` it in the
+                page's `undecodable`.
+            timeout: Timeout per attempt of a page, in seconds.
+            deadline: Limit per page, in seconds.
 
         Raises:
-            InvalidRequest: At once; the other errors of the tree come when it is awaited or iterated.
+            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when it is awaited or iterated over.
 
         Example:
             ```python
@@ -163,21 +165,21 @@ class Mailboxes(_Resource):
 
 
 class Workspaces(_Resource):
-    """What a workspace offers."""
+    """The fields of a workspace."""
 
     @opaque_async
     async def fields(
         self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
     ) -> list[WorkspaceField]:
-        """Return every field that contacts of the workspace can have (section "List fields of a workspace").
+        """Return all fields that contacts of the workspace can have (section "List fields of a workspace").
 
         Args:
-            workspace: Id of the workspace; the client's if not given.
-            timeout: Seconds of one attempt.
-            deadline: Seconds of the call.
+            workspace: Id of the workspace; defaults to the client's.
+            timeout: Timeout per attempt, in seconds.
+            deadline: Limit for the call, in seconds.
 
         Raises:
-            OutreachError: Any of the tree.
+            OutreachError: Any error of the library.
 
         Example:
             ```python
@@ -190,9 +192,9 @@ class Workspaces(_Resource):
 
 @attrs.frozen
 class Contacts(_Resource):
-    """Creating contacts."""
+    """Creates contacts, one or many."""
 
-    # Of each client its own, for its keys hold owner keys; by types too, as 1 is no True.
+    # Each client has its own cache, because its keys hold owner keys. It is typed, because 1 == True.
     _known: Callable[..., Creation] = attrs.field(init=False, repr=False, eq=False)
 
     @_known.default
@@ -213,35 +215,36 @@ class Contacts(_Resource):
     ) -> CreatedContact:
         """Create one contact (section "Create contact").
 
-        A lost answer is repeated: that cannot make a second contact, as the service detects duplicates by e-mail and workspace.
-        It may hide who made the first, and then the result's `certain` is false and `possible` holds every candidate.
+        The creation is retried after a lost response. That cannot create a second contact, because the service detects duplicates
+        by e-mail and workspace. But then it can be unknown which attempt or client created the contact: `certain` of the result
+        is false, and `possible` holds every possible outcome.
 
         Args:
             contact: The contact, or a mapping with the same members.
-            duplicates: What to do if the workspace has this e-mail.
+            duplicates: What the service does if the workspace already has this e-mail.
             strict_validation: Whether the service validates the standard fields.
-            campaign: Id of the campaign to add the contact to; none if not given.
-            owner_key: API key of the owner; the client's if not given.
-            workspace: Id of the workspace; the client's if not given.
-            timeout: Seconds of one attempt.
-            deadline: Seconds of the call.
+            campaign: Id of the campaign to add the contact to; by default none.
+            owner_key: API key of the owner; defaults to the client's.
+            workspace: Id of the workspace; defaults to the client's.
+            timeout: Timeout per attempt, in seconds.
+            deadline: Limit for the call, in seconds.
 
         Raises:
-            OutreachError: Any of the tree; `maybe_sent` tells whether the contact may have been created all the same.
+            OutreachError: Any error of the library; its `maybe_applied` says whether the contact may have been created.
 
         Example:
             ```python
-            made = await client.contacts.create(NewContact("ann@company.example"), duplicates="overwrite", campaign="camp_1")
-            print(made.status, made.attempts)  # -> added 1
+            created = await client.contacts.create(NewContact("ann@company.example"), duplicates="overwrite", campaign="camp_1")
+            print(created.status, created.attempts)  # -> added 1
             ```
         """
-        key, owner_key = owner_key and hide(owner_key), None  # a cancellation keeps its frames
+        key, owner_key = owner_key and hide(owner_key), None  # a cancellation keeps its frames, which must hold no secrets
         try:
             creation = self._creation(
                 key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
             )
             return await self._engine.run(creation.of(contact_of(contact)), self._settings.terms(timeout, deadline))
-        except OutreachError as error:  # as `opaque_async` does it, at no cost
+        except OutreachError as error:  # the work of `opaque_async`, without its cost
             forget_frames(error)
             raise
 
@@ -268,42 +271,45 @@ class Contacts(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> BulkRun:
-        """Create any number of contacts, many at a time (section "Create contact").
+        """Create any number of contacts concurrently (section "Create contact").
 
         Use it as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await it for
         a `BulkReport`. Rows are pulled on demand; a row that fails is an outcome, never an exception.
 
-        With a journal the run survives its process: after a crash or a suspension, the same call with `resume=True` gives every
-        row that has none its outcome, and none a second one.
+        With a journal, the run survives its process. After a crash or a suspension, make the same call with `resume=True`: it
+        resumes with the remaining rows, and every row gets exactly one outcome.
 
         Args:
             rows: `NewContact` values or mappings, from any iterable or async iterable.
-            duplicates: What to do if the workspace has an e-mail.
+            duplicates: What the service does if the workspace already has an e-mail.
             strict_validation: Whether the service validates the standard fields.
-            campaign: Id of the campaign to add the contacts to; none if not given.
-            concurrency: Requests at a time at most; the client's `max_in_flight` bounds it further.
-            order: Outcomes as they complete, or in the order of the rows (`"input"`).
-            repeats: What to do with an e-mail that comes again: `"serial"` sends each row, one after the other; `"error"` rejects
-                a row that repeats one of the last 10,000; `"first"`, `"last"` and `"coalesce"` send one row for each e-mail, the
-                last of them with all rows' fields in it. These three read the whole input first, and need a journal.
-            journal: A file to keep the run in; one row takes at most 60 bytes.
-            resume: Go on with the journal if it is there, with the same rows and options. Without, one that is there is refused.
-            earlier: What is known of earlier runs. `"known"` trusts the journal. `"unknown"` continues although the journal is
+            campaign: Id of the campaign to add the contacts to; by default none.
+            concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
+            order: Order of the outcomes: as they complete (`"completion"`), or that of the rows (`"input"`).
+            repeats: What to do with duplicates within the input, rows with the same e-mail. `"serial"` sends each of them, one
+                after the other; `"error"` rejects a row with an e-mail of the last 10,000 rows; `"first"`, `"last"` and
+                `"coalesce"` send one row per e-mail: the first, the last, or the first with the others merged in as `duplicates`
+                says. These three read the whole input first and need a journal.
+            journal: A file that saves the run's progress; each row takes at most 60 bytes.
+            resume: Resume the run of an existing journal, with the same rows and options. Without it, an existing journal is an
+                error.
+            earlier: What is known of earlier runs. `"known"` trusts the journal. `"unknown"` continues even if the journal is
                 damaged, empty or lost, and implies `resume`: every row without an outcome counts as possibly sent.
-            spool: Keep the rows in the journal too, before the first is sent, so that a resumed run needs them no more.
-            total: How many rows there are, for the progress; known already of what has a length.
-            stop_after_rejects: Stop if so many rows, the first of the run, are all rejected for one reason; `None` never does.
-            max_outage: Seconds to wait for a service that is down or only refuses, before the run is suspended.
-            owner_key: API key of the owner; the client's if not given.
-            workspace: Id of the workspace; the client's if not given.
-            timeout: Seconds of one attempt.
-            deadline: Seconds of one row's own attempts, waits and failures of the service not counted.
+            spool: Save the rows themselves in the journal before the first is sent. A resumed run then no longer needs them.
+            total: Number of rows, for the progress; not needed if `rows` has a length.
+            stop_after_rejects: Stop if this many rows, the first of the run, are all rejected for the same reason; `None` never
+                stops.
+            max_outage: Seconds to wait for a service that is down or only throttles, before the run is suspended.
+            owner_key: API key of the owner; defaults to the client's.
+            workspace: Id of the workspace; defaults to the client's.
+            timeout: Timeout per attempt, in seconds.
+            deadline: Limit for a row's own attempts in seconds; waits and failures of the service do not count.
 
         Raises:
-            InvalidRequest: At once, for a wrong option; when entered, for a journal of another run.
-            JournalError: When entered or iterating: the journal is damaged, or cannot be read or written.
-            BulkSuspended: When iterating, if the service was down or refusing for too long, or asks for a long wait.
-            BulkStopped: When iterating, after the last outcome, if the service refused in a way that concerns every row.
+            InvalidRequest: An option is invalid; raised at once. Or the journal belongs to another run; raised on entry.
+            JournalError: The journal is damaged, or cannot be read or written; raised on entry or during iteration.
+            BulkSuspended: The service was down or throttling for too long, or asks for a long wait; raised during iteration.
+            BulkStopped: An error of the service concerns every row; raised during iteration, after the last outcome.
 
         Example:
             ```python
@@ -342,7 +348,7 @@ class Contacts(_Resource):
     def _creation(self, owner_key: object, workspace: str | None, **options: object) -> Creation:
         try:
             return self._known(owner_key, workspace, **options)
-        except TypeError:  # an option that cannot be hashed is wrong; the check says how
+        except TypeError:  # an unhashable option is invalid, and the check explains why
             return _creation(self._settings, owner_key, workspace, **options)
 
 
@@ -352,7 +358,7 @@ def _creation(settings: Settings, owner_key: object, workspace: str | None, **op
 
 
 def either(given: object, default: object) -> object:
-    """Return what a call was given, or else the client's default."""
+    """Return the value given to a call, or the client's default if it is `None`."""
     return default if given is None else given
 
 
@@ -364,7 +370,7 @@ def _lister(make: Any, settings: Settings, workspace: str | None, display: int, 
 
 
 def _pager(engine: Engine, terms: Terms, make: Any, page: int, max_items: int | None) -> Pager[Any]:
-    make(page)  # refuses wrong arguments at once
+    make(page)  # rejects invalid arguments at once
     if max_items is not None:
         require_number("max_items", max_items, least=1)
 

@@ -1,4 +1,4 @@
-"""Whether, and when, to try again: pure decisions over what is known of an attempt."""
+"""Retry decisions: whether and when to retry, as pure functions of what is known about an attempt."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _UNAVAILABLE: Final = 503
 _NEVER_BETTER: Final = frozenset({501, 505})
 _CLIENT_ERRORS: Final = range(400, 500)
 _NO_PROOF: Final = frozenset({_REQUEST_TIMEOUT, 425, 499})
-"""Client errors that a proxy may answer although the service has the request."""
+"""Client errors that a proxy may return although the service has received the request."""
 
 
 @attrs.frozen
 class RetryPolicy:
-    """How a client repeats.
+    """The policy for retries of a client.
 
     Attributes:
-        attempts: Tries of one call at most, the first included; 1 repeats nothing.
-        backoff: Seconds that the first wait may last; each further one twice as long.
-        backoff_cap: Seconds that any such wait may last.
-        retry_after_cap: Seconds at most that a `Retry-After` is honoured for, and that a bulk run is held up by refusals of a row
-            before it stops.
-        budget: Size of the retry budget that all calls of a client share. A repeat costs 14, one after a refusal 5, and a success
-            gives back what its repeats cost, or 1. When it is used up, errors are raised without a repeat, but for rows of a bulk
-            run: those are repeated all the same, each after its wait.
-        jitter: Draws from [0, 1); each wait is a random part of its length, so that clients do not come back in step.
+        attempts: Maximum number of attempts per call, including the first; 1 disables retries.
+        backoff: Maximum length of the first wait in seconds; doubled for each further wait.
+        backoff_cap: Limit for the length of any such wait, in seconds.
+        retry_after_cap: Maximum time in seconds for which a `Retry-After` is honoured. A bulk run that is asked to wait longer is
+            suspended.
+        budget: Size of the retry budget that all calls of a client share. A retry costs 14, or 5 after a throttled attempt. A
+            success gives back what its retries cost, or 1. While the budget is empty, errors are raised without a retry. Rows of
+            a bulk run are still retried: each run has a budget of this size, and pauses when it is empty.
+        jitter: Returns a random number in [0, 1). Each wait is this fraction of its maximum, to keep clients out of step.
 
     Example:
         ```python
@@ -55,39 +55,39 @@ class RetryPolicy:
     jitter: Callable[[], float] = attrs.field(default=random.random, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a policy that could never run."""
+        """Reject an invalid policy."""
         if self.attempts < 1:
-            raise InvalidRequest(f"attempts: expected at least 1, got {self.attempts}; 1 tries once and repeats nothing")
+            raise InvalidRequest(f"attempts: expected at least 1, got {self.attempts}; pass 1 to disable retries")
         for name in ("backoff", "backoff_cap", "retry_after_cap", "budget"):
             if not getattr(self, name) >= 0:
-                raise InvalidRequest(f"{name}: expected 0 or more, got {getattr(self, name)}; 0 waits or spends nothing")
+                raise InvalidRequest(f"{name}: expected 0 or more, got {getattr(self, name)}; pass 0 for none")
 
 
 class Repeat(Enum):
-    """When an operation may be sent again."""
+    """When an operation may be retried."""
 
-    FREELY = "a read: sending it again changes nothing"
-    KNOWINGLY = "a creation: safe for the data, but a lost answer makes the next one ambiguous"
-    UNSENT = "unknown to the library: only if no byte has left"
+    FREELY = "always: a read, which changes nothing"
+    KNOWINGLY = "always: a creation, where a lost response makes the outcome of the next attempt ambiguous"
+    UNSENT = "only if no byte was sent: an operation unknown to the library"
 
 
 class Evidence(Enum):
-    """What a failed attempt says about the service's state."""
+    """What a failed attempt proves about the state of the service."""
 
-    NOT_SENT = "no byte left: nothing happened"
-    REFUSED = "refused for now: nothing happened"
-    AMBIGUOUS = "nothing happened, or it was carried out, or it still will be"
-    FINAL = "refused for good, or answered beyond understanding"
+    NOT_SENT = "no byte was sent: nothing happened"
+    REFUSED = "throttled: nothing happened"
+    AMBIGUOUS = "the request was not applied, was applied, or may still be applied"
+    FINAL = "rejected permanently, or the response does not match the interface"
 
 
 def weigh(error: OutreachError, repeat: Repeat) -> Evidence:
-    """Return what the error proves."""
+    """Classify an error by what it proves."""
     if isinstance(error, TransportError | DeadlineExceeded):
         return Evidence.AMBIGUOUS if error.maybe_sent else Evidence.NOT_SENT
     if isinstance(error, StatusError):
         return _weigh_status(error)
     if isinstance(error, UnexpectedResponse) and not error.well_formed and repeat is Repeat.KNOWINGLY:
-        return Evidence.AMBIGUOUS  # it was very likely carried out; asking again tells
+        return Evidence.AMBIGUOUS  # it was very likely applied; a retry will show
     return Evidence.FINAL
 
 
@@ -101,11 +101,11 @@ def _weigh_status(error: StatusError) -> Evidence:
 
 
 def taints(error: OutreachError, evidence: Evidence) -> bool:
-    """Whether the service may have carried the attempt out, now or later.
+    """Return whether the service may have applied the attempt, or may still apply it.
 
-    Only two things prove that it did not: no byte left, or the service answered with a client error. 408, 425 and 499 prove
-    nothing: a proxy may answer so after it has passed the request on. Any 3xx or 5xx may follow a creation: a redirect after a
-    form is common, and a 503 is a refusal by convention only.
+    Only two things prove that it did not: no byte was sent, or the service returned a client error. 408, 425 and 499 prove
+    nothing, because a proxy may return them after passing the request on. Any 3xx or 5xx may follow a creation: a redirect after
+    a form is common, and a 503 means throttling only by convention.
     """
     if evidence is Evidence.AMBIGUOUS:
         return True
@@ -113,18 +113,19 @@ def taints(error: OutreachError, evidence: Evidence) -> bool:
 
 
 def may_repeat(evidence: Evidence, repeat: Repeat) -> bool:
-    """Whether the operation may be sent again after such an attempt."""
+    """Return whether the operation may be retried after an attempt with this evidence."""
     if evidence is Evidence.FINAL:
         return False
     return evidence is Evidence.NOT_SENT or repeat is not Repeat.UNSENT
 
 
 def backoff(policy: RetryPolicy, attempts: int) -> float:
-    """Return seconds to wait after so many attempts: full jitter under an exponential ceiling."""
+    """Return the wait in seconds after this many attempts: exponential backoff with full jitter."""
+    # The exponent is limited because a row of a bulk run can have any number of attempts, and 2.0**1024 overflows.
     ceiling = min(policy.backoff_cap, policy.backoff * 2.0 ** min(attempts - 1, 60))
     return policy.jitter() * ceiling
 
 
 def cost(evidence: Evidence) -> int:
-    """Return what a repeat after such an attempt takes from the retry budget, as AWS's clients count it."""
+    """Return the cost of a retry after such an attempt, taken from the retry budget. The numbers are those of AWS's clients."""
     return 5 if evidence is Evidence.REFUSED else 14

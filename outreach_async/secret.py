@@ -1,4 +1,4 @@
-"""Secrets stay out of sight: values that never show themselves, and calls whose errors show no frames of the library."""
+"""Protection of secrets: strings that are never shown, and decorators that drop the library's frames from errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Secret:
-    """A string that neither `repr`, `str` nor tools that print locals and attributes show.
+    """A string hidden from `repr`, `str`, and tools that print locals and attributes.
 
     Args:
         value: The string.
@@ -25,7 +25,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """Return the string. Use the result at once and keep it in no variable: a traceback may show locals."""
+        """Return the string. Use the result at once, without a variable, because a traceback may show locals."""
         return self._value
 
     def __repr__(self) -> str:
@@ -42,17 +42,17 @@ class Secret:
 
 
 def hide(value: object) -> object:
-    """Return a string as a secret, and anything else, which a check will refuse, as it is."""
+    """Wrap a string in a `Secret`. Any other value, which a check will reject, is returned unchanged."""
     return Secret(value) if isinstance(value, str) else value
 
 
 def reveal(value: object) -> object:
-    """Return what `hide` was given."""
+    """Return the value that was passed to `hide`."""
     return value.reveal() if isinstance(value, Secret) else value
 
 
 def opaque(function: Callable[P, T]) -> Callable[P, T]:
-    """Drop the frames of an OutreachError that leaves this function: the arguments in them may be secrets."""
+    """Drop the frames of an OutreachError that leaves the function, because their arguments may be secrets."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -66,12 +66,12 @@ def opaque(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def opaque_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Do for an async function what `opaque` does for others."""
+    """Drop the frames of an OutreachError that leaves the async function; see `opaque`."""
 
     @wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         under_way = function(*args, **kwargs)
-        del args, kwargs  # what is no OutreachError, such as a cancellation, keeps its frames
+        del args, kwargs  # other exceptions, such as a cancellation, keep their frames
         try:
             return await under_way
         except OutreachError as error:

@@ -1,4 +1,4 @@
-"""Strings that are safe in a spreadsheet, and the way back."""
+"""Escaping of strings for spreadsheets, and its inverse."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from typing import Final
 
 _FORMULA: Final = r"['\"]*[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]"
-"""What makes a spreadsheet run a cell; the last four are the full-width forms, which East Asian versions accept too. Apostrophes
-before it count as well, so that those of a string can be told from ours; so do quotes, which a reader may take off."""
+"""The start of a cell that a spreadsheet runs as a formula. The last four characters are full-width forms, which East Asian
+versions accept too. Leading apostrophes count, to tell those of a string from ours; so do quotes, which a reader may remove."""
 _START: Final = r"(?<![^,;|\t\n])"
-"""Where a cell may begin: at the start of a string, and after every character that a reader may take for a delimiter."""
+"""Where a cell may start: at the start of a string, and after every character that a reader may take for a delimiter."""
 _EXPOSED: Final = re.compile(f"{_START}(?={_FORMULA})")
 _SHIELDED: Final = re.compile(f"{_START}'(?={_FORMULA})")
 
@@ -20,21 +20,21 @@ _ESCAPED: Final = re.compile(rf"(?<!\\)(\\++)({_CODE})")
 
 
 def shield(text: str) -> str:
-    r"""Make a string safe in a cell; `unshield` restores it.
+    r"""Escape a string for a spreadsheet cell; `unshield` restores it.
 
-    An apostrophe keeps a spreadsheet from running the string, or a part of it if the spreadsheet splits cells at another
-    delimiter, as a formula. Control characters other than newline and tab become escapes such as `\x1b`.
+    An apostrophe prevents a spreadsheet from running the string as a formula, or a part of it if the spreadsheet splits cells at
+    another delimiter. Control characters other than newline and tab become escapes such as `\x1b`.
     """
     return _EXPOSED.sub("'", _RAW.sub(_escaped, text))
 
 
 def unshield(text: str) -> str:
-    """Return what `shield` was given."""
+    """Return the string that was passed to `shield`."""
     return _ESCAPED.sub(_raw, _SHIELDED.sub("", text))
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """Escape a control character. Backslashes before it, or before what looks like its escape, are doubled."""
+    """Escape a control character. Backslashes before it, or before text that looks like its escape, are doubled."""
     if found[2] is None:
         return 2 * found[3]
     return f"{2 * found[1]}\\x{ord(found[2]):02x}"

@@ -1,6 +1,6 @@
-"""The cattrs converter: strict, naming every fault, keeping every field. Every hook is registered in `configure_converter`.
+"""The cattrs converter. It is strict, reports every fault and keeps every field; `configure_converter` registers every hook.
 
-Of a list in which much is wrong only the beginning is told: what it costs to read an answer is bounded by what it may hold.
+For a list with many faulty items only the first are reported, which bounds the cost of decoding a response.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from outreach_async.vocabulary import OpenEnum
 Hook = Callable[[Any, Any], Any]
 
 _FAULTY: Final = 20
-"""Items of a list whose faults are told, the first: an answer of kilobytes can hold thousands, and a fault takes kilobytes."""
+"""Maximum number of faulty items reported per list. A few kilobytes can hold thousands, and each fault takes kilobytes."""
 
 
 _PLAIN: Final = {
@@ -32,15 +32,15 @@ _PLAIN: Final = {
     (int, float): "number",
     (str, int, float): "str or number",
 }
-"""Kinds that are taken as they are, each with its name in faults."""
+"""Types accepted unchanged, with their names in fault messages."""
 
 
 class Mismatch(ValueError):
-    """A value of another kind than the interface says."""
+    """A value has another type than the interface states."""
 
 
 NotStructured = (BaseValidationError, Mismatch)
-"""What a converter of this module raises."""
+"""Errors raised by a converter of this module."""
 
 
 @cache
@@ -52,15 +52,15 @@ def converter() -> Converter:
 def configure_converter(converter: Converter) -> Converter:
     """Register every hook on a converter, and return it.
 
-    - Texts, booleans, numbers and lists are taken as they are or refused: cattrs by itself turns `None` into `"None"`, `"false"`
-      into `True`, 3.9 into 3 and a text into a list of letters.
-    - Open enumerations take any text.
-    - Answered models keep the members they do not know in `extra`, and give them back.
-    - `NewContact` gives what was set, its codes beside its standard fields.
+    - Strings, booleans, numbers and lists are accepted unchanged or rejected. cattrs on its own turns `None` into `"None"`,
+      `"false"` into `True`, 3.9 into 3 and a string into a list of letters.
+    - Open enumerations accept any string.
+    - Response models keep unknown members in `extra`, and include them when converted back.
+    - `NewContact` is converted to the fields that are set, with `custom` and `extra` beside the standard fields.
     """
     for kinds, name in _PLAIN.items():
         converter.register_structure_hook(_union(kinds), _strict(kinds, name))
-    converter.register_structure_hook(OpenEnum, _open_enum)  # by class: the hook for `str` would come before a predicate
+    converter.register_structure_hook(OpenEnum, _open_enum)  # by class: the hook for `str` takes precedence over predicates
     converter.register_structure_hook_factory(_is_list, lambda kind: _list_reader(kind, converter))
     converter.register_structure_hook_factory(_is_answer, lambda kind: _reader(kind, converter))
     converter.register_unstructure_hook_factory(_is_answer, lambda kind: _writer(kind, converter))
@@ -70,7 +70,7 @@ def configure_converter(converter: Converter) -> Converter:
 
 
 def faults_of(error: BaseException) -> list[str]:
-    """Return every fault, each `path: expected kind, got kind`."""
+    """Return every fault of an error, each `path: expected kind, got kind`."""
     texts = transform_error(error, format_exception=_described)
     parts = [text.rpartition(" @ ") for text in texts]
     return [f"{path}: {text}" for text, _, path in parts]
@@ -92,7 +92,7 @@ def _union(kinds: tuple[type, ...]) -> Any:
 
 
 def _strict(kinds: tuple[type, ...], name: str) -> Hook:
-    exact = frozenset(kinds)  # `type(...) in` rather than isinstance: a bool is an int there
+    exact = frozenset(kinds)  # exact types, because `isinstance` accepts a bool as an int
 
     def hook(value: Any, _kind: Any) -> Any:
         if type(value) not in exact:

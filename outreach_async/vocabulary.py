@@ -1,4 +1,4 @@
-"""The words of the service, each with its wire spelling beside it (sections "Resources" and "Endpoints" of the interface)."""
+"""Constants and enumerations of the service, as spelled on the wire (sections "Resources" and "Endpoints" of the interface)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final, Literal, Self
 import msgspec
 
 DuplicatePolicy = Literal["skip", "overwrite", "update_missing_fields"]
-"""`upload_options.duplicates`: what the service does with a contact whose e-mail the workspace already has."""
+"""Values of `upload_options.duplicates`: what the service does if the workspace already has the contact's e-mail."""
 
 DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
 
 MAX_MAILBOX_DISPLAY: Final = 2000
-"""Mailboxes per page at most; the only limit that the interface states."""
+"""Maximum number of mailboxes per page. It is the only limit that the interface states."""
 
 
 Unset = msgspec.UnsetType
 """The type of `UNSET`."""
 
 UNSET: Final = msgspec.UNSET
-"""What a field is that was not given. It is not `None`: `None` is sent as null, `UNSET` is not sent.
+"""The value of a field that was not given. Unlike `None`, which is sent as null, it is not sent.
 
 Example:
     ```python
@@ -31,9 +31,9 @@ Example:
 
 
 class OpenEnum(StrEnum):
-    """An enumeration that the service may extend: an unknown text becomes a member of its own, equal to that text.
+    """An enumeration that the service may extend. An unknown string becomes a new member, equal to that string.
 
-    Compare with `==`: unknown members are made anew for each value.
+    Compare members with `==`, not `is`: each unknown value creates a new member.
     """
 
     @classmethod
@@ -45,7 +45,7 @@ class OpenEnum(StrEnum):
         return member
 
     def __reduce_ex__(self, _protocol: object, /) -> tuple[type[Self], tuple[str]]:
-        # Python 3.11.0 to 3.11.2 reduce a member to its name, and look that up among the members listed in the class.
+        # Python 3.11.0 to 3.11.2 reduce a member to its name and look it up in the class, which lacks unknown members.
         return self.__class__, (self._value_,)
 
 
@@ -64,7 +64,7 @@ class MailboxStatus(OpenEnum):
 
 
 class MailboxType(OpenEnum):
-    """`type` of a mailbox: the values observed."""
+    """`type` of a mailbox: the observed values."""
 
     GOOGLE = "Google"
     SMTP_IMAP = "SMTP & IMAP"
@@ -89,37 +89,37 @@ class TemplateStatus(OpenEnum):
 
 
 class Outcome(OpenEnum):
-    """What became of a contact: the four answers of the service, then the three findings of a bulk run.
+    """The outcome of a contact: the four that the service reports, then the three that a bulk run determines.
 
     Example:
         ```python
-        made = await client.contacts.create(NewContact("bo@acme.example"))
-        print(made.status == Outcome.SKIPPED, made.status == "skipped")  # -> True True
+        created = await client.contacts.create(NewContact("bo@acme.example"))
+        print(created.status == Outcome.SKIPPED, created.status == "skipped")  # -> True True
         ```
     """
 
     ADDED = "added"
     SKIPPED = "skipped"
-    OVERWRITTEN = "overwriten"  # spelled so on the wire
+    OVERWRITTEN = "overwriten"  # the wire's spelling
     UPDATED_MISSING_FIELDS = "updated_missing_fields"
 
     REJECTED = "rejected"
-    """Refused for the row's own sake, by the client before sending or by the service."""
+    """The row itself is invalid, according to a check before sending or to the service."""
     NOT_APPLIED = "not_applied"
-    """The service cannot hold the row: no byte of it was sent, or each attempt was refused, but not for the row's own sake."""
+    """The contact was not created or changed: no byte was sent, or every attempt was rejected for a reason other than the row."""
     UNKNOWN = "unknown"
-    """The last attempt failed, and at least one may have been carried out."""
+    """The last attempt failed, and at least one attempt may have been applied."""
 
 
 SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({"added", "skipped", "overwriten", "updated_missing_fields"})
-"""What `status` of a creation can be, on the wire."""
+"""The wire values of `status` in the response to a creation."""
 
 DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
     "skip": Outcome.SKIPPED,
     "overwrite": Outcome.OVERWRITTEN,
     "update_missing_fields": Outcome.UPDATED_MISSING_FIELDS,
 }
-"""What the service answers when it finds a duplicate, by duplicates option."""
+"""The outcome that the service reports for a duplicate, by `duplicates` option."""
 
 ID_PREFIXES: Final[dict[str, str]] = {
     "workspace": "space_",

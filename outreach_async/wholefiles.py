@@ -1,4 +1,4 @@
-"""Files written whole or not at all: whoever reads one while it is written again reads the old one."""
+"""Atomic file writes. Until a new version of a file is complete, readers see the old one."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 
 
 def descriptor_of(path: str | os.PathLike[str]) -> int | None:
-    """Return the descriptor of this process that a path such as `/dev/stdout` stands for, if it does."""
+    """Return the file descriptor of this process that a path such as `/dev/stdout` refers to; `None` for other paths."""
     found = _DESCRIPTOR.fullmatch(os.fspath(path))
     return int(_STANDARD.get(found[1], found[1])) if found else None
 
 
 @contextmanager
 def draft_of(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield where to write a file: beside its place, which it takes when the block ends, or not at all if the block raises.
+    """Yield a temporary path to write to. It replaces the file when the block ends, or is deleted if the block raises.
 
-    A link stays a link, to the file that takes its target's place. A file that was there keeps its permissions; hard links to it
-    keep the old one. A pipe or a device is written to as it is, and so is a descriptor of this process, such as `/dev/stdout`.
+    A symbolic link is kept, and its target is replaced. An existing file keeps its permissions; hard links keep the old contents.
+    A pipe or a device is written to directly, and so is a descriptor of this process, such as `/dev/stdout`.
 
     Raises:
-        OSError: It cannot be written; what was there stays as it was.
+        OSError: The file cannot be written; an existing file is unchanged.
     """
     place = Path(path)
     if (descriptor := descriptor_of(place)) is not None:
@@ -46,7 +46,7 @@ def draft_of(path: str | os.PathLike[str]) -> Iterator[Path]:
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         if known := target.exists():
-            draft.touch(_PRIVATE)  # until it is whole: what is in it may be nobody else's business
+            draft.touch(_PRIVATE)  # until it is complete, because the old file's permissions may be private
         yield draft
         if known:
             shutil.copymode(target, draft)
@@ -57,7 +57,7 @@ def draft_of(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _copied_to(descriptor: int) -> Iterator[Path]:
-    """Yield where to write what is then copied to a descriptor: opened by its name, a file would be cut off or replaced."""
+    """Yield a temporary path, then copy its contents to a descriptor: opening by name would truncate or replace a file."""
     with TemporaryDirectory() as folder:
         draft = Path(folder) / "draft"
         yield draft
@@ -67,13 +67,13 @@ def _copied_to(descriptor: int) -> Iterator[Path]:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file by `draft_of`, in UTF-8 and with line ends as they are.
+    """Write a file atomically, in UTF-8, with unchanged line ends; see `draft_of`.
 
-    Other control characters than tabs and line ends become escapes, as JSON and TOML have them.
+    Control characters other than tabs and line ends become escapes, as in JSON and TOML.
 
     Raises:
-        OSError: It cannot be written; what was there stays as it was.
+        OSError: The file cannot be written; an existing file is unchanged.
     """
     with draft_of(path) as draft:
         shown = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-        draft.write_bytes(shown.encode("utf-8", errors="backslashreplace"))  # services may send halves of characters
+        draft.write_bytes(shown.encode("utf-8", errors="backslashreplace"))  # services may send lone surrogates

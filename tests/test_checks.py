@@ -33,9 +33,9 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
 
 KEY = "key_4f9a8b7c6d"
-NO_WORKSPACE = "workspace: expected a text starting with 'space_'"
-NO_CAMPAIGN = "campaign: expected a text starting with 'camp_'"
-CAMPAIGN_REMEDY = "pass a campaign's id, or None to add to no campaign"
+NO_WORKSPACE = "workspace: expected a string starting with 'space_'"
+NO_CAMPAIGN = "campaign: expected a string starting with 'camp_'"
+CAMPAIGN_REMEDY = "pass a campaign id, or none to add to no campaign"
 NO_POLICY = "duplicates: expected one of 'skip', 'overwrite', 'update_missing_fields'"
 FIELDS_REMEDY = "use the codes of client.workspaces.fields()"
 TARGET_REMEDY = "expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
@@ -84,8 +84,8 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: workspace(None), f"{NO_WORKSPACE}, got None; pass one"),
     (lambda: workspace(7), f"{NO_WORKSPACE}, got int; pass one"),
     (lambda: workspace(b"space_1"), f"{NO_WORKSPACE}, got bytes; pass one"),
-    (lambda: workspace(""), f"{NO_WORKSPACE}, got a blank text; pass one"),
-    (lambda: workspace(" \n"), f"{NO_WORKSPACE}, got a blank text; pass one"),
+    (lambda: workspace(""), f"{NO_WORKSPACE}, got a blank string; pass one"),
+    (lambda: workspace(" \n"), f"{NO_WORKSPACE}, got a blank string; pass one"),
     (lambda: workspace("space_"), f"{NO_WORKSPACE}, got only the prefix 'space_'; pass one"),
     (lambda: workspace("camp_"), f"{NO_WORKSPACE}, got only the prefix 'camp_'; pass one"),
     (
@@ -102,11 +102,11 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: workspace("Space_1"),
-        f"{NO_WORKSPACE}, got a text of 7 characters that starts otherwise; pass one",
+        f"{NO_WORKSPACE}, got a string of 7 characters without that prefix; pass one",
     ),
     (
         lambda: workspace("space_\ud800"),
-        "workspace: expected text that UTF-8 can carry, got a lone surrogate at character 6; decode its source rightly",
+        "workspace: expected valid Unicode, got a lone surrogate at character 6; decode the input with its real encoding",
     ),
     (lambda: number("1"), "page: expected a whole number, got str; pass an int of at least 1"),
     (lambda: number(None), "page: expected a whole number, got None; pass an int of at least 1"),
@@ -117,21 +117,21 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: number(2**63), "page: expected at most 9223372036854775807, got a number of 64 bits; pass a smaller number"),
     (
         lambda: require_display("display", 2001, mailboxes=True),
-        "display: expected at most 2000, got 2001; ask for smaller pages and walk more of them",
+        "display: expected at most 2000, got 2001; request smaller pages, and more of them",
     ),
     (
         lambda: require_display("display", 10**5000, mailboxes=True),
-        "display: expected at most 2000, got a number of 16610 bits; ask for smaller pages and walk more of them",
+        "display: expected at most 2000, got a number of 16610 bits; request smaller pages, and more of them",
     ),
     (lambda: require_display("display", 0, mailboxes=False), "display: expected at least 1, got 0; pass a larger number"),
-    (lambda: seconds("30"), "timeout: expected seconds as a number or None, got str; pass for example 30.0"),
-    (lambda: seconds(True), "timeout: expected seconds as a number or None, got bool; pass for example 30.0"),
-    (lambda: seconds(Decimal(1)), "timeout: expected seconds as a number or None, got Decimal; pass for example 30.0"),
-    (lambda: seconds(0), "timeout: expected more than 0 seconds, got 0; pass None for no bound"),
-    (lambda: seconds(-1.5), "timeout: expected more than 0 seconds, got -1.5; pass None for no bound"),
-    (lambda: seconds(math.nan), "timeout: expected more than 0 seconds, got nan; pass None for no bound"),
-    (lambda: seconds(-(10**5000)), "timeout: expected more than 0 seconds, got a number of 16610 bits; pass None for no bound"),
-    (lambda: seconds(10**5000), "timeout: expected seconds, got a number of 16610 bits; pass None for no bound"),
+    (lambda: seconds("30"), "timeout: expected seconds as a number or None, got str; pass a number such as 30.0"),
+    (lambda: seconds(True), "timeout: expected seconds as a number or None, got bool; pass a number such as 30.0"),
+    (lambda: seconds(Decimal(1)), "timeout: expected seconds as a number or None, got Decimal; pass a number such as 30.0"),
+    (lambda: seconds(0), "timeout: expected more than 0 seconds, got 0; pass a positive number"),
+    (lambda: seconds(-1.5), "timeout: expected more than 0 seconds, got -1.5; pass a positive number"),
+    (lambda: seconds(math.nan), "timeout: expected more than 0 seconds, got nan; pass a positive number"),
+    (lambda: seconds(-(10**5000)), "timeout: expected more than 0 seconds, got a number of 16610 bits; pass a positive number"),
+    (lambda: seconds(10**5000), "timeout: expected seconds, got a number of 16610 bits; pass a smaller number"),
     (
         lambda: options(duplicates="Skip"),
         f"{NO_POLICY}, got 'Skip'; pass one of them",
@@ -153,25 +153,25 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: options(campaign=""),
-        f"{NO_CAMPAIGN}, got a blank text; {CAMPAIGN_REMEDY}",
+        f"{NO_CAMPAIGN}, got a blank string; {CAMPAIGN_REMEDY}",
     ),
-    (lambda: members(None), "email: expected text, got None; give the contact an e-mail address"),
-    (lambda: members(UNSET), "email: expected text, got UnsetType; give the contact an e-mail address"),
-    (lambda: members(" \t"), "email: expected an address, got a blank text; give the contact an e-mail address"),
+    (lambda: members(None), "email: expected a string, got None; give the contact an e-mail address"),
+    (lambda: members(UNSET), "email: expected a string, got UnsetType; give the contact an e-mail address"),
+    (lambda: members(" \t"), "email: expected an address, got a blank string; give the contact an e-mail address"),
     (
         lambda: members("a\udfff@b.example"),
-        "email: expected text that UTF-8 can carry, got a lone surrogate at character 1; decode its source rightly",
+        "email: expected valid Unicode, got a lone surrogate at character 1; decode the input with its real encoding",
     ),
-    (lambda: members(zip=75001), "zip: expected text or None, got int; convert it with str()"),
-    (lambda: members(city=["Paris"]), "city: expected text or None, got list; convert it with str()"),
+    (lambda: members(zip=75001), "zip: expected a string or None, got int; convert it with str()"),
+    (lambda: members(city=["Paris"]), "city: expected a string or None, got list; convert it with str()"),
     (
         lambda: members(city="Paris\ud83d"),
-        "city: expected text that UTF-8 can carry, got a lone surrogate at character 5; decode its source rightly",
+        "city: expected valid Unicode, got a lone surrogate at character 5; decode the input with its real encoding",
     ),
-    (lambda: members(custom=None), "custom: expected a mapping of code to text, got None; pass a dict"),
-    (lambda: members(custom=["custom_1"]), "custom: expected a mapping of code to text, got list; pass a dict"),
-    (lambda: members(custom={1: "x"}), f"custom: expected codes as texts, got int; {FIELDS_REMEDY}"),
-    (lambda: members(custom={"": "x"}), f"custom: expected codes as texts, got a blank text; {FIELDS_REMEDY}"),
+    (lambda: members(custom=None), "custom: expected a mapping of codes to strings, got None; pass a dict"),
+    (lambda: members(custom=["custom_1"]), "custom: expected a mapping of codes to strings, got list; pass a dict"),
+    (lambda: members(custom={1: "x"}), f"custom: expected codes as strings, got int; {FIELDS_REMEDY}"),
+    (lambda: members(custom={"": "x"}), f"custom: expected codes as strings, got an empty string; {FIELDS_REMEDY}"),
     (lambda: members(custom={"plan": "x"}), f"custom['plan']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
     (lambda: members(custom={"custom_": "x"}), f"custom['custom_']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
     (lambda: members(custom={"custom_x": "x"}), f"custom['custom_x']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
@@ -181,23 +181,23 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: members(custom={"custom_٣": "x"}), f"custom['custom_٣']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
     (lambda: members(custom={KEY: "x"}), f"custom['key_...']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
-    (lambda: members(custom={"custom_1": 5}), "custom['custom_1']: expected text or None, got int; convert it with str()"),
-    (lambda: members(extra={"linkedin": 5}), "extra['linkedin']: expected text or None, got int; convert it with str()"),
+    (lambda: members(custom={"custom_1": 5}), "custom['custom_1']: expected a string or None, got int; convert it with str()"),
+    (lambda: members(extra={"linkedin": 5}), "extra['linkedin']: expected a string or None, got int; convert it with str()"),
     (
         lambda: members(extra={"linkedin": "\udc00"}),
-        "extra['linkedin']: expected text that UTF-8 can carry, got a lone surrogate at character 0; decode its source rightly",
+        "extra['linkedin']: expected valid Unicode, got a lone surrogate at character 0; decode the input with its real encoding",
     ),
     (
         lambda: members(extra={"a\udc00": "x"}),
-        "extra: expected text that UTF-8 can carry, got a lone surrogate at character 1; decode its source rightly",
+        "extra: expected valid Unicode, got a lone surrogate at character 1; decode the input with its real encoding",
     ),
     (
         lambda: members(extra={"custom_1": "x"}),
-        "extra['custom_1']: this code has a place of its own; pass it as an argument or in custom",
+        "extra['custom_1']: this code is reserved; pass it as an argument or in custom",
     ),
     (
         lambda: members(extra={"owner_key": "x"}),
-        "extra['owner_key']: this code has a place of its own; pass it as an argument or in custom",
+        "extra['owner_key']: this code is reserved; pass it as an argument or in custom",
     ),
     (lambda: contact_of(None), "contact: expected NewContact or a mapping, got None; build NewContact(email, ...)"),
     (lambda: contact_of(KEY), "contact: expected NewContact or a mapping, got str; build NewContact(email, ...)"),
@@ -206,58 +206,58 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: contact_of({"first_name": "A"}), "email: missing; every contact needs an e-mail address"),
     (
         lambda: contact_of({"email": "a@b.example", "frist_name": "A"}),
-        "'frist_name': not a field of a contact; did you mean 'first_name'? Further codes of the workspace go under 'extra'",
+        "'frist_name': not a field of a contact; did you mean 'first_name'? Put other codes of the workspace under 'extra'",
     ),
     (
         lambda: contact_of({"email": "a@b.example", "qqq": "A"}),
-        "'qqq': not a field of a contact; Further codes of the workspace go under 'extra'",
+        "'qqq': not a field of a contact; Put other codes of the workspace under 'extra'",
     ),
     (
         lambda: contact_of({"email": "a@b.example", KEY: "A"}),
-        "'key_...': not a field of a contact; Further codes of the workspace go under 'extra'",
+        "'key_...': not a field of a contact; Put other codes of the workspace under 'extra'",
     ),
     (
         lambda: contact_of({"email": "a@b.example", 5: "A"}),
-        "contact: expected members named by texts, got int; use the names of NewContact",
+        "contact: expected strings as names, got int; use the names of NewContact",
     ),
     (
         lambda: contact_of({"email": "a@b.example", "custom": 5, "custom_1": "x"}),
-        "custom: expected a mapping of code to text, got int; pass a dict",
+        "custom: expected a mapping of codes to strings, got int; pass a dict",
     ),
-    (lambda: require_method("get"), "method: expected an HTTP method in capitals, got str; pass for example 'GET'"),
-    (lambda: require_method(""), "method: expected an HTTP method in capitals, got str; pass for example 'GET'"),
-    (lambda: require_method("GET\r\nx: y"), "method: expected an HTTP method in capitals, got str; pass for example 'GET'"),
-    (lambda: require_method(None), "method: expected an HTTP method in capitals, got None; pass for example 'GET'"),
-    (lambda: require_body("{}"), "body: expected bytes, got str; encode it, such as json.dumps(value).encode()"),
-    (lambda: require_body({}), "body: expected bytes, got dict; encode it, such as json.dumps(value).encode()"),
-    (lambda: require_body(None), "body: expected bytes, got None; encode it, such as json.dumps(value).encode()"),
-    (lambda: require_target(None), "target: expected text such as '/campaigns?page=1', got None; pass path and query in one"),
-    (lambda: require_target(b"/"), "target: expected text such as '/campaigns?page=1', got bytes; pass path and query in one"),
+    (lambda: require_method("get"), "method: expected an upper-case HTTP method, got str; pass a method such as 'GET'"),
+    (lambda: require_method(""), "method: expected an upper-case HTTP method, got str; pass a method such as 'GET'"),
+    (lambda: require_method("GET\r\nx: y"), "method: expected an upper-case HTTP method, got str; pass a method such as 'GET'"),
+    (lambda: require_method(None), "method: expected an upper-case HTTP method, got None; pass a method such as 'GET'"),
+    (lambda: require_body("{}"), "body: expected bytes, got str; encode it, for example with json.dumps(value).encode()"),
+    (lambda: require_body({}), "body: expected bytes, got dict; encode it, for example with json.dumps(value).encode()"),
+    (lambda: require_body(None), "body: expected bytes, got None; encode it, for example with json.dumps(value).encode()"),
+    (lambda: require_target(None), "target: expected a string such as '/campaigns?page=1', got None; pass path and query"),
+    (lambda: require_target(b"/"), "target: expected a string such as '/campaigns?page=1', got bytes; pass path and query"),
     *((lambda target=target: require_target(target), f"target: {TARGET_REMEDY}") for target in NO_TARGETS),
     *((lambda target=target: require_target(target), DOTS) for target in DOTTED),
-    (lambda: require_headers(None), "headers: expected a mapping of text to text, got None; pass a dict"),
-    (lambda: require_headers([("a", "b")]), "headers: expected a mapping of text to text, got list; pass a dict"),
+    (lambda: require_headers(None), "headers: expected a mapping of strings to strings, got None; pass a dict"),
+    (lambda: require_headers([("a", "b")]), "headers: expected a mapping of strings to strings, got list; pass a dict"),
     *(
         (
             lambda name=name: require_headers({name: "x"}),
-            "headers: expected field names of letters, digits and hyphens; remove blanks and line breaks",
+            "headers: expected field names of letters, digits and hyphens; remove spaces and line breaks",
         )
         for name in ["", "a b", "a:", "a\r\nb", "é", 5, None]
     ),
     *(
         (
             lambda value=value: require_headers({"X-A": value}),
-            f"headers['X-A']: expected ASCII text without outer blanks and line breaks, got {type(value).__name__}; encode it",
+            f"headers['X-A']: expected ASCII without outer spaces or line breaks, got {type(value).__name__}; encode it",
         )
         for value in ["a\r\nb", "a\n", "\x00", "\x7f", "\u0100", "\xe9", " a", "a\t", 5, b"x"]
     ),
     (
         lambda: require_headers({"x-a": None}),
-        "headers['x-a']: expected ASCII text without outer blanks and line breaks, got None; encode it",
+        "headers['x-a']: expected ASCII without outer spaces or line breaks, got None; encode it",
     ),
     (
         lambda: require_headers({KEY: None}),
-        "headers['key_...']: expected ASCII text without outer blanks and line breaks, got None; encode it",
+        "headers['key_...']: expected ASCII without outer spaces or line breaks, got None; encode it",
     ),
 ]
 
@@ -313,7 +313,7 @@ def test_no_refusal_shows_a_key_wherever_it_was_put(call: Callable[[str], Any], 
 def test_a_wrong_key_is_refused_without_being_shown(wrong: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         require_id("owner_key", wrong, "owner_key", "pass owner_key=")
-    assert str(caught.value).startswith("owner_key: expected a text starting with 'key_', got ")
+    assert str(caught.value).startswith("owner_key: expected a string starting with 'key_', got ")
     assert "key_1" not in str(caught.value)
     assert KEY not in str(caught.value)
 
@@ -409,7 +409,7 @@ def test_a_row_may_name_custom_codes_beside_its_fields() -> None:
 
 def test_the_values_of_a_row_are_checked_when_it_is_sent() -> None:
     contact = contact_of({"email": 5, "custom": "no mapping"})
-    with pytest.raises(InvalidRequest, match="email: expected text"):
+    with pytest.raises(InvalidRequest, match="email: expected a string"):
         check_contact(contact)
 
 

@@ -63,7 +63,7 @@ def test_the_embedded_service_takes_nothing_from_the_environment() -> None:
         (("frobnicate",), "No such command 'frobnicate'"),
         (("campaigns",), "No base URL: give --base-url URL"),
         (("campaigns", "--base-url", "nonsense"), "base_url"),
-        (("campaigns", "--base-url", "http://a.example"), "workspace: expected a text starting with 'space_', got None"),
+        (("campaigns", "--base-url", "http://a.example"), "workspace: expected a string starting with 'space_', got None"),
         (("campaigns", *FAKE, "--workspace", "camp_1"), "workspace: expected"),
         (("campaigns", *FAKE, "--workspace", "space_1", "--workspace", "space_2"), "give --workspace once"),
         (("campaigns", *FAKE, "--timeout", "0"), "timeout: expected more than 0 seconds"),
@@ -100,7 +100,7 @@ def test_wrong_usage_is_one_clear_line_and_exits_2(shell: Shell, arguments: tupl
 def test_a_real_service_is_never_given_the_embedded_ones_key(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
     ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *there[:4])
     assert (ended.code, ended.out) == (2, "")
-    assert "owner_key: expected a text starting with 'key_', got None" in ended.err
+    assert "owner_key: expected a string starting with 'key_', got None" in ended.err
 
 
 def test_a_wrong_row_map_is_refused_before_anything_is_sent(

@@ -117,7 +117,7 @@ async def test_an_attempt_that_hangs_is_ended_by_its_timeout_and_repeated() -> N
 async def test_the_timeout_of_the_last_attempt_is_a_transport_error_that_says_what_may_have_left(
     entry: str, maybe_sent: bool
 ) -> None:
-    with pytest.raises(TransportError, match="no answer within the timeout of 3 s") as caught:
+    with pytest.raises(TransportError, match="no response within the timeout of 3 s") as caught:
         await client(Script(entry), timeout=3.0, retry=RetryPolicy(attempts=1)).contacts.create(CONTACT)
     assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (maybe_sent, maybe_sent, 1)
 
@@ -150,14 +150,14 @@ async def test_the_deadline_bounds_attempts_and_waits_together() -> None:
     ("entries", "maybe_sent"), [([HANG], True), ([STUCK], False), ([lost(), STUCK], True), ([unsent(), HANG], True)], ids=repr
 )
 async def test_the_deadline_within_an_attempt_says_what_any_attempt_may_have_done(entries: list[Any], maybe_sent: bool) -> None:
-    with pytest.raises(DeadlineExceeded, match="no answer within the deadline of 9 s") as caught:
+    with pytest.raises(DeadlineExceeded, match="no response within the deadline of 9 s") as caught:
         await client(Script(*entries), timeout=None, deadline=9.0).contacts.create(CONTACT)
     assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (maybe_sent, maybe_sent, len(entries))
 
 
 async def test_a_wait_that_would_pass_the_deadline_is_not_begun() -> None:
     began = anyio.current_time()
-    with pytest.raises(DeadlineExceeded, match="no further attempt fits into the deadline of 2 s") as caught:
+    with pytest.raises(DeadlineExceeded, match="no further attempt fits within the deadline of 2 s") as caught:
         await client(Script(status(500)), deadline=2.0).campaigns.list()
     assert anyio.current_time() - began == pytest.approx(1.5)
     assert isinstance(caught.value.__cause__, StatusError)
@@ -368,14 +368,14 @@ async def test_what_a_flow_does_not_blame_a_call_for_costs_it_neither_attempts_n
 
 async def test_a_call_that_is_blamed_ends_when_its_own_attempts_have_taken_its_time() -> None:
     judge = Judge(Verdict.BLAME)
-    with pytest.raises(DeadlineExceeded, match="its own failures took all of its deadline of 70 s") as caught:
+    with pytest.raises(DeadlineExceeded, match="its failed attempts used up the deadline of 70 s") as caught:
         await within(judge, HANG, deadline=70.0)
     assert (judge.blamed, caught.value.attempts, caught.value.maybe_applied) == ([0, 1, 2], 3, True)
     assert anyio.current_time() >= 70
 
 
 async def test_a_blamed_attempt_that_fails_by_itself_when_no_time_is_left_is_the_last() -> None:
-    with pytest.raises(DeadlineExceeded, match="its own failures took all of its deadline of 5 s") as caught:
+    with pytest.raises(DeadlineExceeded, match="its failed attempts used up the deadline of 5 s") as caught:
         await within(Judge(Verdict.BLAME), 5.0, lost(), timeout=None, deadline=5.0)
     assert caught.value.maybe_applied
 
@@ -559,7 +559,7 @@ async def test_attempts_and_failures_are_logged_without_secrets(caplog: pytest.L
         await client(Script(lost(), added())).contacts.create(CONTACT)
     assert [record.getMessage() for record in caplog.records] == [
         "create_contact: attempt 1 failed: the answer was lost",
-        "create_contact: trying again in 0.5 s, after attempt 1: the answer was lost",
+        "create_contact: retrying in 0.5 s after attempt 1: the answer was lost",
         "create_contact: 201 on attempt 2",
     ]
     assert "key_secret" not in caplog.text

@@ -139,10 +139,10 @@ async def test_attempts_are_logged_at_debug_and_waits_before_a_repeat_at_info(ca
     told = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
     assert [shown(record) for record in told] == [
         ("DEBUG", "create_contact: attempt 1 failed: the answer was lost"),
-        ("INFO", "create_contact: trying again in 0.5 s, after attempt 1: the answer was lost"),
+        ("INFO", "create_contact: retrying in 0.5 s after attempt 1: the answer was lost"),
         ("DEBUG", "create_contact: 429 on attempt 2"),
         ("DEBUG", "create_contact: attempt 2 failed: RateLimited 429"),
-        ("INFO", "create_contact: trying again in 7 s, after attempt 2: RateLimited 429"),
+        ("INFO", "create_contact: retrying in 7 s after attempt 2: RateLimited 429"),
         ("DEBUG", "create_contact: 201 on attempt 3"),
     ]
 
@@ -171,7 +171,7 @@ async def test_a_run_logs_its_states_and_its_rows_only_at_debug(caplog: pytest.L
     assert states[1][1].endswith("requests/s, for 1.1 s")
     assert states[-1][0] == "INFO"
     assert states[-1][1].startswith(f"create_many: run {number} finished: 30 rows so far")
-    repeats = [record.levelname for record in told if "trying again" in record.getMessage()]
+    repeats = [record.levelname for record in told if "retrying" in record.getMessage()]
     assert repeats == ["DEBUG"] * len(repeats) != []
     paused = next(record for record in told if extras(record).get("state") == "paused")
     assert set(extras(paused)) == {"run", "state", "before", "rows", "limit", "wait", "error"}

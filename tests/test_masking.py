@@ -195,13 +195,13 @@ def raised(error: OutreachError) -> OutreachError:
 
 def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachError]:
     """Return every error that an answer can become."""
-    fault: DecodeError | str = "status 'x', which is no outcome"
+    fault: DecodeError | str = "unknown status 'x', no contact id"
     try:
         answer = loads(CreateAnswer, body)
     except DecodeError as error:
         fault = error
     else:
-        fault = f"status {answer.status.value!r}, which is no outcome"
+        fault = f"unknown status {answer.status.value!r}, no contact id"
     response = Response(200, headers, body)
     errors: list[OutreachError] = [unexpected("create_contact", response, (key,), fault)]
     errors += [refused("create_contact", Response(status, headers, body), (key,), now=NOW) for status in (401, 429, 500)]

@@ -231,7 +231,7 @@ def test_too_late(request):
         passed=1,
         failed=1,
     )
-    assert "behaviour='pairwise': the test must have a fixture as an argument" in told
+    assert "behaviour='pairwise': expected a fixture as an argument of the test" in told
 
 
 # What becomes of a test.
@@ -331,7 +331,7 @@ def test_orders(outreach_fake):
 """,
         **outcomes,
     )
-    assert ("faults that never struck: create_contact: status(503)" in told) == ("failed" in outcomes)
+    assert ("faults that were never injected: create_contact: status(503)" in told) == ("failed" in outcomes)
 
 
 def test_a_test_that_fails_or_is_skipped_keeps_its_own_reason(suite: Suite) -> None:
@@ -346,7 +346,7 @@ def test_ends(outreach_fake, end):
         skipped=1,
     )
     assert "Failed: for a reason" in told
-    assert "faults that never struck" not in told
+    assert "faults that were never injected" not in told
 
 
 def test_a_fake_is_let_go_when_its_test_ends(suite: Suite) -> None:
@@ -493,7 +493,7 @@ def test_own(outreach_virtual_time, outreach_fake):
 
 def test_a_real_port_and_virtual_time_exclude_each_other(suite: Suite) -> None:
     told = suite.told("async def test_both(outreach_virtual_time, outreach_url): pass", errors=2)
-    assert "outreach_url and outreach_virtual_time exclude each other: sockets take real time" in told
+    assert "outreach_url cannot be used with outreach_virtual_time: sockets take real time" in told
 
 
 # What it costs, and other plugins.
@@ -541,4 +541,4 @@ def test_the_entry_point_names_the_plugin() -> None:
 
 def test_the_marker_is_among_those_that_pytest_lists(pytester: pytest.Pytester) -> None:
     result: Any = pytester.runpytest_inprocess("--markers", "--strict-markers")
-    result.stdout.fnmatch_lines(["@pytest.mark.outreach(seed=0, *): what the fake outreach service of this test is like*"])
+    result.stdout.fnmatch_lines(["@pytest.mark.outreach(seed=0, *): configure the fake outreach service of this test*"])

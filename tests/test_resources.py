@@ -262,12 +262,12 @@ async def test_an_odd_id_is_percent_encoded_as_utf_8() -> None:
 WRONG_IDS: list[tuple[Any, str]] = [
     (7, "got int; "),
     (b"space_1", "got bytes; "),
-    ("", "got a blank text; "),
-    (" \t", "got a blank text; "),
+    ("", "got a blank string; "),
+    (" \t", "got a blank string; "),
     ("mailbox_1", "got what looks like a mailbox id .+; "),
     ("key_secret", "got what looks like an owner_key .+; "),
-    ("SPACE_1", "got a text of 7 characters .+; "),
-    ("x_\ud800", "got a text of 3 characters .+; "),
+    ("SPACE_1", "got a string of 7 characters .+; "),
+    ("x_\ud800", "got a string of 3 characters .+; "),
 ]
 
 ID_CALLS: dict[str, tuple[str, str, Callable[[OutreachClient, Any], Any]]] = {
@@ -289,7 +289,7 @@ async def test_a_wrong_id_is_refused_by_field_kind_and_remedy(
 ) -> None:
     script = Script(page())
     value, fault = (prefix, f"got only the prefix '{prefix}'; ") if value == "prefix alone" else (value, fault)
-    with pytest.raises(InvalidRequest, match=rf"^{field}: expected a text starting with '{prefix}', {fault}.+") as caught:
+    with pytest.raises(InvalidRequest, match=rf"^{field}: expected a string starting with '{prefix}', {fault}.+") as caught:
         await call(client(script), value)
     assert script.requests == []
     assert "secret" not in str(caught.value)
@@ -301,7 +301,7 @@ async def test_an_id_that_no_request_can_carry_is_refused(
     field: str, prefix: str, call: Callable[[OutreachClient, Any], Any]
 ) -> None:
     script = Script(page())
-    with pytest.raises(InvalidRequest, match=rf"^{field}: expected text .+, got a lone surrogate at character 5|6; .+"):
+    with pytest.raises(InvalidRequest, match=rf"^{field}: expected .+ Unicode, got a lone surrogate at character 5|6; .+"):
         await call(client(script), f"{prefix}\ud800")
     assert script.requests == []
 
@@ -314,9 +314,9 @@ CREATIONS: list[tuple[Any, dict[str, Any], str]] = [
     (
         CONTACT,
         {"owner_key": "space_1"},
-        "owner_key: expected .+ 'key_', got what looks like a workspace id .+; pass owner_key= .+",
+        "owner_key: expected .+ 'key_', got what looks like a workspace id .+; pass an owner key .+",
     ),
-    (CONTACT, {"owner_key": ""}, "owner_key: expected .+ 'key_', got a blank text; .+"),
+    (CONTACT, {"owner_key": ""}, "owner_key: expected .+ 'key_', got a blank string; .+"),
     (CONTACT, {"owner_key": 7}, "owner_key: expected .+ 'key_', got int; .+"),
     (CONTACT, {"duplicates": "Skip"}, "duplicates: expected one of 'skip', 'overwrite', .+, got 'Skip'; .+"),
     (CONTACT, {"duplicates": None}, "duplicates: expected one of .+, got None; .+"),
@@ -324,20 +324,20 @@ CREATIONS: list[tuple[Any, dict[str, Any], str]] = [
     (CONTACT, {"strict_validation": "true"}, "strict_validation: expected bool, got str; .+"),
     (CONTACT, {"strict_validation": 1}, "strict_validation: expected bool, got int; .+"),
     (CONTACT, {"strict_validation": None}, "strict_validation: expected bool, got None; .+"),
-    (contact(""), {}, "email: expected an address, got a blank text; .+"),
-    (contact(" \n"), {}, "email: expected an address, got a blank text; .+"),
-    (contact(None), {}, "email: expected text, got None; .+"),
-    (contact(b"a@b.co"), {}, "email: expected text, got bytes; .+"),
-    (contact("\ud800@b.co"), {}, "email: expected text .+, got a lone surrogate at character 0; .+"),
-    (contact("a@b.co", zip=12345), {}, "zip: expected text or None, got int; .+"),
-    (contact("a@b.co", city="\ud800"), {}, "city: expected text .+, got a lone surrogate at character 0; .+"),
+    (contact(""), {}, "email: expected an address, got a blank string; .+"),
+    (contact(" \n"), {}, "email: expected an address, got a blank string; .+"),
+    (contact(None), {}, "email: expected a string, got None; .+"),
+    (contact(b"a@b.co"), {}, "email: expected a string, got bytes; .+"),
+    (contact("\ud800@b.co"), {}, "email: expected .+ Unicode, got a lone surrogate at character 0; .+"),
+    (contact("a@b.co", zip=12345), {}, "zip: expected a string or None, got int; .+"),
+    (contact("a@b.co", city="\ud800"), {}, "city: expected .+ Unicode, got a lone surrogate at character 0; .+"),
     (contact("a@b.co", custom={"custom_x": "a"}), {}, r"custom\['custom_x'\]: expected a code of the form custom_<n>; .+"),
     (contact("a@b.co", custom={"plan": "a"}), {}, r"custom\['plan'\]: expected a code of the form custom_<n>; .+"),
-    (contact("a@b.co", custom={"custom_1": 1}), {}, r"custom\['custom_1'\]: expected text or None, got int; .+"),
-    (contact("a@b.co", custom=[("custom_1", "x")]), {}, "custom: expected a mapping of code to text, got list; .+"),
-    (contact("a@b.co", extra={1: "x"}), {}, "extra: expected codes as texts, got int; .+"),
-    (contact("a@b.co", extra={"email": "x"}), {}, r"extra\['email'\]: this code has a place of its own; .+"),
-    (contact("a@b.co", extra={"custom_1": "x"}), {}, r"extra\['custom_1'\]: this code has a place of its own; .+"),
+    (contact("a@b.co", custom={"custom_1": 1}), {}, r"custom\['custom_1'\]: expected a string or None, got int; .+"),
+    (contact("a@b.co", custom=[("custom_1", "x")]), {}, "custom: expected a mapping of codes to strings, got list; .+"),
+    (contact("a@b.co", extra={1: "x"}), {}, "extra: expected codes as strings, got int; .+"),
+    (contact("a@b.co", extra={"email": "x"}), {}, r"extra\['email'\]: this code is reserved; .+"),
+    (contact("a@b.co", extra={"custom_1": "x"}), {}, r"extra\['custom_1'\]: this code is reserved; .+"),
     ({}, {}, "email: missing; .+"),
     ({"email": "a@b.co", "frist_name": "A"}, {}, "'frist_name': not a field of a contact; did you mean 'first_name'.+"),
     ("a@b.co", {}, "contact: expected NewContact or a mapping, got str; .+"),

@@ -163,7 +163,7 @@ def test_the_policy_unless_told_otherwise() -> None:
 
 @pytest.mark.parametrize("attempts", [0, -1])
 def test_a_policy_tries_at_least_once(attempts: int) -> None:
-    said = f"attempts: expected at least 1, got {attempts}; 1 tries once and repeats nothing"
+    said = f"attempts: expected at least 1, got {attempts}; pass 1 to disable retries"
     with pytest.raises(InvalidRequest, match=re.escape(said)):
         RetryPolicy(attempts=attempts)
 
@@ -171,7 +171,7 @@ def test_a_policy_tries_at_least_once(attempts: int) -> None:
 @pytest.mark.parametrize("name", ["backoff", "backoff_cap", "retry_after_cap", "budget"])
 @pytest.mark.parametrize("value", [-1, -0.001, -math.inf, math.nan])
 def test_a_policy_waits_and_spends_nothing_less_than_nothing(name: str, value: Any) -> None:
-    with pytest.raises(InvalidRequest, match=re.escape(f"{name}: expected 0 or more, got {value}; 0 waits or spends nothing")):
+    with pytest.raises(InvalidRequest, match=re.escape(f"{name}: expected 0 or more, got {value}; pass 0 for none")):
         RetryPolicy(**{name: value})
 
 

@@ -206,7 +206,7 @@ async def test_while_every_connection_is_busy_what_waits_in_the_transport_is_cer
                 lambda: client.mailboxes.list(timeout=0.02),
                 lambda: client.request("POST", "/contacts", body=POST.body, timeout=0.02),
             ):
-                with pytest.raises(TransportError, match="no answer within the timeout") as caught:
+                with pytest.raises(TransportError, match="no response within the timeout") as caught:
                     await call()
                 assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
             group.cancel_scope.cancel()

@@ -154,7 +154,7 @@ def test_the_bulk_app_says_what_to_mend(user: User, served: Served, crm: Path, t
     assert "Mend this, then run it again: create_contact: the service answered 404" in err
     status, _, err = user.run(*command, **{**served.variables, "OUTREACH_WORKSPACE": "camp_1"})
     assert status == 1
-    assert err.startswith("Nothing was done: workspace: expected a text starting with 'space_'")
+    assert err.startswith("Nothing was done: workspace: expected a string starting with 'space_'")
     assert err.count("\n") == 1
 
 

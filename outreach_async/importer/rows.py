@@ -72,7 +72,7 @@ class Row(Mapping[str, Any]):
             Path("people.csv").write_text('E-mail,City\n" ",Lyon\n')
             file = open_file("people.csv")
             print([str(row.refusal()) for row in file.rows(map_columns(file.headers))])
-            # -> ['email: expected an address, got a blank text; give the contact an e-mail address']
+            # -> ['email: expected an address, got a blank string; give the contact an e-mail address']
             ```
         """
         try:
