@@ -54,7 +54,7 @@ def test_anything_else_than_a_url_or_a_session_is_refused(service: Callable[[], 
     [
         ({"max_in_flight": 0}, "max_in_flight"),
         ({"max_answer": 0}, "max_answer"),
-        ({"proxy": "socks5://proxy.example"}, "proxy: expected a URL with a host and a scheme of http, https;"),
+        ({"proxy": "socks5://proxy.example"}, "proxy: expected a URL with a host and one of the schemes http, https;"),
     ],
 )
 def test_an_option_that_can_never_be_right_is_refused_by_name(options: dict[str, Any], field: str) -> None:

@@ -44,7 +44,7 @@ async def test_the_environment_names_a_proxy_in_either_case(make: Make, variable
 async def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "gopher://user:secret@proxy.example")
     with pytest.raises(
-        InvalidRequest, match=r"^HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: expected a URL .* scheme of http, https"
+        InvalidRequest, match=r"^HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: expected a URL .* schemes http, https"
     ) as caught:
         make(NOWHERE)
     assert "secret" not in str(caught.value)

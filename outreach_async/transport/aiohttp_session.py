@@ -28,6 +28,7 @@ _CONTENT_TYPE = ("Content-Type",)
 _AUTOMATIC = ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
 _SWITCHED: Final = 101
 _URLS: Final = 256
+# No timers of aiohttp: the client alone decides about time, and its timeout arrives as a cancellation.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, ceil_threshold=math.inf)
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
 _BROKEN = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
@@ -128,7 +129,7 @@ class Wire:
             timeout=_NO_TIMEOUT,
             middlewares=self._middlewares,
         ) as answer:
-            progress.sent = True
+            progress.sent = True  # a response proves it, also for a request without a body
             if answer.status == _SWITCHED:
                 answer.close()
                 raise lost(f"no response from {self._place.shown}: it switched to another protocol, unrequested", progress)
@@ -162,7 +163,7 @@ class Wire:
             return InvalidRequest(
                 "the request is not valid HTTP; correct its method, its target or the session's own headers"
             ), None
-        if isinstance(error, _UNSENT) and progress.sent is None:
+        if isinstance(error, _UNSENT) and progress.sent is None:  # raised while connecting, before anything is written
             progress.sent = False
         what = "no connection to" if progress.sent is False else "no response from"
         if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
@@ -210,8 +211,7 @@ class _Body(aiohttp.Payload):
     """A request body that records when its bytes are requested. aiohttp sends them together with the head.
 
     aiohttp's `BytesPayload` would warn of every large body. With `look`, the body first checks that no bytes wait on the
-    connection.
-    For a session of our own, the connector has already checked that.
+    connection. For a session of our own, the connector has already checked that.
     """
 
     def __init__(self, content: bytes, progress: Progress, *, look: bool) -> None:
@@ -254,7 +254,8 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
     watch(request)
     try:
         return await handler(request)
-    except aiohttp.ClientConnectorError:
+    except aiohttp.ClientConnectorError:  # nothing was sent; aiohttp does not retry it
         raise
+    # aiohttp would send a GET again after the following ones, unknown to the retry policy and to `Progress`.
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _Ended(error) from None

@@ -156,6 +156,7 @@ class HttpxTransport:
             return InvalidRequest(
                 "the request is not valid HTTP; correct its method, its target or the client's own headers"
             ), None
+        # Raised while connecting, before anything is written. `True` stays: authentication may have sent the request before.
         if isinstance(error, tuple(getattr(library, name) for name in _UNSENT)) and progress.sent is None:
             progress.sent = False
         what = "no connection to" if progress.sent is False else "no response from"

@@ -73,7 +73,7 @@ class LaneRoute(Route):
         )
         release(progress, request, proof=True)
         answer = await lane.transport.handle_async_request(message)
-        progress.sent = True
+        progress.sent = True  # a response proves it, also for a request without a body
         response, lane.kept = await read(answer, self.limit, lane.settle(answer.extensions.get("network_stream")))
         return response
 
@@ -90,7 +90,7 @@ class LaneRoute(Route):
         build = partial(
             library.AsyncHTTPTransport,
             verify=context,
-            limits=library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None),
+            limits=library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None),  # `Lanes` expires it
             proxy=self._proxy and library.Proxy(self._proxy, ssl_context=context if self._proxy.startswith("https:") else None),
         )
         return Lanes(most, lambda: _Lane(build()))

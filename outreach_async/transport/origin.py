@@ -61,7 +61,7 @@ def parse_base_url(text: str) -> BaseUrl:
     """
     parts = _split("base_url", text, ("http", "https"), _EXAMPLE)
     if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise InvalidRequest("base_url: expected a URL without query and fragment; remove it")
+        raise InvalidRequest("base_url: expected a URL without query and fragment; remove them")
     if not _PATH.fullmatch(parts.path) or _dots(parts.path):
         raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
     port = None if parts.port == _PORTS[parts.scheme] else parts.port
@@ -153,7 +153,9 @@ def _split(field: str, text: str, schemes: Collection[str], example: str) -> Spl
     except ValueError:
         whole = False
     if not whole or _UNSAFE.search(text) or parts.scheme not in schemes:
-        raise InvalidRequest(f"{field}: expected a URL with a host and a scheme of {', '.join(schemes)}; pass one {example}")
+        raise InvalidRequest(
+            f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}; pass one {example}"
+        )
     return parts
 
 

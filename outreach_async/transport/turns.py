@@ -51,7 +51,7 @@ class Turns:
         """
         await self._room.acquire()
         try:
-            await checkpoint_if_cancelled()  # a fast acquire does not check, and a mock transport may never do so
+            await checkpoint_if_cancelled()  # a mock transport may never check for a cancellation itself
             if self._closed:  # checked after the wait, which may have outlasted the transport
                 raise InvalidRequest("the transport was closed before the request was sent; make a new one")
             with self._scope() as scope:
