@@ -37,7 +37,7 @@ The marker, with all its arguments:
         world="world.json",          # or the document itself; a path is relative to the test file
         behaviour="strict",          # "documented", "lenient", "pairwise", "behaviour.toml", {"past_end": "clamp"}, a Behaviour
         faults={"create_contact": [faults.status(503), faults.ok]},
-        unfired="ignore",            # by default, a test fails if one of its faults was never injected
+        unfired="ignore",            # by default, a test fails if one of its faults never fired
     )
 
 You can also put the marker on classes and modules; for each argument, the closest marker wins. With `behaviour="pairwise"` a
@@ -223,12 +223,12 @@ def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that passed although one of its faults was never injected."""
+    """Fail a test that passed although one of its faults never fired."""
     __tracebackhide__ = True
     result = yield
     use = item.stash.get(_USE, None)
     if use is not None and use.unfired:
-        pytest.fail(f"faults that were never injected: {'; '.join(use.unfired)}", pytrace=False)
+        pytest.fail(f"faults that never fired: {'; '.join(use.unfired)}", pytrace=False)
     return result
 
 

@@ -138,9 +138,9 @@ def test_at_most_as_many_contacts_as_said_are_asked_for() -> None:
 
 
 def test_the_plan_says_what_will_be_done() -> None:
-    assert "no contact is created" in plan(READER)
+    assert "It creates no contacts" in plan(READER)
     said = plan(WRITER)
-    assert all(word in said for word in (SPACE, DRAFT, "conformance.example", "gmail.com", "stay", str(CONTACTS)))
+    assert all(word in said for word in (SPACE, DRAFT, "conformance.example", "gmail.com", "permanent", str(CONTACTS)))
     assert KEY not in said
     assert "None joins a campaign" in plan(attrs.evolve(WRITER, campaign=None, gmail=False))
 
@@ -152,10 +152,10 @@ def test_in_a_small_workspace_the_reasons_say_what_was_too_little() -> None:
     found = measured(Behaviour(over_max="clamp"), READER, fake.snapshot()).findings
     assert found["over_max"].possible == ("clamp", "serve")
     assert found["campaign_max_display"].possible == (None, 2000, 100)
-    assert found["order"].how == "too few rows to tell"
-    assert found["numbers"].how == "no percentage that was read is whole"
-    assert found["list_date"].how == "no campaign that was read has a date"
-    assert "too few to tell" in found["percent_digits"].how
+    assert found["order"].how == "too few rows to decide"
+    assert found["numbers"].how == "no whole percentage was read"
+    assert found["list_date"].how == "no campaign with a date was read"
+    assert "too few to decide" in found["percent_digits"].how
     assert found["past_end"].possible == ("empty",)
 
 
@@ -175,11 +175,11 @@ def test_a_key_that_is_refused_leaves_unseen_what_takes_creations() -> None:
 @pytest.mark.parametrize(
     ("campaign", "why"),
     [
-        (None, "no campaign was named"),
+        (None, "no campaign was given"),
         ("camp_unheard_of", "not listed"),
-        ("camp_done", "no draft"),
+        ("camp_done", "not a draft"),
         ("camp_bare", "no step"),
-        ("camp_live", "no draft"),
+        ("camp_live", "not a draft"),
     ],
 )
 def test_no_contact_joins_a_campaign_that_is_no_draft_of_the_workspace(campaign: str | None, why: str) -> None:

@@ -82,7 +82,7 @@ async def test_patience_ends() -> None:
 async def test_a_request_without_an_answer_is_told_to_the_dialogue_without_secrets() -> None:
     failing = Scripted(TransportError("no connection through proxy-pass for " + KEY))
     found = (await run(failing, WRITER, Patience())).findings
-    assert found["auth"].how == "no answer: no connection through *** for ***"
+    assert found["auth"].how == "no response: no connection through *** for ***"
     assert not any(finding.possible for finding in found.values())
 
 
@@ -90,14 +90,14 @@ async def test_a_request_without_an_answer_is_told_to_the_dialogue_without_secre
 async def test_an_answer_that_does_not_come_is_given_up() -> None:
     fake = service()
     fake.faults.add(faults.hang())
-    assert await Carrier(FakeTransport(fake), Patience()).carry(one_question()) == "no answer within 30 s"
+    assert await Carrier(FakeTransport(fake), Patience()).carry(one_question()) == "no response within 30 s"
 
 
 async def test_a_dialogue_that_does_not_expect_trouble_ends_with_it() -> None:
     def unaware() -> Dialogue[Response]:
         return (yield READER.fields())
 
-    with pytest.raises(Unclear, match="no answer"):
+    with pytest.raises(Unclear, match="no response"):
         await Carrier(Scripted(TransportError("gone")), Patience()).carry(unaware())
 
 
@@ -105,10 +105,10 @@ async def test_a_rate_limit_is_told_but_its_figures_are_not() -> None:
     fake = service(Behaviour(rate_limit=RateLimit(5)))
     found = (await run(FakeTransport(fake), READER, Patience(throttled=0))).findings
     assert found["rate_limit"].possible == ()
-    assert found["rate_limit"].how.startswith("there is one, of unknown figures: ")
+    assert found["rate_limit"].how.startswith("there is one, with an unknown limit: ")
     assert "Retry-After '60'" in found["rate_limit"].how
     assert found["past_end"].possible == ()
-    assert rate_limit(7, []).how == "not provoked: 7 requests one after the other, none throttled"
+    assert rate_limit(7, []).how == "not provoked: 7 requests one at a time, none throttled"
 
 
 async def test_a_rate_limit_under_status_200_is_no_refusal() -> None:
@@ -162,8 +162,8 @@ def test_what_an_earlier_run_knew_better_is_kept() -> None:
         "numbers": ("int_when_whole", "mixed"),
         "list_date": (),
     }
-    assert kept["past_end"].how == "seen by an earlier run; now not: so"
-    assert kept["over_max"].how == "so; an earlier run saw more"
+    assert kept["past_end"].how == "observed by an earlier run, but not now: so"
+    assert kept["over_max"].how == "so; an earlier run was more precise"
 
 
 def test_what_was_undecided_before_and_is_so_now_stays_as_it_is() -> None:
@@ -200,7 +200,7 @@ def test_findings_become_a_behaviour() -> None:
         (Order("", SPACE), "--outreach-live"),
         (Order("https://api.example", ""), "--outreach-workspace"),
         (Order("api.example", SPACE), "base_url"),
-        (Order("https://api.example", SPACE, writes="space_2"), "the same workspace"),
+        (Order("https://api.example", SPACE, writes="space_2"), "pass the same id"),
         (Order("https://api.example", SPACE, writes=SPACE), "OUTREACH_OWNER_KEY"),
         (Order("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE"),
         (Order("https://api.example", SPACE, headers=["authorization=NOT_SET"]), "NAME=VARIABLE"),

@@ -75,26 +75,26 @@ def unnamed(document: Any) -> None:
 @pytest.mark.parametrize(
     ("rule", "change", "what"),
     [
-        ("W2", put("status", "fine"), "the answer has the status 'fine', not 'ok'"),
+        ("W2", put("status", "fine"), "the response has the status 'fine', not 'ok'"),
         ("W3", put("data.*.id", "x1"), "data[0] has the id 'x1', which does not start with camp_"),
         ("W3", put("data.*.id", 5), "has the id 5,"),
         ("W3", unnamed, "which does not start with personalized_step_"),
         ("W4", put("data.*.name", KeyError), "data[0] has no name"),
-        ("W4", put("data.*.opens", "5"), "data[0] opens is a text, not a number"),
+        ("W4", put("data.*.opens", "5"), "data[0] opens is a string, not a number"),
         ("W4", put("data.*.opens", True), "opens is a boolean, not a number"),
-        ("W4", put("data.*.spf", None), "spf is null, not true or false"),
-        ("W4", put("data.*.searchable", [1]), "searchable is a list, not a list of texts"),
+        ("W4", put("data.*.spf", None), "spf is null, not a boolean"),
+        ("W4", put("data.*.searchable", [1]), "searchable is an array, not an array of strings"),
         ("W4", put("data.*.templates.*.sent", {}), "sent is an object, not a number"),
         ("W4", put("data", [1]), "data[0] is a number, not an object"),
         ("P1", put("total_found", KeyError), "the page has no total_found"),
         ("P1", put("data", [{}] * 2001), "holds 2001 items, more than display="),
-        ("P14", put("headers", None), "headers is null, not a list of texts"),
+        ("P14", put("headers", None), "headers is null, not an array of strings"),
         ("T1", put("data.*.order", 2), "the steps' order is [2"),
         ("T1", put("data.*.order", "1"), "the steps' order is ['1'"),
         ("T1-type", put("data.*.type", "call"), "type is 'call', not auto_email"),
         ("T3", put("data.*.out_of", -1), "out of -1"),
         ("T6", unnamed, "has the new_thread True, not null"),
-        ("T13", put("days_left", "soon"), "days_left is a text, not a number"),
+        ("T13", put("days_left", "soon"), "days_left is a string, not a number"),
         ("F1", put("data.*.code", "custom_x"), "lacks first_name"),
         ("F1", put("data.*.code", "custom_x"), "has 'custom_x', which is not of the form custom_<n>"),
         ("F1-searchable", put("data.*.searchable", ["X" * 99]), "has 'XXXXXXX"),
@@ -119,7 +119,7 @@ def test_outcomes_that_the_interface_does_not_state_are_found() -> None:
 
 def test_a_list_and_its_steps_must_agree_that_a_campaign_is_complete() -> None:
     (first, *_) = broken(document_changed(put("days_left_date", "Mar 1, 2026")), "T14")
-    assert first.what == "the answer has days_left_date 'Mar 1, 2026', though the campaign is listed with 'Complete'"
+    assert first.what == "the response has days_left_date 'Mar 1, 2026', although the campaign is listed with 'Complete'"
 
 
 def refusing(status: int, body: bytes = b"no", *, path: str = "") -> Callable[[Request, Response], Response]:
@@ -130,7 +130,7 @@ def refusing(status: int, body: bytes = b"no", *, path: str = "") -> Callable[[R
     ("rule", "change", "what"),
     [
         ("W1", refusing(500), "has the status 500"),
-        ("W1", refusing(200), "is no JSON object"),
+        ("W1", refusing(200), "is not a JSON object"),
         ("P2", refusing(400, path="display=2000"), "has the status 400"),
         ("A1", refusing(403, path="/contacts"), "has the status 403"),
         ("E1", refusing(409, path="/contacts"), "has the status 409"),
@@ -149,10 +149,10 @@ def test_a_breach_says_rule_sentence_request_and_answer_in_few_words_and_without
     (first, *_) = broken(refusing(500, body), "W1")
     said = str(first)
     assert said.splitlines() == [
-        "W1: the answer has the status 500",
-        "  the interface says: each list answers 200 with a JSON object",
-        f"  asked: GET /campaigns?workspace={SPACE}&display=1&page=1",
-        f"  answered: {first.answered}",
+        "W1: the response has the status 500",
+        "  interface: each list responds with 200 and a JSON object",
+        f"  request: GET /campaigns?workspace={SPACE}&display=1&page=1",
+        f"  response: {first.answered}",
     ]
     assert first.answered.startswith('500 {"you sent": "***", "pad": "xxx')
     assert len(first.answered) < 600
@@ -174,7 +174,7 @@ def test_an_answer_that_did_not_come_is_a_breach_that_says_why() -> None:
     found = directly(measure(READER), service().handle)
     lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=Asked(READER.fields(), trouble="no answer: gone")))
     found_now = breaches(BY_ID["W1"], lost) or []
-    assert [(breach.what, breach.answered) for breach in found_now] == [("the answer did not come", "no answer: gone")]
+    assert [(breach.what, breach.answered) for breach in found_now] == [("the response did not arrive", "no answer: gone")]
 
 
 def test_rules_that_take_writes_are_not_judged_without_them() -> None:

@@ -65,7 +65,7 @@ def test_a_run_that_only_reads_says_so_first_and_writes_what_it_measured(suite: 
     before = fake.dump()
     done = suite.against(fake, "-rs")
     done.assert_outcomes(passed=READING, skipped=WRITING)
-    done.stdout.fnmatch_lines([f"outreach conformance: It only reads, in workspace {SPACE}*", "*past_end: clamp*"])
+    done.stdout.fnmatch_lines([f"outreach conformance: It is read-only, in workspace {SPACE}*", "*past_end: clamp*"])
     done.stdout.fnmatch_lines(["SKIPPED*C1: creating contacts was not allowed"])
     assert fake.dump() == before
     assert load_behaviour(suite.record) == Behaviour(past_end="clamp")
@@ -92,7 +92,7 @@ def test_drift_fails_or_warns_and_leaves_the_file_or_is_accepted(suite: Suite) -
     fake.behaviour = Behaviour(past_end="clamp")
     failed = suite.against(fake)
     failed.assert_outcomes(passed=READING - 1, skipped=WRITING, failed=1)
-    failed.stdout.fnmatch_lines(["*--outreach-drift=accept takes it:", "past_end was 'empty', is now 'clamp': page*"])
+    failed.stdout.fnmatch_lines(["*pass --outreach-drift=accept:", "past_end was 'empty', is now 'clamp': page*"])
     warned = suite.against(fake, "--outreach-drift=warn")
     warned.assert_outcomes(passed=READING, skipped=WRITING)
     warned.stdout.fnmatch_lines(["drift: past_end was 'empty', is now 'clamp': page*"])
@@ -107,10 +107,10 @@ def test_a_broken_rule_fails_with_its_name_the_sentence_and_the_answer(suite: Su
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
         [
-            "W2: the answer has the status 'fine', not 'ok'",
-            "  the interface says: answers of the four lists carry status ok",
-            "  asked: GET /*",
-            '  answered: 200 {"status": "fine"*',
+            "W2: the response has the status 'fine', not 'ok'",
+            "  interface: the responses of the four lists have the status ok",
+            "  request: GET /*",
+            '  response: 200 {"status": "fine"*',
         ]
     )
 
@@ -118,7 +118,7 @@ def test_a_broken_rule_fails_with_its_name_the_sentence_and_the_answer(suite: Su
 def test_where_nothing_can_be_read_nothing_is_written(suite: Suite) -> None:
     done = suite.against(service(Behaviour(auth=HeaderAuth("x-token", ""))))
     assert done.ret == pytest.ExitCode.TESTS_FAILED
-    done.stdout.fnmatch_lines(["nothing of the workspace could be read, so nothing was measured"])
+    done.stdout.fnmatch_lines(["nothing in the workspace could be read, so nothing was measured"])
     assert not suite.record.exists()
 
 
@@ -133,7 +133,10 @@ def test_a_file_that_cannot_be_understood_is_named_before_anything_is_asked(suit
 def test_options_that_lack_are_asked_for_before_anything_is_done(suite: Suite) -> None:
     done = suite.run()
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert "give --outreach-live URL and --outreach-workspace ID" in done.stdout.str() + done.stderr.str()
+    assert (
+        "--outreach-live, --outreach-workspace: expected the URL of a service and a workspace id"
+        in done.stdout.str() + done.stderr.str()
+    )
 
 
 def test_it_refuses_to_measure_one_service_from_many_processes(suite: Suite) -> None:
@@ -146,7 +149,7 @@ def test_it_refuses_to_measure_one_service_from_many_processes(suite: Suite) -> 
     fake = service()
     done = suite.against(fake, "-k", "W2", plugins=[Worker()])
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*run it without -n; a service is measured once*"])
+    done.stdout.fnmatch_lines(["*run without -n; the service is measured once*"])
     assert len(fake.requests) == 0
 
 
@@ -167,7 +170,7 @@ def test_without_pytest_the_command_says_what_to_install(tmp_path: Path) -> None
     (tmp_path / "pytest.py").write_text("raise ModuleNotFoundError('pytest')", encoding="utf-8")
     run = "import runpy, sys; sys.path.insert(0, '.'); runpy.run_module('outreach_async.conformance', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "outreach_async.conformance is a suite for pytest: pip install 'pytest>=8'\n")
+    assert (done.returncode, done.stderr) == (2, "outreach_async.conformance needs pytest; run: pip install 'pytest>=8'\n")
 
 
 def test_its_options_cost_a_run_of_pytest_that_does_not_use_it_nothing(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ async def test_a_retry_after_of_nothing_still_waits_as_long_as_any_repeat() -> N
 async def test_a_backends_error_that_quotes_a_secret_is_masked_and_stands_alone(ours: bool, deadline: float | None) -> None:
     quoting: Exception = ValueError("bad status line b'key_secret'")
     if ours:
-        cause, quoting = quoting, TransportError("no answer from b'key_secret'", maybe_sent=True)
+        cause, quoting = quoting, TransportError("no response from b'key_secret'", maybe_sent=True)
         quoting.__cause__ = cause
     with pytest.raises(OutreachError) as caught:
         await client(Script(quoting), deadline=deadline).contacts.create(CONTACT)

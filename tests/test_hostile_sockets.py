@@ -236,5 +236,5 @@ def test_parts_that_hold_something_are_taken_up_to_a_number() -> None:
     intake = Intake({"content-encoding": "gzip"}, LIMIT)
     intake.feed(part * 1_024)
     assert intake.whole() == b"x" * 1_024
-    with pytest.raises(TransportError, match="more than 1024 parts"):
+    with pytest.raises(TransportError, match="more than 1024 members"):
         intake.feed(part)

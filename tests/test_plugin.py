@@ -198,14 +198,14 @@ def test_own(outreach_fake):
 def test_a_wrong_behaviour_on_the_command_line_is_a_usage_error(suite: Suite) -> None:
     result = suite.run("def test_any(outreach_fake): pass", "--outreach-behaviour=loose")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--outreach-behaviour: behaviour: 'loose' is none; it takes 'documented', *"])
+    result.stderr.fnmatch_lines(["*--outreach-behaviour: behaviour: expected 'documented', *, got 'loose'*"])
 
 
 @pytest.mark.parametrize(
     ("marker", "complaint"),
     [
-        ("sed=7", "@pytest.mark.outreach: it has no 'sed'; did you mean seed?"),
-        ("7", "@pytest.mark.outreach: it takes arguments by name only (seed, world, behaviour, faults, unfired), not 7"),
+        ("sed=7", "@pytest.mark.outreach: the marker has no 'sed'; did you mean seed?"),
+        ("7", "@pytest.mark.outreach: expected keyword arguments (seed, *, unfired), got 7; pass it by keyword"),
         ("world='absent.json'", "@pytest.mark.outreach: world: *absent.json*"),
     ],
 )
@@ -303,16 +303,16 @@ async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
     )
     section = told.partition("- outreach service -")[2].partition("____")[0].splitlines()
     assert "seed: 5" in section
-    assert "behaviour: every default" in section
-    assert [line for line in section if "struck:" in line] == [
-        "never struck: list_steps: hang()",
-        "never struck: list_fields: close(), 300 times",
+    assert "behaviour: all defaults" in section
+    assert [line for line in section if "fired:" in line] == [
+        "never fired: list_steps: hang()",
+        "never fired: list_fields: close(), 300 times",
     ]
-    assert "requests: 28, the last of them:" in section
+    assert "requests: 28, the last ones:" in section
     asked = [line for line in section if line.startswith("#")]
     assert len(asked) == 20
     assert asked[0] == "#8 +0.000 s GET /workspaces/space_0/all-fields?owner_key=*** -> 404"
-    assert asked[-3].endswith("POST /contacts -> 503, struck by status(503)")
+    assert asked[-3].endswith("POST /contacts -> 503, fault status(503)")
     assert "    hint: " in "\n".join(section)
     assert "secret" not in "\n".join(section)
 
@@ -331,7 +331,7 @@ def test_orders(outreach_fake):
 """,
         **outcomes,
     )
-    assert ("faults that were never injected: create_contact: status(503)" in told) == ("failed" in outcomes)
+    assert ("faults that never fired: create_contact: status(503)" in told) == ("failed" in outcomes)
 
 
 def test_a_test_that_fails_or_is_skipped_keeps_its_own_reason(suite: Suite) -> None:
@@ -346,7 +346,7 @@ def test_ends(outreach_fake, end):
         skipped=1,
     )
     assert "Failed: for a reason" in told
-    assert "faults that were never injected" not in told
+    assert "faults that never fired" not in told
 
 
 def test_a_fake_is_let_go_when_its_test_ends(suite: Suite) -> None:
@@ -453,7 +453,7 @@ async def test_virtual(outreach_virtual_time, outreach_fake):
         passed=2,
         failed=2,
     )
-    assert "under pytest, an async fixture of a wider scope" in told
+    assert "Under pytest, check for an async fixture of a wider scope" in told
 
 
 def test_before_pytest_9_1_it_works_as_well(suite: Suite) -> None:
@@ -476,7 +476,7 @@ async def test_real(outreach_virtual_time, outreach_fake):
 """,
         failed=1,
     )
-    assert "virtual time is read in an event loop that does not run in it" in told
+    assert "virtual time: read in an event loop that it does not drive" in told
 
 
 def test_a_test_without_an_event_loop_may_run_one_in_virtual_time(suite: Suite) -> None:

@@ -73,24 +73,25 @@ def test_faults_wait_in_the_order_given_and_one_needs_no_list() -> None:
     assert fake.faults.unfired == ["create_contact: status(503)", "create_contact: reset()", "list_fields: hang()"]
 
 
+NO_BEHAVIOUR = (
+    "behaviour: expected 'documented', 'strict', 'lenient', 'pairwise', the path of a .toml file, a Behaviour or a mapping of "
+    "knobs, got"
+)
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"sed": 1}, "it has no 'sed'; did you mean seed?"),
-    ({"clock": 1}, "it has no 'clock'; expected one of seed, world, behaviour, faults, unfired"),
-    ({"seed": "1"}, "seed: must be a whole number, not '1'"),
-    ({"seed": True}, "seed: must be a whole number, not True"),
-    ({"world": 7}, "world: must be a world file's path, its text or the document, not int"),
-    (
-        {"behaviour": "strickt"},
-        "behaviour: 'strickt' is none; it takes 'documented', 'strict', 'lenient', 'pairwise', the path",
-    ),
-    ({"behaviour": None}, "behaviour: None is none; it takes"),
+    ({"sed": 1}, "the marker has no 'sed'; did you mean seed?"),
+    ({"clock": 1}, "the marker has no 'clock'; expected one of seed, world, behaviour, faults, unfired"),
+    ({"seed": "1"}, "seed: expected a whole number, got '1'"),
+    ({"seed": True}, "seed: expected a whole number, got True"),
+    ({"world": 7}, "world: expected the path of a world file, its content or the document, got int"),
+    ({"behaviour": "strickt"}, f"{NO_BEHAVIOUR} 'strickt'"),
+    ({"behaviour": None}, f"{NO_BEHAVIOUR} None"),
     ({"behaviour": "absent.toml"}, "behaviour: [Errno 2] No such file or directory: '/folder/of/the/test/absent.toml'"),
     ({"behaviour": {"past_end": "fly"}}, "behaviour: Behaviour.past_end: expected one of 'empty', 'clamp', 'error', got 'fly'"),
     ({"behaviour": {"past_ends": "clamp"}}, "behaviour: Behaviour has no 'past_ends'; did you mean past_end?"),
-    ({"faults": [faults.ok]}, "faults: must be a mapping of operations to faults, not list"),
+    ({"faults": [faults.ok]}, "faults: expected a mapping of operations to faults, got list"),
     ({"faults": {"create": faults.ok}}, "faults: operation: expected one of list_campaigns"),
     ({"faults": {"list_steps": faults.reset}}, "faults: expected a fault, got reset; write a call, such as reset(...)"),
-    ({"unfired": "warn"}, "unfired: must be 'error' or 'ignore', not 'warn'"),
+    ({"unfired": "warn"}, "unfired: expected 'error' or 'ignore', got 'warn'"),
 ]
 
 
@@ -102,7 +103,7 @@ def test_a_wrong_argument_is_named_with_what_it_takes(given: dict[str, Any], com
 
 
 def test_an_argument_without_a_name_is_refused() -> None:
-    with pytest.raises(OrderError, match=r"^it takes arguments by name only \(seed, .*\), not 'strict'$"):
+    with pytest.raises(OrderError, match=r"^expected keyword arguments \(seed, .*\), got 'strict'; pass it by keyword$"):
         read_order([pytest.mark.outreach("strict").mark], HERE, [CLAMPING])
 
 

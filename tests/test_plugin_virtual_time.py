@@ -139,7 +139,7 @@ def test_reading_it_in_an_event_loop_of_another_time_is_an_error(backend: str, o
 
     async def work() -> None:
         await anyio.sleep(0.001)
-        with pytest.raises(RuntimeError, match=r"in an event loop that does not run in it: .* options\(\) of this VirtualTime"):
+        with pytest.raises(RuntimeError, match=r"in an event loop that it does not drive; .* options\(\) of this VirtualTime"):
             virtual()
 
     anyio.run(work, backend=backend, backend_options=VirtualTime().options(backend) if options else {})

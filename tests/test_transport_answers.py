@@ -74,7 +74,7 @@ def test_a_small_piece_that_holds_very_much_is_never_decoded_whole() -> None:
 
 @pytest.mark.parametrize("stated", ["1001", "999999999999999999", "9" * 30, "-1", "1, 1", "٣"])
 def test_a_stated_length_beyond_the_limit_or_beyond_reason_is_refused_unread(stated: str) -> None:
-    with pytest.raises(TransportError, match="states a length") as caught:
+    with pytest.raises(TransportError, match="its content-length is") as caught:
         Intake({"content-length": stated}, 1000)
     assert caught.value.maybe_sent
 
@@ -85,7 +85,7 @@ def test_a_stated_length_within_the_limit_is_accepted() -> None:
 
 @pytest.mark.parametrize("coding", ["br", "gzip, gzip", "zstd"])
 def test_an_encoding_that_was_not_asked_for_is_refused(coding: str) -> None:
-    with pytest.raises(TransportError, match=f"{coding}.*gzip, deflate was"):
+    with pytest.raises(TransportError, match=f"{coding}.*expected gzip, deflate"):
         Intake({"content-encoding": coding}, MAX_ANSWER)
 
 
@@ -98,7 +98,7 @@ def test_a_body_in_another_encoding_than_stated_is_refused(coding: str) -> None:
 
 @pytest.mark.parametrize(("coding", "body"), [("gzip", gzip.compress(b"ok", mtime=0)), ("deflate", zlib.compress(b"ok"))])
 def test_a_body_that_ends_within_its_encoding_is_refused(coding: str, body: bytes) -> None:
-    with pytest.raises(TransportError, match="ends within its stated content-encoding"):
+    with pytest.raises(TransportError, match="is truncated within its stated content-encoding"):
         take(Intake({"content-encoding": coding}, MAX_ANSWER), [body[:-1]])
 
 

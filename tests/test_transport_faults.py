@@ -63,7 +63,7 @@ async def test_a_fault_is_an_answer_or_an_error_that_never_denies_what_arrived(f
             assert error.maybe_sent is (progress.sent is not False)
             assert error.maybe_sent or not arrived(listener, request.method)
             assert error.maybe_sent in says
-            assert str(error).startswith("no connection to " if not error.maybe_sent else ("no answer from ", "the answer"))
+            assert str(error).startswith("no connection to " if not error.maybe_sent else ("no response from ", "the response"))
             assert "\n" not in str(error)
             assert "key_secret" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
             assert len(listener.peers) <= 1 + bool(FAULTS[fault].idle), "it was sent again"

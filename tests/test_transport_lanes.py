@@ -169,7 +169,7 @@ async def test_closing_waits_until_what_was_under_way_has_let_go() -> None:
         raise AssertionError
 
     async def ride() -> None:
-        with pytest.raises(TransportError, match="closed while the request was under way") as caught:
+        with pytest.raises(TransportError, match="closed while the request was in flight") as caught:
             await road.ride(hang)
         assert caught.value.maybe_sent
 

@@ -308,7 +308,7 @@ async def test_a_connection_lost_while_a_trace_waits_is_a_lost_answer() -> None:
         trace.on_connection_create_end.append(wait)
         transport = AiohttpTransport(aiohttp.ClientSession(f"{listener.url}/", trace_configs=[trace]))
         for request in (POST, GET):
-            with pytest.raises(TransportError, match="no answer from"):
+            with pytest.raises(TransportError, match="no response from"):
                 await transport.send(request, Progress())
         await transport.aclose()
 

@@ -126,7 +126,7 @@ async def refused(transport, reason):
         raise AssertionError("not refused")
 
 async def in_the_child(name, used, unused):
-    await refused(used, "before this process was forked: its connections are the parent's; make a new client")
+    await refused(used, "before this process was forked, so its connections belong to the parent; make a new client")
     await used.aclose()
     await refused(used, "closed; make a new one")
     if name == "aiohttp session":

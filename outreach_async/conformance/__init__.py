@@ -1,17 +1,18 @@
-r"""Checks a live service against the interface, and measures what the interface leaves unsaid.
+r"""Check a live service against the interface, and measure what the interface leaves open.
 
-As a test suite, with pytest 8 or later installed:
+Run it as a test suite, with pytest 8 or later:
 
     pytest --pyargs outreach_async.conformance --outreach-live https://... --outreach-workspace space_...
 
-It only reads, unless `--allow-writes space_...` names the workspace once more; the owner key is then `OUTREACH_OWNER_KEY`.
-Every rule that the interface states and that shows from outside is a test. It reads up to 100 campaigns, the steps of ten of
-them, and up to 8,000 mailboxes, with the last page of each list and the one behind it, so that `total_found` is checked however
-many items there are. Values called percentages must lie between 0 and 100. What the interface leaves unsaid is measured and
-written to `behaviour.toml`, which `outreach_async.fake.behaviourfile.load_behaviour` reads for a fake; the next run fails where
-the service reads a knob another way.
+The suite is read-only unless `--allow-writes space_...` repeats the workspace id. It then reads the owner key from
+`OUTREACH_OWNER_KEY`. Each rule that the interface states and that can be observed is a test. The suite reads up to 100 campaigns,
+the steps of ten of them, and up to 8,000 mailboxes. It also reads the last page of each list and the page after it, to check
+`total_found` for lists of any length. Percentages must be between 0 and 100. The suite measures what the interface leaves open,
+and writes it to `behaviour.toml`, which `outreach_async.fake.behaviourfile.load_behaviour` loads for a fake. A later run fails if
+the measured value of a knob has changed.
 
-As library calls: `check` returns what breaks a stated rule, `calibrate` measures what is unsaid. Here the service is a fake:
+Or call it from Python: `check` returns the violations of stated rules, `calibrate` measures what the interface leaves open. In
+this example, the service is a fake:
 
 ```python
 import anyio
@@ -35,17 +36,17 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-What cannot be told from outside:
+What cannot be observed:
 
-    overwrite_unsent, overwrite_blank   no operation reads a contact back
-    unknown_custom, unknown_body        `ignore` from `store`, for the same reason; `reject` shows
-    reenrol                             `noop` from `restart`, as contacts join nothing but a draft; `error` shows
-    rate_limit, max_in_flight           never provoked; that there is a limit is told when one is met
-    over_max                            `clamp` from `serve` with 2,000 mailboxes or fewer, unless campaigns are cut
-    campaign_max_display                where more is served anyway, or clamped and there are too few campaigns
-    email_key                           `lower` from `gmail` without an address at gmail.com
-    numbers, list_date, percent_digits  one form from `mixed`, or 2 places from 1, with few values
-    order                               with few rows, or rows that stand in two orders at once
+    overwrite_unsent, overwrite_blank   not at all: no operation reads a contact back
+    unknown_custom, unknown_body        `ignore` or `store`, for the same reason; `reject` is observed
+    reenrol                             `noop` or `restart`, because contacts only join a draft; `error` is observed
+    rate_limit, max_in_flight           never provoked; the report says if a rate limit was met
+    over_max                            `clamp` or `serve`, with 2,000 mailboxes or fewer, unless campaigns are cut
+    campaign_max_display                if more than the maximum is served, or clamped and there are too few campaigns
+    email_key                           `lower` or `gmail`, without an address at gmail.com
+    numbers, list_date, percent_digits  one form or `mixed`, 1 decimal place or 2, with few values
+    order                               with few rows, or rows that fit two orders at once
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Every run of pytest imports this package for its options; it must cost nothing then.
+    # Every run of pytest imports this package for its options, so importing it must be cheap.
     if name in _HOMES:
         from importlib import import_module
 

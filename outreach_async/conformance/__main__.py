@@ -1,4 +1,4 @@
-"""`python -m outreach_async.conformance`: the conformance suite with pytest's options, or what to install for it."""
+"""`python -m outreach_async.conformance`: run the conformance suite with pytest's options."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ def main(arguments: list[str]) -> int:
         arguments: Options of pytest and of the suite.
 
     Returns:
-        pytest's exit code; 2 without pytest.
+        The exit code of pytest; 2 if pytest is not installed.
     """
     try:
         import pytest
     except ModuleNotFoundError:
-        sys.stderr.write("outreach_async.conformance is a suite for pytest: pip install 'pytest>=8'\n")
+        sys.stderr.write("outreach_async.conformance needs pytest; run: pip install 'pytest>=8'\n")
         return 2
-    # pytest would rewrite the assertions of a plugin's package; this one has none, and is imported already.
+    # pytest warns that it cannot rewrite the assertions of an imported plugin; this package has none.
     quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
     return int(pytest.main([*quiet, "--pyargs", "outreach_async.conformance", *arguments]))
 

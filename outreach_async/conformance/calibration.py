@@ -1,4 +1,4 @@
-"""Measures what the interface leaves unsaid: from findings to a `Behaviour` that a fake can take."""
+"""Measure what the interface leaves open: from findings to a `Behaviour` for a fake."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from outreach_async.transport.wire import Transport
 HIDDEN: Final[Mapping[str, str]] = {
     "overwrite_unsent": "no operation reads a contact back",
     "overwrite_blank": "no operation reads a contact back",
-    "max_in_flight": "not provoked: requests are sent one after the other",
+    "max_in_flight": "not provoked: requests are sent one at a time",
 }
-"""Knobs that nothing shows from outside, or nothing without harm, and why."""
+"""Knobs that cannot be observed, or not without harm, with the reason."""
 
 _NO_WRITES: Final = "creating contacts was not allowed"
 _CAMPAIGNS: Final = 100
@@ -44,14 +44,14 @@ _WRITES: Final[Mapping[str, Callable[[Site], Dialogue[Finding]]]] = {
 
 @attrs.frozen
 class Calibration:
-    """What was measured of a service.
+    """The measured behaviour of a service.
 
     Attributes:
-        behaviour: A behaviour that answers alike: what was seen; of readings that could not be told apart the first; and the
-            default of what was not seen.
-        observed: Readings that were seen, by knob.
-        undecided: Readings that could not be told apart, by knob.
-        reasons: How each knob was seen, or why it was not.
+        behaviour: A behaviour for a fake: the observed values, the first value where several cannot be distinguished, and the
+            default where nothing was observed.
+        observed: Observed values by knob.
+        undecided: Values that cannot be distinguished, by knob.
+        reasons: How each knob was observed, or why it was not.
 
     Example:
         ```python
@@ -68,7 +68,7 @@ class Calibration:
 
     @classmethod
     def of(cls, findings: Mapping[str, Finding]) -> Calibration:
-        """Make a calibration of findings by knob."""
+        """Make a calibration from findings by knob."""
         observed = {knob: found.possible[0] for knob, found in findings.items() if found.seen}
         undecided = {knob: found.possible for knob, found in findings.items() if len(found.possible) > 1}
         readings = observed | {knob: possible[0] for knob, possible in undecided.items()}
@@ -76,14 +76,14 @@ class Calibration:
 
     @property
     def unseen(self) -> dict[str, str]:
-        """Why nobody knows the reading of a knob, for each knob that was not seen."""
+        """The knobs that were not observed, with the reason."""
         return {knob: why for knob, why in self.reasons.items() if knob not in self.observed and knob not in self.undecided}
 
     def to_toml(self, about: str = "") -> str:
-        """Write a file for `load_behaviour`, with a comment for each knob.
+        """Return the content of a file for `load_behaviour`, with a comment for each knob.
 
         Args:
-            about: What the file is, for its first lines.
+            about: Description of the file, for its first lines.
 
         Example:
             ```python
@@ -96,14 +96,14 @@ class Calibration:
 
 @attrs.frozen
 class Measured:
-    """Everything that a run saw.
+    """Everything that a run observed.
 
     Attributes:
-        site: Who was asked, and as whom.
+        site: The workspace and credentials.
         survey: What was read.
-        trial: What was created first; `None` without writes.
-        findings: By knob.
-        membership: What the campaign that contacts may join counted; `None` if none joined.
+        trial: The first creations; `None` without writes.
+        findings: Findings by knob.
+        membership: The counts of the campaign that contacts may join; `None` if none joined.
     """
 
     site: Site
@@ -124,22 +124,23 @@ async def calibrate(
     headers: Mapping[str, str] | None = None,
     patience: Patience | None = None,
 ) -> Calibration:
-    """Measure how a service takes what the interface leaves unsaid.
+    """Measure the behaviour of a service where the interface leaves it open.
 
-    Some 30 requests, one after the other, that only read. With `writes` it creates at most `plan.CONTACTS` contacts, which stay.
+    By default, this sends about 30 read-only requests, one at a time. With `writes`, it creates at most `plan.CONTACTS` contacts,
+    which are permanent.
 
     Args:
-        transport: Where requests go; it stays open.
+        transport: The transport; it stays open.
         workspace: Workspace id.
-        owner_key: API key of a user of the workspace; needed for `writes`.
+        owner_key: API key of a user of the workspace; required for `writes`.
         writes: Whether contacts may be created in the workspace.
         campaign: Id of a draft campaign that two contacts may join; `None` for none.
-        gmail: Whether two contacts may have an address at gmail.com, in a form that Gmail gives nobody.
-        headers: Header fields to send along, such as a credential.
+        gmail: Whether two contacts may have an address at gmail.com, in a form that Gmail never assigns.
+        headers: Header fields to send, such as a credential.
         patience: How long to wait.
 
     Raises:
-        InvalidRequest: The arguments cannot go together.
+        InvalidRequest: The arguments contradict each other.
 
     Example:
         ```python
@@ -153,7 +154,7 @@ async def calibrate(
 
 
 async def run(transport: Transport, site: Site, patience: Patience) -> Measured:
-    """Measure, and keep everything that was seen."""
+    """Measure a service and return everything that was observed."""
     site = attrs.evolve(site, hidden=tuple(getattr(transport, "secrets", ())))
     carrier = Carrier(transport, patience, site.secrets)
     measured = await carrier.carry(measure(site))
@@ -161,17 +162,17 @@ async def run(transport: Transport, site: Site, patience: Patience) -> Measured:
 
 
 def rate_limit(asked: int, waits: list[str]) -> Finding:
-    """Say what was seen of a rate limit (rule E4), which is never provoked."""
+    """Return what was observed of a rate limit (rule E4), which is never provoked."""
     if not waits:
-        return unseen(f"not provoked: {asked} requests one after the other, none throttled")
+        return unseen(f"not provoked: {asked} requests one at a time, none throttled")
     met = f"{len(waits)} of {asked} requests were throttled, with Retry-After {waits[0]!r}"
-    return unseen(f"there is one, of unknown figures: {met}")
+    return unseen(f"there is one, with an unknown limit: {met}")
 
 
 def measure(site: Site) -> Dialogue[Measured]:
-    """Measure every knob but `rate_limit`, which shows in how the requests fare."""
+    """Measure every knob except `rate_limit`, which only the carrier of the requests observes."""
     survey = yield from survey_of(site)
-    findings = dict.fromkeys(KNOBS, unseen("no probe looks for it")) | {knob: unseen(why) for knob, why in HIDDEN.items()}
+    findings = dict.fromkeys(KNOBS, unseen("no probe measures it")) | {knob: unseen(why) for knob, why in HIDDEN.items()}
     findings["first_page"] = survey.first_page
     findings |= {knob: look(survey) for knob, look in _FIGURES.items()}
     findings |= yield from _read(site, survey)
@@ -208,9 +209,9 @@ def _read(site: Site, survey: Survey) -> Dialogue[dict[str, Finding]]:
 
 
 def _where(asked: Asked, probe: Dialogue[Finding]) -> Dialogue[Finding]:
-    """Run a probe where a plain request is answered: what is refused anyway shows nothing."""
+    """Run a probe if a plain request succeeds. Otherwise a refusal proves nothing."""
     if asked.said is None:
-        return unseen("the list could not be read at all")
+        return unseen("the list could not be read")
     return (yield from attempt(probe))
 
 

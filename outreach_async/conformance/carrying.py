@@ -1,4 +1,4 @@
-"""Carries a dialogue over a transport: one request at a time, each with its own time, waiting where the service asks for it."""
+"""Run a dialogue over a transport: one request at a time, each with its own timeout, waiting when the service asks for it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Patience:
     """How long to wait.
 
     Attributes:
-        answer: Seconds for one answer.
-        throttled: Seconds in all that are waited because the service says `Retry-After`.
+        answer: Timeout of one response, in seconds.
+        throttled: Most seconds to wait in total because of `Retry-After`.
 
     Example:
         ```python
@@ -36,16 +36,16 @@ class Patience:
 
 
 class Carrier:
-    """Carries dialogues over a transport.
+    """Runs dialogues over a transport.
 
     Args:
-        transport: Where requests go.
+        transport: The transport.
         patience: How long to wait.
-        secrets: What errors must not show.
+        secrets: Strings to mask in errors.
 
     Attributes:
-        asked: Requests sent.
-        waits: Each `Retry-After` met, as it was written.
+        asked: Number of requests sent.
+        waits: Every `Retry-After` received, as written.
     """
 
     def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
@@ -57,9 +57,9 @@ class Carrier:
         self._secrets = secrets
 
     async def carry(self, dialogue: Dialogue[T]) -> T:
-        """Carry a dialogue to its end.
+        """Run a dialogue to its end and return its result.
 
-        A request that gets no answer raises `Unclear` within the dialogue.
+        A request without a response raises `Unclear` inside the dialogue.
         """
         go_on = partial(next, dialogue)
         while True:
@@ -81,6 +81,7 @@ class Carrier:
             if not throttled(answer):
                 return answer
             self.waits.append(answer.headers.get("retry-after", ""))
+            # At least a second: without a valid Retry-After, waits of 0 would never use up the budget and the loop never end.
             wait = max(1.0, retry_after(answer.headers, now=time.time()) or 0.0)
             if wait > self._left:
                 return answer
@@ -93,6 +94,6 @@ class Carrier:
             with anyio.fail_after(self._patience.answer):
                 return await self._transport.send(request, Progress())
         except TimeoutError:
-            raise Unclear(f"no answer within {self._patience.answer:g} s") from None
+            raise Unclear(f"no response within {self._patience.answer:g} s") from None
         except TransportError as error:
-            raise Unclear(f"no answer: {masked_text(str(error), self._secrets)}") from None
+            raise Unclear(f"no response: {masked_text(str(error), self._secrets)}") from None

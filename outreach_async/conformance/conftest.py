@@ -1,4 +1,4 @@
-"""The conformance suite's one fixture, and what it says before and after."""
+"""The fixture of the conformance suite, and its messages before and after the run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from outreach_async.conformance.session import Result
 
 _RESULT: pytest.StashKey[Result] = pytest.StashKey()
-_ALONE = "outreach_async.conformance: run it without -n; a service is measured once, in one process"
+_ALONE = "outreach_async.conformance: run without -n; the service is measured once, in one process"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Say what will be done, or why it cannot be done; before anything is."""
+    """Print what the run will do, or why it cannot start, before the first request."""
     config = session.config
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
@@ -28,12 +28,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         said = plan(order_of(config).site(os.environ))
     except OutreachError as error:
         pytest.exit(f"outreach_async.conformance: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
-    print(f"outreach conformance: {said}")  # noqa: T201 - to be read before the first request
+    print(f"outreach conformance: {said}")  # noqa: T201 - shown before the first request
 
 
 @pytest.fixture(scope="session")
 def result(request: pytest.FixtureRequest) -> Result:
-    """Measure the service, once."""
+    """Measure the service once per run."""
     if hasattr(request.config, "workerinput"):
         pytest.fail(_ALONE, pytrace=False)
     from outreach_async.conformance.session import carry_out
@@ -43,12 +43,12 @@ def result(request: pytest.FixtureRequest) -> Result:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how each knob was seen, or why not, and which are read another way than before."""
+    """Print how each knob was observed, or why not, and which knobs have changed."""
     found = config.stash.get(_RESULT, None)
     if found is None:
         return
     known = found.calibration
-    terminalreporter.section("outreach conformance: what the interface leaves unsaid")
+    terminalreporter.section("outreach conformance: what the interface leaves open")
     for knob, reason in known.reasons.items():
         reading = known.observed.get(knob, " or ".join(map(repr, known.undecided.get(knob, ()))) or "not observed")
         terminalreporter.write_line(f"{knob}: {reading}  ({reason})")

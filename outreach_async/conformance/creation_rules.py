@@ -1,4 +1,4 @@
-"""What the interface states of creating a contact: what is taken, what is refused, and what is answered. Pure."""
+"""Stated rules about creating contacts: what is accepted, what is refused, and the response. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from outreach_async.conformance.writing import Membership
 _TAKEN: Final = (200, 201)
 
 
-# What rules are about.
+# Subjects of rules.
 
 
 def _creations(measured: Measured) -> Iterator[Subject]:
     if measured.trial:
         for outcome, asked in measured.trial.outcomes.items():
-            yield Subject(asked, "the answer", (outcome, asked))
+            yield Subject(asked, "the response", (outcome, asked))
 
 
 def _first_creation(measured: Measured) -> Iterator[Subject]:
@@ -37,17 +37,17 @@ def _skipped(measured: Measured) -> Iterator[Subject]:
 
 def _fields(measured: Measured) -> Iterator[Subject]:
     if measured.trial and measured.trial.fields:
-        yield Subject(measured.trial.fields, "the answer", ("added", measured.trial.fields))
+        yield Subject(measured.trial.fields, "the response", ("added", measured.trial.fields))
 
 
 def _lacking(measured: Measured) -> Iterator[Subject]:
     if measured.trial:
         for member, asked in measured.trial.lacking.items():
-            yield Subject(asked, "the answer", (member, asked))
+            yield Subject(asked, "the response", (member, asked))
 
 
 def _ids(measured: Measured) -> Iterator[Subject]:
-    """Find the ids that one contact was answered with, by outcome, and that of another contact, if there is one."""
+    """Yield the ids returned for one contact, by outcome, and that of another contact, if there is one."""
     if measured.trial:
         outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
         said = {outcome: _id(asked) for outcome, asked in outcomes.items() if asked and outcome != "skipped"}
@@ -64,7 +64,7 @@ def _memberships(measured: Measured) -> Iterator[Subject]:
         yield Subject(measured.membership.asked, "the first step", measured.membership)
 
 
-# What breaks them.
+# Violations.
 
 
 def _not_taken(creation: tuple[str, Asked]) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _not_taken(creation: tuple[str, Asked]) -> Iterator[str]:
 def _taken(lacking: tuple[str, Asked]) -> Iterator[str]:
     member, asked = lacking
     if asked.said is not None:
-        yield f"has the status {shown(asked.said.get('status'))}, though {member} was left out"
+        yield f"has the status {shown(asked.said.get('status'))}, although {member} was left out"
 
 
 def _no_outcome(creation: tuple[str, Asked]) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _bad_result(creation: tuple[str, Asked]) -> Iterator[str]:
     id_, details = said.get("id", KeyError), said.get("details", KeyError)
     if outcome == "skipped":
         if id_ is not None or not (isinstance(details, str) and details.strip()):
-            yield f"has the id {shown(id_)} and details {shown(details)}, not null and a text"
+            yield f"has the id {shown(id_)} and details {shown(details)}, not null and a string"
     elif not (isinstance(id_, str) and id_.startswith("contact_")) or details is not None:
         yield f"has the id {shown(id_)} and details {shown(details)}, not contact_... and null"
 
@@ -101,25 +101,27 @@ def _other_id(ids: Mapping[str, str | None]) -> Iterator[str]:
     added = ids["added"]
     for outcome, id_ in ids.items():
         if None not in {added, id_} and (outcome == "another") == (id_ == added):
-            yield f"has the id {shown(id_)} ({outcome}), and {shown(added)} when it was added"
+            yield f"has the id {shown(id_)} ({outcome}), but {shown(added)} when it was added"
 
 
 def _miscounted(counted: Membership) -> Iterator[str]:
     if counted.joined != counted.before + 1:
-        yield f"counts {counted.joined} contacts after {counted.before}, with one created for the campaign"
+        yield f"counts {counted.joined} contacts after {counted.before}, although one was created for the campaign"
     if counted.alone != counted.joined:
-        yield f"counts {counted.alone} contacts after {counted.joined}, with one created for no campaign"
+        yield f"counts {counted.alone} contacts after {counted.joined}, although one was created for none"
 
 
 CREATION_RULES: Final[tuple[Rule, ...]] = (
     Rule("A1", "a contact is created with the owner_key in the body", _first_creation, _not_taken, writes=True),
-    Rule("C1", "a duplicate is the same e-mail in the same workspace", _duplicates, _no_outcome, writes=True),
-    Rule("C2", "id is null only when skipped; details is null but for that", _creations, _bad_result, writes=True),
-    Rule("C2-added", "a new contact is added", _first_creation, _no_outcome, writes=True),
-    Rule("C2-id", "a contact has an id of its own, which duplicates of it are answered with", _ids, _other_id, writes=True),
-    Rule("C6", "a creation needs owner_key, workspace, email and upload_options", _lacking, _taken, writes=True),
-    Rule("C7", "a contact joins the campaign that it is created with, none with null", _memberships, _miscounted, writes=True),
-    Rule("C19", "codes of all-fields are taken at creation", _fields, _not_taken, writes=True),
-    Rule("E1", "a duplicate is no error", _skipped, _not_taken, writes=True),
+    Rule("C1", "a duplicate has the same e-mail address in the same workspace", _duplicates, _no_outcome, writes=True),
+    Rule("C2", "only a skipped contact has a null id, and only it has details", _creations, _bad_result, writes=True),
+    Rule("C2-added", "a new contact has the status added", _first_creation, _no_outcome, writes=True),
+    Rule("C2-id", "a contact has a unique id, which the responses to its duplicates repeat", _ids, _other_id, writes=True),
+    Rule("C6", "a creation requires owner_key, workspace, email and upload_options", _lacking, _taken, writes=True),
+    Rule(
+        "C7", "a contact joins the campaign it is created with, and none if that is null", _memberships, _miscounted, writes=True
+    ),
+    Rule("C19", "the codes of all-fields are accepted at creation", _fields, _not_taken, writes=True),
+    Rule("E1", "a duplicate is not an error", _skipped, _not_taken, writes=True),
 )
-"""The stated rules about creating contacts."""
+"""Stated rules about creating contacts."""

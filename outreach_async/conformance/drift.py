@@ -1,4 +1,4 @@
-"""Compares what is measured with what an earlier run measured."""
+"""Compare a measurement with that of an earlier run."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from outreach_async.conformance.findings import Finding
 from outreach_async.fake.behaviour import HeaderAuth
 
 Readings = Mapping[str, tuple[Any, ...]]
-"""Possible readings by knob, as a behaviour file holds them."""
+"""Possible values by knob, as loaded from a behaviour file."""
 
 
 @attrs.frozen
 class Drift:
-    """A knob that is read another way than before.
+    """A knob whose value has changed.
 
     Attributes:
         knob: Its name.
-        was: The readings that were possible.
-        now: Those that are.
-        how: How that was seen.
+        was: The values that were possible.
+        now: The values that are possible now.
+        how: How this was observed.
     """
 
     knob: str
@@ -39,7 +39,7 @@ def _either(readings: tuple[Any, ...]) -> str:
 
 
 def drifts(before: Readings, findings: Mapping[str, Finding]) -> list[Drift]:
-    """Find the knobs that are read another way than before; what is not seen now has not drifted."""
+    """Return the knobs whose value has changed. A knob that is not observed now has not drifted."""
     found = []
     for knob, finding in findings.items():
         was = before.get(knob, ())
@@ -49,14 +49,14 @@ def drifts(before: Readings, findings: Mapping[str, Finding]) -> list[Drift]:
 
 
 def _same(old: Any, new: Any) -> bool:
-    # Tokens are secrets, which are never measured.
+    # Ignore tokens: they are secrets and never measured.
     if isinstance(old, HeaderAuth) and isinstance(new, HeaderAuth):
         return (old.header, old.scheme) == (new.header, new.scheme)
     return bool(old == new)
 
 
 def together(before: Readings, findings: Mapping[str, Finding]) -> dict[str, Finding]:
-    """Keep what an earlier run knew better: a run that only reads forgets nothing that one with writes has seen."""
+    """Merge in what the earlier run observed more precisely, so that a read-only run forgets nothing of one with writes."""
     return {knob: _better(before.get(knob, ()), finding) for knob, finding in findings.items()}
 
 
@@ -64,6 +64,6 @@ def _better(was: tuple[Any, ...], finding: Finding) -> Finding:
     if not was or finding.seen:
         return finding
     if not finding.possible:
-        return Finding(was, f"seen by an earlier run; now not: {finding.how}")
+        return Finding(was, f"observed by an earlier run, but not now: {finding.how}")
     left = tuple(new for new in finding.possible if any(_same(old, new) for old in was))
-    return Finding(left, f"{finding.how}; an earlier run saw more") if left and left != finding.possible else finding
+    return Finding(left, f"{finding.how}; an earlier run was more precise") if left and left != finding.possible else finding

@@ -1,4 +1,4 @@
-"""Knobs that show in what is listed anyway (rules W9, T8, T16 and P10): pure, from rows to findings."""
+"""Measure the knobs that ordinary lists reveal (rules W9, T8, T16 and P10). Pure functions from rows to findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outreach_async.conformance.findings import Finding, among, seen, unseen
 from outreach_async.conformance.survey import Survey
 
 ENOUGH: Final = 12
-"""Values that must be alike before it is no accident: by turns, one in some 2,000 times they would be."""
+"""Number of identical values taken as proof: if both forms were equally likely, 12 would be alike once in about 2,000 cases."""
 
 Row = Mapping[str, Any]
 
@@ -32,8 +32,8 @@ class Percentage:
     """A percentage as it was written.
 
     Attributes:
-        value: The number; whole ones may be integers or floats.
-        exact: What it should be before rounding; `None` where its counts are not given.
+        value: The number; a whole one may be an integer or a float.
+        exact: The value before rounding; `None` if its counts are not given.
     """
 
     value: float
@@ -41,19 +41,19 @@ class Percentage:
 
     @property
     def decimals(self) -> int:
-        """Decimal places, without zeros at the end."""
+        """Decimal places, without trailing zeros."""
         exponent = Decimal(repr(self.value)).normalize().as_tuple().exponent
         return max(0, -int(exponent))
 
     def fits(self, digits: int) -> bool:
-        """Whether it may be rounded to so many places."""
+        """Return whether the value can be the result of rounding to `digits` decimal places."""
         if self.decimals > digits:
             return False
         return self.exact is None or abs(Fraction(repr(self.value)) - self.exact) <= Fraction(1, 2 * 10**digits)
 
 
 def percentages(survey: Survey) -> list[Percentage]:
-    """Collect every percentage that was read."""
+    """Return every percentage that was read."""
     listed = [*_values(survey.campaign_rows, _CAMPAIGN), *_values(survey.mailbox_rows, _MAILBOX)]
     return [*map(Percentage, listed), *(found for template in survey.templates for found in _of_template(template))]
 
@@ -77,46 +77,46 @@ def _of_template(template: dict[str, Any]) -> Iterator[Percentage]:
 
 
 def numbers(survey: Survey) -> Finding:
-    """See how whole percentages are written (rule W9)."""
+    """Find out how whole percentages are written (rule W9)."""
     whole = [found.value for found in percentages(survey) if not found.decimals]
     integers = sum(type(value) is int for value in whole)
     floats = len(whole) - integers
-    how = f"of {len(whole)} whole percentages {integers} are integers, {floats} floats"
+    how = f"of {len(whole)} whole percentages, {integers} are integers and {floats} floats"
     if not whole:
-        return unseen("no percentage that was read is whole")
+        return unseen("no whole percentage was read")
     return _one_or_mixed({"int_when_whole": integers, "float": floats}, len(whole), how)
 
 
 def percent_digits(survey: Survey) -> Finding:
-    """See to how many places percentages are rounded (rule T8)."""
+    """Find out to how many decimal places percentages are rounded (rule T8)."""
     found = percentages(survey)
     most = max((percentage.decimals for percentage in found), default=0)
     loose = {percentage.value for percentage in found if percentage.exact is None} - {0, 100}
     how = f"{len(found)} percentages have at most {most} decimal places"
     if most > _DIGITS[0]:
-        return unseen(f"{how}, which is no reading")
+        return unseen(f"{how}, which matches no value of the knob")
     if most == _DIGITS[0] or len(loose) >= ENOUGH:
         return seen(most, how)
     fitting = [digits for digits in _DIGITS if all(percentage.fits(digits) for percentage in found)]
     if not fitting or len(fitting) == len(_DIGITS):
-        return unseen(f"{how}: too few to tell")
-    return among(fitting, f"{how}, and fit their counts")
+        return unseen(f"{how}: too few to decide")
+    return among(fitting, f"{how} and match their counts")
 
 
 def list_date(survey: Survey) -> Finding:
-    """See how the campaign list writes dates (rule T16)."""
+    """Find out how the campaign list writes dates (rule T16)."""
     dates = [row.get("days_left_date") for row in survey.campaign_rows]
     stamps = sum(map(_is_number, dates))
-    # A text without a digit, such as Complete, stands where there is no date.
+    # A string without a digit, such as Complete, replaces a date that does not exist.
     texts = sum(isinstance(date, str) and any(map(str.isdigit, date)) for date in dates)
-    how = f"of {stamps + texts} dates {stamps} are numbers, {texts} texts"
+    how = f"of {stamps + texts} dates, {stamps} are numbers and {texts} strings"
     if not stamps and not texts:
-        return unseen("no campaign that was read has a date")
+        return unseen("no campaign with a date was read")
     return _one_or_mixed({"timestamp": stamps, "text": texts}, stamps + texts, how)
 
 
 def _one_or_mixed(forms: Mapping[str, int], read: int, how: str) -> Finding:
-    """Tell from how often each of two forms was met, at least one of them; few of one form may still be part of a mixture."""
+    """Decide between two forms from how often each occurred, at least one of them. A few of one form may be part of a mixture."""
     if all(forms.values()):
         return seen("mixed", how)
     alike = next(form for form, met in forms.items() if met)
@@ -124,15 +124,15 @@ def _one_or_mixed(forms: Mapping[str, int], read: int, how: str) -> Finding:
 
 
 def order(survey: Survey) -> Finding:
-    """See how lists are ordered (rule P10)."""
+    """Find out the order of lists (rule P10)."""
     campaigns = _fitting_orders(survey.campaign_rows, "created")
     mailboxes = _fitting_orders(survey.mailbox_rows, "created_at")
     fitting = [reading for reading in campaigns if reading in mailboxes]
-    how = f"{len(survey.campaign_rows)} campaigns and {len(survey.mailbox_rows)} mailboxes stand in this order"
+    how = f"{len(survey.campaign_rows)} campaigns and {len(survey.mailbox_rows)} mailboxes are in this order"
     if not fitting:
-        return unseen("the lists are in no order that has a name, or in different ones")
+        return unseen("the lists match no value of the knob, or have different orders")
     if len(fitting) == len(_ORDERS):
-        return unseen("too few rows to tell")
+        return unseen("too few rows to decide")
     return among(fitting, how)
 
 
@@ -152,7 +152,7 @@ def _rising(ages: Sequence[float | None]) -> bool:
 
 
 def age(words: object) -> float | None:
-    """Read a relative text, such as `5 minutes ago`: at least how many seconds; `None` for words that are not understood."""
+    """Return the minimum age in seconds for a relative text such as `5 minutes ago`; `None` if it is not understood."""
     if not isinstance(words, str):
         return None
     match = _AGO.fullmatch(words.strip())

@@ -1,4 +1,4 @@
-"""What a probe finds: the readings of a knob that its answers allow, and how that was seen."""
+"""The result of a probe: the possible values of a knob, and how they were observed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from outreach_async.conformance.site import Dialogue, Unclear
 
 @attrs.frozen
 class Finding:
-    """What is known of a knob.
+    """What is known about a knob.
 
     Attributes:
-        possible: The readings that fit; one if it was seen, several if they cannot be told apart, none if nothing was seen.
-        how: How it was seen, or why not.
+        possible: The values that fit: one if the value was observed, several if they cannot be distinguished, none if nothing was
+            observed.
+        how: How the value was observed, or why it was not.
     """
 
     possible: tuple[Any, ...]
@@ -24,31 +25,31 @@ class Finding:
 
     @property
     def seen(self) -> bool:
-        """Whether one reading is left."""
+        """Whether exactly one value is possible."""
         return len(self.possible) == 1
 
     def is_seen_as(self, reading: object) -> bool:
-        """Whether this reading is the one that is left."""
+        """Return whether `reading` is the only possible value."""
         return self.possible == (reading,)
 
 
 def seen(reading: Any, how: str) -> Finding:
-    """Say that a knob was seen."""
+    """Return the finding of an observed value."""
     return Finding((reading,), how)
 
 
 def among(readings: Iterable[Any], how: str) -> Finding:
-    """Say which readings are left; one of them is what was seen."""
+    """Return the finding of several possible values."""
     return Finding(tuple(readings), how)
 
 
 def unseen(why: str) -> Finding:
-    """Say that a knob was not seen."""
+    """Return the finding of a knob that was not observed."""
     return Finding((), why)
 
 
 def attempt(probe: Dialogue[Finding]) -> Dialogue[Finding]:
-    """Run a probe; an answer that decides nothing leaves its knob unseen."""
+    """Run a probe. If a response decides nothing, the knob counts as not observed."""
     try:
         return (yield from probe)
     except Unclear as unclear:

@@ -1,4 +1,4 @@
-"""What the interface states of campaigns, mailboxes, steps, templates and fields, wherever they are listed. Pure."""
+"""Stated rules about campaigns, mailboxes, steps, templates and fields, wherever they are listed. Pure functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHARES: Final = {
     "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
     "opened": "opened_num", "clicked": "clicked_num", "replied": "replied_num", "unsubscribed": "unsubscribed_num",
 }  # fmt: skip
-"""Percentages of campaigns and templates, and the counts that they are of."""
+"""Percentages of campaigns and templates, each with the count it belongs to."""
 
 
 @attrs.frozen
@@ -39,8 +39,8 @@ class Listed:
     """An item of a list.
 
     Attributes:
-        item: The item; what is listed may be no object.
-        shape: The table that it follows.
+        item: The item, which may be any JSON value.
+        shape: Its table.
         prefix: The prefix of its id; empty if it has none.
     """
 
@@ -49,15 +49,15 @@ class Listed:
     prefix: str
 
     def has(self, name: str) -> bool:
-        """Tell whether the item has a field, of the kind that stands in its table."""
+        """Return whether the item has a field of the type in its table."""
         return isinstance(self.item, dict) and name in self.item and self.shape[name][1](self.item[name])
 
 
-# What rules are about.
+# Subjects of rules.
 
 
 def _items(measured: Measured) -> Iterator[Subject]:
-    """Find every item, with the table that it follows and the prefix of its id."""
+    """Yield every item, with its table and the prefix of its id."""
     survey = measured.survey
     for page in survey.campaign_pages.pages:
         yield from _in(page.asked, shapes.CAMPAIGN, "camp_")
@@ -98,7 +98,7 @@ def _templates(measured: Measured) -> Iterator[Subject]:
 
 
 def _ordered_templates(measured: Measured) -> Iterator[Subject]:
-    """Find every template, with the order of its step."""
+    """Yield every template, with the order of its step."""
     for asked in measured.survey.steps.values():
         for place, step in enumerate(asked.rows):
             found = step.get("templates")
@@ -110,7 +110,7 @@ def _ordered_templates(measured: Measured) -> Iterator[Subject]:
 def _step_lists(measured: Measured) -> Iterator[Subject]:
     for asked in measured.survey.steps.values():
         if asked.said is not None:
-            yield Subject(asked, "the answer", asked.said)
+            yield Subject(asked, "the response", asked.said)
 
 
 def _orders(measured: Measured) -> Iterator[Subject]:
@@ -120,22 +120,22 @@ def _orders(measured: Measured) -> Iterator[Subject]:
 
 
 def _pairs(measured: Measured) -> Iterator[Subject]:
-    """Find campaigns whose steps were read: the item of the list, and the answer of list-steps."""
+    """Yield campaigns whose steps were read: the item of the list, and the response of list-steps."""
     listed = {str(row.get("id")): row for row in measured.survey.campaign_rows}
     for id_, asked in measured.survey.steps.items():
         if asked.said is not None:
-            yield Subject(asked, "the answer", (listed[id_], asked.said))
+            yield Subject(asked, "the response", (listed[id_], asked.said))
 
 
 def _names(measured: Measured) -> Iterator[Subject]:
-    """Find what tells the items of an answer apart: ids, with those of templates, and the codes of fields."""
+    """Yield what must be unique within a response: ids, including those of templates, and the codes of fields."""
     survey = measured.survey
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
         yield Subject(page.asked, "the page", page.ids)
     for asked in survey.steps.values():
         templates = [item for step in asked.rows for item in rows({"data": step.get("templates")})]
-        yield Subject(asked, "the answer", _texts([*asked.rows, *templates], "id"))
-    yield Subject(survey.fields, "the answer", _texts(survey.fields.rows, "code"))
+        yield Subject(asked, "the response", _texts([*asked.rows, *templates], "id"))
+    yield Subject(survey.fields, "the response", _texts(survey.fields.rows, "code"))
 
 
 def _texts(items: Sequence[Item], name: str) -> list[str]:
@@ -154,7 +154,7 @@ def _searchables(measured: Measured) -> Iterator[Subject]:
             yield Subject(measured.survey.fields, f"data[{place}].searchable", name)
 
 
-# What breaks them.
+# Violations.
 
 
 def _misshapen(listed: Listed) -> Iterator[str]:
@@ -168,7 +168,7 @@ def _misnamed(listed: Listed) -> Iterator[str]:
 
 
 def _are(kind: shapes.Kind, **names: str) -> Callable[[Listed], Iterator[str]]:
-    """Say which fields, by the item that has them, are of a kind that is narrower than that of their table."""
+    """Return a function that yields the fields, by item, that are not of a kind narrower than the type in their table."""
     tables = [(_TABLES[item], fields.split()) for item, fields in names.items()]
     called, is_one = kind
 
@@ -183,13 +183,13 @@ def _are(kind: shapes.Kind, **names: str) -> Callable[[Listed], Iterator[str]]:
 def _share_of_nothing(listed: Listed) -> Iterator[str]:
     for name, count in _SHARES.items():
         if name in listed.shape and listed.has(name) and listed.has(count) and listed.item[name] > 0 >= listed.item[count]:
-            yield f"{name} is {shown(listed.item[name])}, though {count} is {shown(listed.item[count])}"
+            yield f"{name} is {shown(listed.item[name])}, although {count} is {shown(listed.item[count])}"
 
 
 def _interest_without_reply(listed: Listed) -> Iterator[str]:
     names = "interested_num", "replies_num"
     if all(map(listed.has, names)) and listed.item[names[0]] > listed.item[names[1]]:
-        yield f"interested_num is {shown(listed.item[names[0]])}, of {shown(listed.item[names[1]])} replies"
+        yield f"interested_num is {shown(listed.item[names[0]])}, more than the {shown(listed.item[names[1]])} replies"
 
 
 def _bad_steps(said: Item) -> Iterator[str]:
@@ -226,24 +226,24 @@ def _bad_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
     if template.get("test_letter") == _PERSONALIZED:
         return
     if "new_thread" in template and new is None:
-        yield "has no new_thread, as only the personalized entry may"
+        yield "has no new_thread, which only the personalized entry may omit"
     if new is False and order != 1 and subject is not None:
-        yield f"has the subject {shown(subject)}, not null, but follows up in the same thread"
+        yield f"has the subject {shown(subject)}, not null, although it follows up in the same thread"
     if new is True and "subject" in template and subject is None:
-        yield "has no subject, but starts a thread"
+        yield "has no subject, although it starts a thread"
 
 
 def _other_steps(pair: tuple[Item, Item]) -> Iterator[str]:
     listed, said = pair
     data = said.get("data")
     if shapes.is_count(listed.get("steps")) and isinstance(data, list) and listed["steps"] != len(data):
-        yield f"has {len(data)} steps, though the campaign is listed with {listed['steps']}"
+        yield f"has {len(data)} steps, although the campaign is listed with {listed['steps']}"
 
 
 def _half_complete(pair: tuple[Item, Item]) -> Iterator[str]:
     listed, said = ({"days_left_date": None, **one}["days_left_date"] for one in pair)
     if (listed == COMPLETE) != (said == COMPLETE):
-        yield f"has days_left_date {shown(said)}, though the campaign is listed with {shown(listed)}"
+        yield f"has days_left_date {shown(said)}, although the campaign is listed with {shown(listed)}"
 
 
 def _unfinished(pair: tuple[Item, Item]) -> Iterator[str]:
@@ -251,7 +251,7 @@ def _unfinished(pair: tuple[Item, Item]) -> Iterator[str]:
     if said.get("days_left_date") != COMPLETE:
         return
     if shapes.is_count(said.get("days_left")) and said["days_left"]:
-        yield f"has days_left_date {COMPLETE!r} and days_left {said['days_left']}"
+        yield f"has days_left_date {COMPLETE!r}, but days_left {said['days_left']}"
     steps = said.get("data")
     for place, step in enumerate(steps if isinstance(steps, list) else ()):
         left = step.get("left_to_send") if isinstance(step, dict) else None
@@ -297,15 +297,15 @@ _ages = _are(shapes.AGO, campaign="last_activity", mailbox="age last_activity cr
 
 ITEM_RULES: Final[tuple[Rule, ...]] = (
     Rule("W3", "every id starts with the prefix of its resource", _items, _misnamed),
-    Rule("W3-unique", "an id stands for one thing, and so does the code of a field", _names, _repeated),
-    Rule("W4", "every item has every field of its table, of the kind that stands there", _items, _misshapen),
+    Rule("W3-unique", "ids and field codes are unique", _names, _repeated),
+    Rule("W4", "every item has every field of its table, with the type given there", _items, _misshapen),
     Rule("W4-status", "a campaign is draft, live or paused", _campaigns, _are(shapes.STATUS, campaign="status")),
-    Rule("W4-counts", "numbers of things are counts", _items, _counts),
+    Rule("W4-counts", "counts are whole numbers of 0 or more", _items, _counts),
     Rule("W4-percentages", "opens, replies, bounces and rates are percentages", _items, _percentages),
-    Rule("W4-shares", "a percentage and the count beside it are of the same things", _items, _share_of_nothing),
+    Rule("W4-shares", "a percentage agrees with its count", _items, _share_of_nothing),
     Rule("W4-interested", "interested_num is the count of interested replies", _campaigns, _interest_without_reply),
     Rule("W4-created", "the time of creation is a Unix timestamp", _items, _moments),
-    Rule("W4-date", "days_left_date is a text or a Unix timestamp", _campaigns, _dates),
+    Rule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _dates),
     Rule("W4-relative", "times of activity and ages are relative texts", _items, _ages),
     Rule("W4-email", "email is an e-mail address", _mailboxes, _are(shapes.EMAIL, mailbox="email")),
     Rule("W4-steps", "steps is the number of the campaign's steps", _pairs, _other_steps),
@@ -313,15 +313,15 @@ ITEM_RULES: Final[tuple[Rule, ...]] = (
     Rule("T1-type", "the only type of a step is auto_email", _steps, _are(shapes.AUTO_EMAIL, step="type")),
     Rule("T1-wait", "wait_time is the wait between steps", _steps, _are(shapes.AMOUNT, step="wait_time")),
     Rule("T1-templates", "a step has one or more templates", _steps, _are(shapes.SOME, step="templates")),
-    Rule("T3", "left_to_send and already_sent are contacts of the out_of that go through the step", _steps, _bad_flow),
+    Rule("T3", "left_to_send and already_sent are part of out_of, the contacts that go through the step", _steps, _bad_flow),
     Rule("T6", "new_thread and subject are null for the personalized entry", _templates, _not_null),
-    Rule("T6-thread", "otherwise only follow-ups in the same thread have no subject", _ordered_templates, _bad_thread),
+    Rule("T6-thread", "apart from that, only follow-ups in the same thread have no subject", _ordered_templates, _bad_thread),
     Rule("T7", "test_letter is A, B, ... or PER", _items, _are(shapes.LETTER, template="test_letter")),
-    Rule("T13", "list-steps carries days_left, days_left_date and days_left_display", _step_lists, _bad_steps),
-    Rule("T13-days", "days_left is an estimate of the days that are left", _pairs, _bad_days),
-    Rule("T14", "days_left_date is Complete when the campaign is finished, in the list and in the steps", _pairs, _half_complete),
-    Rule("T14-left", "a campaign that is finished has nothing left", _pairs, _unfinished),
+    Rule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _bad_steps),
+    Rule("T13-days", "days_left is an estimate of the remaining days", _pairs, _bad_days),
+    Rule("T14", "days_left_date is Complete for a finished campaign, in the list and in the steps", _pairs, _half_complete),
+    Rule("T14-left", "a finished campaign has nothing left to send", _pairs, _unfinished),
     Rule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _bad_codes),
     Rule("F1-searchable", "searchable holds lower-case names", _searchables, _not_lower),
 )
-"""The stated rules about items."""
+"""Stated rules about items."""

@@ -1,10 +1,13 @@
-"""The options of the conformance suite. They are the plugin's, as pytest reads no conftest of a package before its options."""
+"""The options of the conformance suite.
+
+The plugin adds them, because pytest reads the conftest of a package too late for options.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-# Every run of pytest imports this module: nothing heavy may stand here.
+# Every run of pytest imports this module, so it must stay light.
 if TYPE_CHECKING:
     import pytest
 
@@ -12,46 +15,46 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the options to pytest's."""
+    """Add the options to the parser of pytest."""
     group = parser.getgroup(
         "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
     )
     group.addoption("--outreach-live", metavar="URL", help="base URL of the service to check")
-    group.addoption("--outreach-workspace", metavar="ID", help="workspace to read in")
+    group.addoption("--outreach-workspace", metavar="ID", help="id of the workspace to read")
     group.addoption(
         "--allow-writes",
         metavar="ID",
-        help="workspace to create contacts in, the same again; the owner key is OUTREACH_OWNER_KEY. Without it, all is only read",
+        help="create contacts; repeat the workspace id to confirm. The owner key is OUTREACH_OWNER_KEY. Default: read-only",
     )
-    group.addoption("--outreach-campaign", metavar="ID", help="draft campaign that two created contacts may join")
+    group.addoption("--outreach-campaign", metavar="ID", help="id of a draft campaign that two created contacts join")
     group.addoption(
         "--outreach-gmail",
         action="store_true",
-        help="two contacts may have addresses at gmail.com, of a form that Gmail gives nobody",
+        help="create two contacts with addresses at gmail.com, in a form that Gmail never assigns",
     )
     group.addoption(
         "--outreach-header",
         action="append",
         default=[],
         metavar="NAME=VARIABLE",
-        help="header to send, its value from an environment variable: authorization=API_TOKEN; may be repeated",
+        help="header to send, with its value from an environment variable, such as authorization=API_TOKEN; repeatable",
     )
     group.addoption(
         "--outreach-record",
         default="behaviour.toml",
         metavar="FILE",
-        help="where the measured behaviour is written, and compared with that of an earlier run; default %(default)s",
+        help="file for the measured behaviour, compared with that of an earlier run; default %(default)s",
     )
     group.addoption(
         "--outreach-drift",
         choices=["fail", "warn", "accept"],
         default="fail",
-        help="if the file says otherwise: fail, or only tell (warn), and leave it; or accept and rewrite it; default %(default)s",
+        help="if the file differs: fail or warn, and keep the file; or accept, and rewrite it; default %(default)s",
     )
 
 
 def order_of(config: pytest.Config) -> Order:
-    """Read the options."""
+    """Return the options of a run."""
     from pathlib import Path
 
     from outreach_async.conformance.session import Order

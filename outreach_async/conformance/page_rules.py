@@ -1,4 +1,4 @@
-"""What the interface states of answers and of pages of lists: what was asked for, and what was found. Pure."""
+"""Stated rules about responses and pages of lists. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _OK: Final = (200,)
 
 @attrs.frozen
 class Walked:
-    """Pages of a list, and the list as it was read most fully.
+    """Pages of a list.
 
     Attributes:
         walk: The pages.
-        still: Whether the list stands in the order of creation, so that nothing but creation moves its items.
+        still: Whether the list is in the order of creation, so that only new items move others between pages.
     """
 
     walk: Walk
     still: bool
 
 
-# What rules are about.
+# Subjects of rules.
 
 
 def _answers(measured: Measured) -> Iterator[Subject]:
     for asked in measured.survey.lists:
-        yield Subject(asked, "the answer", asked)
+        yield Subject(asked, "the response", asked)
 
 
 def _bodies(measured: Measured) -> Iterator[Subject]:
     yield from _answers(measured)
     for asked in measured.trial.outcomes.values() if measured.trial else ():
-        yield Subject(asked, "the answer", asked)
+        yield Subject(asked, "the response", asked)
 
 
 def _pages(measured: Measured) -> Iterator[Subject]:
@@ -74,10 +74,10 @@ def _walks(measured: Measured) -> Iterator[Subject]:
 
 
 def _mailbox_page(measured: Measured) -> Iterator[Subject]:
-    yield Subject(measured.survey.mailboxes, "the answer", measured.survey.mailbox_pages.pages[0])
+    yield Subject(measured.survey.mailboxes, "the response", measured.survey.mailbox_pages.pages[0])
 
 
-# What breaks them.
+# Violations.
 
 
 def _no_success(asked: Asked) -> Iterator[str]:
@@ -85,16 +85,16 @@ def _no_success(asked: Asked) -> Iterator[str]:
 
 
 def _no_json(asked: Asked) -> Iterator[str]:
-    """Say why a body is no JSON, where Python reads it nevertheless."""
+    """Yield why a body is not valid JSON although Python accepts it."""
     if asked.said is not None and asked.answer is not None:
         try:
             json.loads(asked.answer.body.decode(), parse_constant=_refuse)
         except ValueError as error:
-            yield f"is no JSON: {error}"
+            yield f"is not JSON: {error}"
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _no_ok(asked: Asked) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _other_page(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
     page, said = served
     current = said.get("current_page")
     if shapes.is_count(current) and current != page.number:
-        yield f"has the current_page {current}, though page {page.number} was asked for"
+        yield f"has the current_page {current}, but page {page.number} was requested"
 
 
 def _other_pages(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
@@ -130,43 +130,43 @@ def _other_pages(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
     total, pages = page.total, said.get("total_pages")
     if total is None or not shapes.is_count(pages):
         return
-    # Whether an empty list has one page or none is not stated.
+    # The interface does not state whether an empty list has one page or none.
     wanted = {0, 1} if total == 0 else {-(-total // page.size)}
     if pages not in wanted:
-        yield f"has the total_pages {pages}, not {max(wanted)}: {total} found, {page.size} a page"
+        yield f"has the total_pages {pages}, not {max(wanted)}: {total} found, {page.size} per page"
 
 
 def _other_total(page: Page) -> Iterator[str]:
     if page.asked.said is None:
-        yield "was not served, though total_found of the first page counts it in"
+        yield "was not served, although total_found of the first page includes it"
         return
     data = page.asked.said.get("data")
     if page.total is None or not isinstance(data, list):
         return
     wanted = min(page.size, max(0, page.total - page.index * page.size))
     if len(data) != wanted:
-        yield f"holds {len(data)} items, not {wanted}: total_found is {page.total}, with {page.size} a page"
+        yield f"holds {len(data)} items, not {wanted}: total_found is {page.total}, with {page.size} per page"
 
 
 def _more(walk: Walk) -> Iterator[str]:
-    """Say what lies behind the last page. It may be refused, empty, or the last page again: that is not stated."""
+    """Yield new items after the last page. The interface does not state whether that page is refused, empty or a repetition."""
     after = walk.after
     if after is None or after.total != walk.pages[-1].total:
-        return  # what came meanwhile is no fault
+        return  # items added meanwhile are not a violation
     new = set(after.ids) - {id_ for page in walk.pages for id_ in page.ids}
     if new:
-        yield f"holds {shown(min(new))}, which no page had: it lies behind the last one, by total_found {after.total}"
+        yield f"holds {shown(min(new))}, which no page had: by total_found {after.total}, it is after the last page"
 
 
 def _again(walked: Walked) -> Iterator[str]:
-    """Say what stands on two pages. In an order that is not that of creation, an item may move from page to page meanwhile."""
+    """Yield items that are on two pages. In an order other than that of creation, items may move between pages meanwhile."""
     seen: set[str] = set()
     if len({page.total for page in walked.walk.pages}) > 1:
-        return  # what came or went meanwhile moves what comes after it
+        return  # items added or removed meanwhile shift the later ones
     for page in walked.walk.pages:
         again = seen.intersection(page.ids)
         if again and (walked.still or len(again) == len(page.ids) > 1):
-            yield f"number {page.number} holds {shown(min(again))} again, which an earlier page has"
+            yield f"number {page.number} holds {shown(min(again))}, which an earlier page also has"
         seen.update(page.ids)
 
 
@@ -182,21 +182,21 @@ def _too_few(page: Page) -> Iterator[str]:
 
 
 ANSWER_RULES: Final[tuple[Rule, ...]] = (
-    Rule("W1", "each list answers 200 with a JSON object", _answers, _no_success),
+    Rule("W1", "each list responds with 200 and a JSON object", _answers, _no_success),
     Rule("W1-json", "all bodies are JSON", _bodies, _no_json),
-    Rule("W2", "answers of the four lists carry status ok", _answers, _no_ok),
+    Rule("W2", "the responses of the four lists have the status ok", _answers, _no_ok),
 )
-"""The stated rules about every answer of a list."""
+"""Stated rules about every list response."""
 
 PAGE_RULES: Final[tuple[Rule, ...]] = (
-    Rule("P1", "a page has headers, data of at most display items, total_found, current_page, total_pages", _pages, _bad_page),
+    Rule("P1", "a page has headers, data of at most display items, total_found, current_page and total_pages", _pages, _bad_page),
     Rule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _bad_counts),
-    Rule("P1-current", "current_page is the page that was asked for", _pages, _other_page),
+    Rule("P1-current", "current_page is the requested page", _pages, _other_page),
     Rule("P1-pages", "total_pages is the number of pages of display items", _pages, _other_pages),
     Rule("P1-total", "total_found is the number of items on all pages", _further_pages, _other_total),
     Rule("P1-end", "total_pages pages are all that are available", _ends, _more),
-    Rule("P1-repeat", "each page has items of its own", _walks, _again),
+    Rule("P1-repeat", "no item is on two pages", _walks, _again),
     Rule("P2", "mailboxes: display may be up to 2,000", _mailbox_page, _too_few),
     Rule("P14", "headers is an array of strings", _pages, _bad_headers),
 )
-"""The stated rules about pages."""
+"""Stated rules about pages."""

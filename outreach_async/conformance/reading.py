@@ -1,4 +1,4 @@
-"""Knobs that show when lists are asked for oddly (rules P3 to P8, E2 and A3). Nothing is written."""
+"""Measure the knobs that unusual list requests reveal (rules P3 to P8, E2 and A3). Read-only."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from outreach_async.fake.behaviour import HeaderAuth
 from outreach_async.transport.wire import Response
 
 FAR: Final = 5
-"""Pages past the end that are asked for."""
+"""How many pages past the end to request."""
 
 MOST: Final = 10_001
-"""Campaigns a page that are asked for, to see whether there is a maximum."""
+"""The `display` of campaigns requested to find out whether there is a maximum."""
 
 _MAXIMA: Final = (100, 101, 2000, 2001)
-"""Where a maximum of campaigns a page is looked for first."""
+"""The values of `display` at which to look for a maximum first."""
 
 
 def past_end(site: Site, first: int) -> Dialogue[Finding]:
-    """Ask for a page past the end (rule P8)."""
+    """Request a page past the end (rule P8)."""
     head = served((yield site.page("mailboxes", first, 1)))
     far = first + number(head, "total_pages") + FAR
     return read_past_end((yield site.page("mailboxes", far, 1)), far)
 
 
 def read_past_end(answer: Response, far: int) -> Finding:
-    """Read the answer to a page past the end."""
+    """Interpret the response to a page past the end."""
     if not accepted(answer):
         return seen("error", f"page {far}, past the end, was refused with {answer.status}")
     said = document(answer)
@@ -39,7 +39,7 @@ def read_past_end(answer: Response, far: int) -> Finding:
 
 
 def bad_number(site: Site, first: int) -> Dialogue[Finding]:
-    """Ask with numbers that are none, or out of range (rule P5)."""
+    """Request lists with invalid or out-of-range numbers (rule P5)."""
     verdicts = {}
     for name, page, display in (
         ("display=abc", first, "abc"),
@@ -52,12 +52,12 @@ def bad_number(site: Site, first: int) -> Dialogue[Finding]:
     taken = [name for name, verdict in verdicts.items() if verdict]
     refused = [name for name in verdicts if name not in taken]
     if taken and refused:
-        return unseen(f"{', '.join(taken)} served, but {', '.join(refused)} refused: neither reading")
+        return unseen(f"{', '.join(taken)} served, but {', '.join(refused)} refused: matches no value of the knob")
     return seen("default", f"{', '.join(taken)} served") if taken else seen("reject", f"{', '.join(refused)} refused")
 
 
 def over_max(site: Site, first: int) -> Dialogue[Finding]:
-    """Ask for more mailboxes a page than is allowed (rule P6)."""
+    """Request more mailboxes per page than allowed (rule P6)."""
     answer = yield site.page("mailboxes", first, MAX_MAILBOXES + 1)
     wanted = f"mailboxes, display={MAX_MAILBOXES + 1}:"
     if not accepted(answer):
@@ -68,13 +68,13 @@ def over_max(site: Site, first: int) -> Dialogue[Finding]:
         return seen("serve", f"{wanted} {count} served")
     if total > MAX_MAILBOXES:
         return seen("clamp", f"{wanted} {count} of {total} served")
-    return among(("clamp", "serve"), f"{wanted} not refused; there are {total} mailboxes, too few to tell which")
+    return among(("clamp", "serve"), f"{wanted} not refused; there are {total} mailboxes, too few to decide")
 
 
 def campaign_max_display(site: Site, first: int, over: Finding) -> Dialogue[Finding]:
-    """Look for the maximum of campaigns a page (rule P7), knowing what happens over a maximum."""
+    """Find the maximum of campaigns per page (rule P7), given what happens above a maximum."""
     if over.is_seen_as("serve"):
-        return unseen("more than the maximum is served, so that a maximum would not show")
+        return unseen("more than the maximum is served, so a maximum cannot be observed")
     answer = yield site.page("campaigns", first, MOST)
     wanted = f"campaigns, display={MOST}:"
     if not accepted(answer):
@@ -91,11 +91,11 @@ def campaign_max_display(site: Site, first: int, over: Finding) -> Dialogue[Find
     if over.is_seen_as("reject"):
         return seen(None, f"{wanted} served")
     left = [maximum for maximum in (None, 2000, 100) if maximum is None or maximum >= total]
-    return among(left, f"{wanted} all {total} served, so that a maximum of {max(total, 1)} or more would not show")
+    return among(left, f"{wanted} all {total} served, so a maximum of {max(total, 1)} or more cannot be observed")
 
 
 def _differing(how: str) -> Finding:
-    return unseen(f"{how}; for mailboxes it is another way, and Behaviour has one for both")
+    return unseen(f"{how}; mailboxes behave differently, but Behaviour has one knob for both")
 
 
 def _largest_accepted(site: Site, first: int) -> Dialogue[int]:
@@ -107,20 +107,20 @@ def _largest_accepted(site: Site, first: int) -> Dialogue[int]:
         else:
             high = middle
     if not low:
-        raise Unclear("campaigns were refused whatever the display")
+        raise Unclear("campaigns were refused with every display")
     return low
 
 
 def over_by_campaigns(over: Finding, maximum: Finding) -> Finding:
-    """Settle between `clamp` and `serve` by campaigns, where there were too few mailboxes."""
+    """Decide between `clamp` and `serve` from campaigns if there were too few mailboxes."""
     if "clamp" in over.possible and not over.seen and maximum.seen and maximum.possible[0] is not None:
         return seen("clamp", maximum.how)
     return over
 
 
 def error_renderer(site: Site) -> Dialogue[Finding]:
-    """Ask for what must be refused, and look at the refusal (rule E2)."""
-    why = "nothing that was asked was refused"
+    """Send requests that must be refused, and interpret the first refusal (rule E2)."""
+    why = "no request was refused"
     for request in (
         site.steps(f"camp_conformance{site.nonce}"),
         site.get(f"/workspaces/space_conformance{site.nonce}/all-fields"),
@@ -133,7 +133,7 @@ def error_renderer(site: Site) -> Dialogue[Finding]:
 
 
 def read_refusal(answer: Response) -> Finding:
-    """Tell how a refusal is rendered."""
+    """Return the format of a refusal."""
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     said = document(answer)
     if isinstance(said, dict):
@@ -152,11 +152,11 @@ def _read_json_refusal(status: int, said: dict[str, Any]) -> Finding:
         return seen("nested" if status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
     if isinstance(said.get("message"), str):
         return seen("flat", how)
-    return unseen(f"{how}, which is no form that has a name")
+    return unseen(f"{how}, which matches no value of the knob")
 
 
 def auth(site: Site) -> Dialogue[Finding]:
-    """Ask without each header field that the site was given (rule A3); without any, look for a challenge."""
+    """Omit each of the site's header fields in turn (rule A3). If there are none, look for a challenge."""
     for name in site.headers:
         left = {other: value for other, value in site.headers.items() if other != name}
         if not accepted((yield Site(site.workspace, headers=left, nonce=site.nonce).fields())):
@@ -167,5 +167,5 @@ def auth(site: Site) -> Dialogue[Finding]:
         return seen(None, "the fields were served without a credential in a header")
     challenge = answer.headers.get("www-authenticate", "").partition(" ")[0]
     if not challenge:
-        return unseen("the fields were refused; is a credential missing? Give it as a header")
+        return unseen("the fields were refused; if a credential is missing, pass it as a header")
     return seen(HeaderAuth(scheme=challenge), "the fields were refused with a challenge")

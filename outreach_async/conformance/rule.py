@@ -1,4 +1,4 @@
-"""What a stated rule is: a name, what the interface says, where to look, and what breaks it."""
+"""The type of a stated rule: an id, what the interface says, where to look, and what violates it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SHOWN: Final = 60
 
 @attrs.frozen
 class Subject:
-    """One thing that a rule is about.
+    """One thing to which a rule applies.
 
     Attributes:
-        asked: Where it was seen.
-        where: Where it stands in the answer.
-        value: The thing.
+        asked: The request and response in which it was found.
+        where: Its place in the response.
+        value: The thing itself.
     """
 
     asked: Asked
@@ -34,11 +34,11 @@ class Rule:
     """A rule that the interface states.
 
     Attributes:
-        id: Its name.
+        id: Its id.
         says: What the interface says.
-        subjects: Finds what it is about.
-        faults: Says what is wrong with one of them; nothing if it is as it should be.
-        writes: Whether it shows only when contacts are created.
+        subjects: Yields the things to which the rule applies.
+        faults: Yields what is wrong with one of them; nothing if it conforms.
+        writes: Whether the rule can be observed only by creating contacts.
     """
 
     id: str
@@ -49,16 +49,16 @@ class Rule:
 
 
 def shown(value: object) -> str:
-    """Write a value of an answer, in few characters."""
+    """Return a short representation of a value from a response."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def no_success(asked: Asked, statuses: Collection[int]) -> Iterator[str]:
-    """Say why an answer is no success."""
+    """Yield why a response is not a success."""
     if asked.answer is None:
-        yield "did not come"
+        yield "did not arrive"
     elif asked.answer.status not in statuses:
         yield f"has the status {asked.answer.status}"
     elif not isinstance(document(asked.answer), dict):
-        yield "is no JSON object"
+        yield "is not a JSON object"

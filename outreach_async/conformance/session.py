@@ -1,4 +1,4 @@
-"""One run of the suite: from options to a site, the measuring, and the file. It knows nothing of pytest."""
+"""Run the suite: from its options to the measurement and the behaviour file. Independent of pytest."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from outreach_async.fake.behaviourfile import load_readings
 from outreach_async.transport.origin import parse_base_url
 from outreach_async.wholefiles import write_whole
 
-_USE: Final = "outreach_async.fake.behaviourfile.load_behaviour reads it, for a fake that behaves alike."
+_USE: Final = "Load it with outreach_async.fake.behaviourfile.load_behaviour, for a fake that behaves the same."
 
 
 @attrs.frozen
 class Order:
-    """What the options say.
+    """The options of a run.
 
     Attributes:
         url: Base URL of the service.
-        workspace: Workspace to read in.
+        workspace: Workspace to read.
         writes: Workspace to create contacts in; `None` to create none.
         campaign: Draft campaign that contacts may join.
         gmail: Whether contacts may have addresses at gmail.com.
-        headers: `NAME=VARIABLE` each.
+        headers: Headers, each as `NAME=VARIABLE`.
         record: The behaviour file.
     """
 
@@ -44,16 +44,20 @@ class Order:
     record: Path = Path("behaviour.toml")
 
     def site(self, environment: Mapping[str, str]) -> Site:
-        """Say whom to ask, and as whom.
+        """Return the workspace and credentials to use.
 
         Raises:
-            InvalidRequest: The options cannot go together, or an environment variable lacks.
+            InvalidRequest: The options contradict each other, or an environment variable is not set.
         """
         if not self.url or not self.workspace:
-            raise InvalidRequest("give --outreach-live URL and --outreach-workspace ID: which service, and where to read in it")
+            raise InvalidRequest(
+                "--outreach-live, --outreach-workspace: expected the URL of a service and a workspace id; pass both"
+            )
         parse_base_url(self.url)
         if self.writes not in {None, self.workspace}:
-            raise InvalidRequest("--allow-writes must name the same workspace as --outreach-workspace")
+            raise InvalidRequest(
+                "--allow-writes: expected the workspace of --outreach-workspace, got another one; pass the same id"
+            )
         return Site(
             self.workspace,
             environment.get("OUTREACH_OWNER_KEY") or None,
@@ -67,17 +71,19 @@ class Order:
 def _header(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
     name, equals, variable = text.partition("=")
     if not equals or variable not in environment:
-        raise InvalidRequest("--outreach-header: expected NAME=VARIABLE, and the variable in the environment holding the value")
+        raise InvalidRequest(
+            "--outreach-header: expected NAME=VARIABLE with an environment variable that is set; set it to the header's value"
+        )
     return name.strip().lower(), environment[variable]
 
 
 @attrs.frozen
 class Result:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        measured: What was seen.
-        before: What an earlier run had seen.
+        measured: What this run observed.
+        before: What an earlier run observed.
     """
 
     measured: Measured
@@ -85,23 +91,21 @@ class Result:
 
     @property
     def drifts(self) -> list[Drift]:
-        """Knobs that are read another way than before."""
+        """Knobs whose value differs from that of the earlier run."""
         return drifts(self.before, self.measured.findings)
 
     @property
     def calibration(self) -> Calibration:
-        """What is known now, with what an earlier run knew better."""
+        """What is known now, combined with what the earlier run observed more precisely."""
         return Calibration.of(together(self.before, self.measured.findings))
 
     def save(self, record: Path, url: str) -> None:
-        """Write the file, as a whole or not at all.
+        """Write the behaviour file atomically.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
-        about = (
-            f"How {parse_base_url(url)} behaves where the interface is silent, measured by outreach_async.conformance.\n{_USE}"
-        )
+        about = f"What the interface leaves open, measured by outreach_async.conformance at {parse_base_url(url)}.\n{_USE}"
         write_whole(record, self.calibration.to_toml(about))
 
 
@@ -109,8 +113,8 @@ def carry_out(order: Order, site: Site) -> Result:
     """Measure a service.
 
     Raises:
-        BehaviourFileError: The file of an earlier run cannot be understood; nothing was asked.
-        OutreachError: The base URL is none.
+        BehaviourFileError: The file of an earlier run is invalid. No request was sent.
+        OutreachError: The base URL is invalid.
     """
     before = load_readings(order.record) if order.record.exists() else {}
     return Result(anyio.run(_measure, order.url, site), before)

@@ -1,4 +1,4 @@
-"""The tables of the interface: which fields every item has, of what kind (rule W4), and what their values may be."""
+"""The tables of the interface: the fields of every item, their types (rule W4), and their valid values."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 Kind = tuple[str, Callable[[Any], bool]]
-"""What a value is called, and whether one is."""
+"""The name of a kind of value, and a function that returns whether a value is of that kind."""
 
 _HUNDRED: Final = 100
 _FIRST_MOMENT: Final = 10**9
-"""September 2001 in Unix seconds. Below it lie years and dates written as numbers; times in milliseconds lie above it."""
+"""September 2001 in Unix seconds. Lower numbers are years or dates written as numbers; times in milliseconds are higher."""
 
 _ABSOLUTE: Final = re.compile(
     r"""\s*(?: [0-9.]+                              # a timestamp
@@ -23,7 +23,7 @@ _ABSOLUTE: Final = re.compile(
     )\s*""",
     re.DOTALL | re.VERBOSE,
 )
-"""Times that are not told as how long ago they were."""
+"""Matches absolute times, which are not relative texts such as `5 minutes ago`."""
 
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _LETTER: Final = re.compile(r"[A-Z]+")
@@ -38,29 +38,29 @@ def _is_texts(value: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-    """Tell whether a value counts something: a whole number from 0 on, which may be written as a float."""
+    """Return whether a value is a count: a whole number of 0 or more, possibly written as a float."""
     return _is_number(value) and value >= 0 and (type(value) is int or value.is_integer())
 
 
-TEXT: Final[Kind] = ("a text", lambda value: isinstance(value, str))
+TEXT: Final[Kind] = ("a string", lambda value: isinstance(value, str))
 NUMBER: Final[Kind] = ("a number", _is_number)
-FLAG: Final[Kind] = ("true or false", lambda value: isinstance(value, bool))
-TEXTS: Final[Kind] = ("a list of texts", _is_texts)
-ITEMS: Final[Kind] = ("a list", lambda value: isinstance(value, list))
-TEXT_OR_NULL: Final[Kind] = ("a text or null", lambda value: value is None or isinstance(value, str))
-FLAG_OR_NULL: Final[Kind] = ("true, false or null", lambda value: value is None or isinstance(value, bool))
-TEXT_OR_NUMBER: Final[Kind] = ("a text or a number", lambda value: isinstance(value, str) or _is_number(value))
+FLAG: Final[Kind] = ("a boolean", lambda value: isinstance(value, bool))
+TEXTS: Final[Kind] = ("an array of strings", _is_texts)
+ITEMS: Final[Kind] = ("an array", lambda value: isinstance(value, list))
+TEXT_OR_NULL: Final[Kind] = ("a string or null", lambda value: value is None or isinstance(value, str))
+FLAG_OR_NULL: Final[Kind] = ("a boolean or null", lambda value: value is None or isinstance(value, bool))
+TEXT_OR_NUMBER: Final[Kind] = ("a string or a number", lambda value: isinstance(value, str) or _is_number(value))
 
-COUNT: Final[Kind] = ("a whole number from 0 on", is_count)
+COUNT: Final[Kind] = ("a whole number of 0 or more", is_count)
 PERCENTAGE: Final[Kind] = ("a percentage from 0 to 100", lambda value: 0 <= value <= _HUNDRED)
-AMOUNT: Final[Kind] = ("a finite number from 0 on", lambda value: 0 <= value < math.inf)
+AMOUNT: Final[Kind] = ("a finite number of 0 or more", lambda value: 0 <= value < math.inf)
 MOMENT: Final[Kind] = ("a Unix timestamp", lambda value: _FIRST_MOMENT <= value < math.inf)
 MOMENT_OR_TEXT: Final[Kind] = (MOMENT[0], lambda value: isinstance(value, str) or MOMENT[1](value))
 AGO: Final[Kind] = ("a relative text", lambda value: not _ABSOLUTE.fullmatch(value))
 EMAIL: Final[Kind] = ("an e-mail address", lambda value: _EMAIL.fullmatch(value) is not None)
 STATUS: Final[Kind] = ("draft, live or paused", lambda value: value in {"draft", "live", "paused"})
 AUTO_EMAIL: Final[Kind] = ("auto_email", lambda value: value == "auto_email")
-SOME: Final[Kind] = ("one or more", bool)
+SOME: Final[Kind] = ("a non-empty array", bool)
 LETTER: Final[Kind] = ("a letter or PER", lambda value: _LETTER.fullmatch(value) is not None)
 
 Shape = Mapping[str, Kind]
@@ -106,7 +106,7 @@ STEPS: Final[Shape] = {"days_left": NUMBER, **_all("days_left_date days_left_dis
 
 
 def misfits(value: Any, shape: Shape) -> Iterator[str]:
-    """Say what a value lacks of a shape; more members than it names are no fault."""
+    """Yield how a value deviates from a shape. Additional members are allowed."""
     if not isinstance(value, dict):
         yield f"is {kind_of(value)}, not an object"
         return
@@ -118,8 +118,8 @@ def misfits(value: Any, shape: Shape) -> Iterator[str]:
 
 
 def kind_of(value: Any) -> str:
-    """Name the kind of a JSON value."""
+    """Return the name of a JSON type with its article."""
     if value is None:
         return "null"
-    kinds: Iterable[tuple[type, str]] = ((bool, "a boolean"), (str, "a text"), (list, "a list"), (dict, "an object"))
+    kinds: Iterable[tuple[type, str]] = ((bool, "a boolean"), (str, "a string"), (list, "an array"), (dict, "an object"))
     return next((name for kind, name in kinds if isinstance(value, kind)), "a number")

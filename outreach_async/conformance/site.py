@@ -1,7 +1,7 @@
-"""What is asked of a service, and what its answers say: requests and answers as values, nothing sent here.
+"""Build requests and interpret responses as values, without sending anything.
 
-A probe is a generator: it yields requests, is sent answers, and returns what they mean. It speaks HTTP, not the typed client, so
-that an answer may be as odd as it likes.
+A probe is a generator: it yields requests, receives responses, and returns a finding. Probes use plain HTTP instead of the typed
+client, so that they can handle any response.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from outreach_async.transport.wire import Request, Response
 T = TypeVar("T")
 
 Dialogue = Generator[Request, Response, T]
-"""Requests out, answers in, and at the end what they mean."""
+"""A generator that yields requests, receives responses, and returns a result."""
 
 DOMAIN: Final = "conformance.example"
-"""Where every address of a creation is: nobody can have one there (RFC 2606)."""
+"""The domain of every created address. Nobody can have an address there (RFC 2606)."""
 
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
-"""`status` of a creation, spelled as the interface does."""
+"""Values of `status` in the response to a creation, spelled as in the interface."""
 
 _SHOWN: Final = 500
 _READ: Final = 20_000
@@ -35,25 +35,25 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class Unclear(Exception):
-    """An answer that decides nothing: none at all, a server's error, a redirect, or no JSON."""
+    """A response that decides nothing: none arrived, a server error, a redirect, or not JSON."""
 
 
 @attrs.frozen
 class Site:
-    """Whom to ask, and as whom.
+    """The workspace to use, the credentials, and what may be written.
 
     Attributes:
         workspace: Workspace id.
-        owner_key: API key of a user of the workspace; without it no contact is created.
+        owner_key: API key of a user of the workspace; required to create contacts.
         writes: Whether contacts may be created in the workspace.
-        campaign: Id of a campaign of the workspace, not live, that created contacts may join; `None` if none may.
-        gmail: Whether two of the contacts may have an address at gmail.com, in a form that Gmail gives nobody.
-        headers: Header fields to send along, such as a credential.
-        nonce: A text that makes this run's addresses its own.
-        hidden: Further texts that must not be shown, such as a proxy's password.
+        campaign: Id of a campaign of the workspace, not live, that created contacts may join; `None` for none.
+        gmail: Whether two of the contacts may have an address at gmail.com, in a form that Gmail never assigns.
+        headers: Header fields to send, such as a credential.
+        nonce: A string that makes the addresses of this run unique.
+        hidden: Further secrets to mask, such as a proxy password.
 
     Raises:
-        InvalidRequest: The values cannot go together.
+        InvalidRequest: The values contradict each other.
 
     Example:
         ```python
@@ -73,35 +73,33 @@ class Site:
 
     def __attrs_post_init__(self) -> None:
         if self.writes and not self.owner_key:
-            raise InvalidRequest("writes: creating contacts takes an owner_key; set OUTREACH_OWNER_KEY")
+            raise InvalidRequest("writes: expected an owner_key to create contacts with, got none; set OUTREACH_OWNER_KEY")
         if not self.writes and (self.campaign or self.gmail):
-            raise InvalidRequest(
-                "campaign, gmail: they say which contacts may be created, but writes are not allowed; allow those, or leave these"
-            )
+            raise InvalidRequest("campaign, gmail: expected only together with writes; allow writes, or leave them out")
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Texts that must not be shown."""
+        """Strings to mask."""
         return (*((self.owner_key,) if self.owner_key else ()), *secret_parts(self.headers), *self.hidden)
 
     def get(self, path: str, **query: Any) -> Request:
-        """Make a request for a path with query parameters."""
+        """Return a GET request for a path with query parameters."""
         return Request("GET", f"{path}?{urlencode(query)}" if query else path, self.headers)
 
     def page(self, kind: str, page: Any, display: Any, **query: Any) -> Request:
-        """Make a request for a page of `campaigns` or `mailboxes`."""
+        """Return a request for a page of `campaigns` or `mailboxes`."""
         return self.get(f"/{kind}", workspace=self.workspace, display=display, page=page, **query)
 
     def fields(self) -> Request:
-        """Make a request for the fields of the workspace."""
+        """Return a request for the fields of the workspace."""
         return self.get(f"/workspaces/{quote(self.workspace, safe='')}/all-fields")
 
     def steps(self, campaign: str) -> Request:
-        """Make a request for the steps of a campaign."""
+        """Return a request for the steps of a campaign."""
         return self.get(f"/campaigns/{quote(campaign, safe='')}/steps")
 
     def address(self, name: str) -> str:
-        """Make an address that nobody has and no other run uses."""
+        """Return an address that nobody has and no other run uses."""
         return f"{name}-{self.nonce}@{DOMAIN}"
 
     def creation(
@@ -113,14 +111,14 @@ class Site:
         key: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Request:
-        """Make a creation.
+        """Return a request that creates a contact.
 
         Args:
-            email: The e-mail.
+            email: The e-mail address.
             duplicates: The duplicates option.
             fields: Further members of the body.
-            key: An owner key instead of the site's.
-            options: Members of `upload_options`; `LEFT_OUT` leaves one out.
+            key: An owner key to use instead of the site's.
+            options: Members of `upload_options`; `LEFT_OUT` omits one.
         """
         given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
         body = {
@@ -133,18 +131,18 @@ class Site:
         return Request("POST", "/contacts", {**self.headers, "content-type": "application/json"}, json.dumps(body).encode())
 
     def told(self, answer: Response) -> str:
-        """Show an answer in at most some 500 characters, without secrets."""
+        """Return a response as a string of about 500 characters at most, with secrets masked."""
         body = masked_text(answer.body[:_READ].decode(errors="replace"), self.secrets)
         words = " ".join("".join(c if c.isprintable() else " " for c in body).split())
         return f"{answer.status} {words[:_SHOWN]}{'...' if len(words) > _SHOWN else ''}".rstrip()
 
 
 LEFT_OUT: Final = object()
-"""Stands for a member of `upload_options` that is not sent."""
+"""Marks a member of `upload_options` to omit."""
 
 
 def document(answer: Response) -> Any:
-    """Read an answer's JSON; `None` if it is none."""
+    """Return the JSON document of a response; `None` if it is not JSON."""
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -152,15 +150,15 @@ def document(answer: Response) -> Any:
 
 
 def throttled(answer: Response) -> bool:
-    """Tell whether the service asks to come back later, under whatever status."""
+    """Return whether the service asks to retry later, with any status."""
     return answer.status == _TOO_MANY_REQUESTS or "retry-after" in answer.headers
 
 
 def accepted(answer: Response) -> bool:
-    """Tell whether the service did what was asked: a refusal may come under status 200, too.
+    """Return whether the service accepted the request. A refusal may have status 200, too.
 
     Raises:
-        Unclear: The answer says neither.
+        Unclear: The response is neither a success nor a refusal.
     """
     if throttled(answer):
         raise Unclear(f"the service answered {answer.status}: too many requests")
@@ -169,14 +167,14 @@ def accepted(answer: Response) -> bool:
     said = document(answer)
     if not 200 <= answer.status < 300 or not isinstance(said, dict):  # noqa: PLR2004 - the range of successes
         raise Unclear(f"the service answered {answer.status}{'' if said else ' without JSON'}")
-    return said.get("status") in ("ok", *OUTCOMES)  # no set: it may be anything, a list too
+    return said.get("status") in ("ok", *OUTCOMES)  # a tuple, not a set, because the value may be unhashable
 
 
 def served(answer: Response) -> dict[str, Any]:
-    """Read the document of an answer that must be a success.
+    """Return the document of a response that must be a success.
 
     Raises:
-        Unclear: It is none.
+        Unclear: It is not a success.
     """
     if not accepted(answer):
         raise Unclear(f"the service refused with {answer.status}")
@@ -185,18 +183,18 @@ def served(answer: Response) -> dict[str, Any]:
 
 
 def rows(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Read the items of a list's answer; whatever is no object is left out."""
+    """Return the items of a list response. Items that are not objects are left out."""
     data = said.get("data")
     return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
 
 def number(said: Mapping[str, Any], name: str) -> int:
-    """Read a whole number of an answer.
+    """Return a whole number from a response.
 
     Raises:
-        Unclear: There is none.
+        Unclear: The member is missing or not a whole number.
     """
     value = said.get(name)
     if type(value) is not int and not (type(value) is float and value.is_integer()):
-        raise Unclear(f"{name} is no whole number")
+        raise Unclear(f"{name} is not a whole number")
     return int(value)

@@ -1,4 +1,4 @@
-"""Checks a service against every rule that the interface states and that shows from outside."""
+"""Check a service against every rule that the interface states and that can be observed."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _MANY: Final = 3
 
 @attrs.frozen
 class Breach:
-    """A rule that the service does not keep.
+    """A violation of a stated rule.
 
     Attributes:
-        rule: The rule's name.
+        rule: The id of the rule.
         says: What the interface says.
         what: What is wrong, and where.
         request: Method and target.
-        answered: What the service answered: bounded, and without secrets.
+        answered: The response of the service, shortened and with secrets masked.
 
     Example:
         ```python
         fake.set_mailbox("mailbox_2", daily_limit="many")
         (breach,) = await check(FakeTransport(fake), Site("space_1"))
-        print(breach.rule, breach.what)  # -> W4 data[1] daily_limit is a text, not a number
+        print(breach.rule, breach.what)  # -> W4 data[1] daily_limit is a string, not a number
         ```
     """
 
@@ -45,15 +45,15 @@ class Breach:
     answered: str
 
     def __str__(self) -> str:
-        said = f"the interface says: {self.says}", f"asked: {self.request}", f"answered: {self.answered}"
+        said = f"interface: {self.says}", f"request: {self.request}", f"response: {self.answered}"
         return "\n  ".join((f"{self.rule}: {self.what}", *said))
 
 
 def breaches(rule: Rule, measured: Measured) -> list[Breach] | None:
-    """Judge a rule.
+    """Return the first violations of a rule.
 
     Returns:
-        The first few breaches; `None` if nothing was seen that the rule is about.
+        At most three; `None` if nothing was observed to which the rule applies.
     """
     subjects = list(rule.subjects(measured))
     found = ((subject, fault) for subject in subjects for fault in rule.faults(subject.value))
@@ -72,12 +72,12 @@ async def check(transport: Transport, site: Site, patience: Patience | None = No
     """Check a service against everything that the interface states.
 
     Args:
-        transport: Where requests go; it stays open.
-        site: Whom to ask, and as whom.
+        transport: The transport; it stays open.
+        site: The workspace and credentials.
         patience: How long to wait.
 
     Returns:
-        What it does not keep, at most three breaches a rule.
+        The violations, at most three per rule.
 
     Example:
         ```python
@@ -89,4 +89,4 @@ async def check(transport: Transport, site: Site, patience: Patience | None = No
 
 
 RULES: Final[tuple[Rule, ...]] = (*ANSWER_RULES, *PAGE_RULES, *ITEM_RULES, *CREATION_RULES)
-"""The stated rules that can be seen from outside."""
+"""The stated rules that can be observed."""

@@ -1,4 +1,4 @@
-"""What is read of a workspace before anything is judged: each operation asked as the interface says, its answers kept."""
+"""Read a workspace before anything is judged: call each operation as the interface describes, and keep the responses."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from outreach_async.conformance.site import Dialogue, Site, Unclear, accepted, d
 from outreach_async.transport.wire import Request, Response
 
 MAX_MAILBOXES: Final = 2000
-"""The maximum `display` for mailboxes, which the interface states."""
+"""The maximum `display` for mailboxes that the interface states."""
 
 COMPLETE: Final = "Complete"
-"""What stands in a date's place when a campaign is finished."""
+"""The value of a date of a finished campaign."""
 
 DISPLAYS: Final = (10, 5, 1)
-"""Campaigns a page, the first that is not refused: no maximum is stated, so few."""
+"""Values of `display` for campaigns. The first one not refused is used; they are small because no maximum is stated."""
 
 _PAGES: Final = {"campaigns": 10, "mailboxes": 4}
-"""Pages of a list that are read from its beginning."""
+"""Number of pages read from the start of each list."""
 
 _MOST: Final = 10**8
-"""A `total_found` above this is not walked to its end."""
+"""The largest `total_found` for which the last page is read."""
 
 _STEPS: Final = 10
-"""Campaigns whose steps are read."""
+"""Number of campaigns whose steps are read."""
 
 
 @attrs.frozen
 class Asked:
-    """A request and its answer.
+    """A request and its response.
 
     Attributes:
         request: The request.
-        answer: The answer; `None` if there was none.
-        trouble: Why there was none.
-        said: The document of a success; `None` of anything else.
+        answer: The response; `None` if none arrived.
+        trouble: Why none arrived.
+        said: The document of a success; `None` otherwise.
     """
 
     request: Request
     answer: Response | None = None
     trouble: str = ""
-    said: dict[str, Any] | None = attrs.field(init=False, eq=False, repr=False)  # read once: many rules look at it
+    said: dict[str, Any] | None = attrs.field(init=False, eq=False, repr=False)  # parsed once, because many rules read it
 
     @said.default
     def _said(self) -> dict[str, Any] | None:
@@ -55,7 +55,7 @@ class Asked:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The items of a list."""
+        """The items of a list response."""
         return rows(self.said or {})
 
 
@@ -64,11 +64,11 @@ class Page:
     """A page of a list.
 
     Attributes:
-        asked: The request and its answer.
-        number: The page that was asked for.
-        index: Its place among the pages, from 0.
-        display: Items a page that were asked for.
-        size: Items a page that the service serves: fewer, if it has a lower maximum and does not say so.
+        asked: The request and its response.
+        number: The page number requested.
+        index: Its position among the pages, from 0.
+        display: Items per page requested.
+        size: Items per page served, which is less if the service silently applies a lower maximum.
     """
 
     asked: Asked
@@ -79,7 +79,7 @@ class Page:
 
     @property
     def total(self) -> int | None:
-        """The `total_found` of the page; `None` if it is no count."""
+        """The `total_found` of the page; `None` if it is not a count."""
         return _total(self.asked)
 
     @property
@@ -90,11 +90,11 @@ class Page:
 
 @attrs.frozen
 class Walk:
-    """Pages of one list at one `display`.
+    """Pages of one list, all with the same `display`.
 
     Attributes:
         pages: The first pages, in order, and the last one.
-        after: The page behind the last one; `None` if nobody knows where that is.
+        after: The page after the last one; `None` if the last one is unknown.
     """
 
     pages: tuple[Page, ...]
@@ -102,20 +102,20 @@ class Walk:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The items of the pages."""
+        """The items of all pages."""
         return [row for page in self.pages for row in page.asked.rows]
 
 
 @attrs.frozen
 class Survey:
-    """What was read.
+    """Everything that was read.
 
     Attributes:
-        fields: All-fields.
-        campaign_pages: Pages of campaigns, a few campaigns each.
-        mailbox_pages: Pages of mailboxes, as large as is allowed.
-        single_items: The first two pages of each list, one item each.
-        steps: List-steps of some campaigns, by campaign id.
+        fields: The all-fields list.
+        campaign_pages: Pages of campaigns, with few campaigns each.
+        mailbox_pages: Pages of mailboxes of the maximum size.
+        single_items: The first two pages of each list, with one item each.
+        steps: The list-steps responses of some campaigns, by campaign id.
         first_page: The number of the first page.
     """
 
@@ -128,7 +128,7 @@ class Survey:
 
     @property
     def walks(self) -> tuple[Walk, ...]:
-        """Every walk, campaigns first."""
+        """All page sequences, campaigns first."""
         return (self.campaign_pages, self.mailbox_pages, *self.single_items)
 
     @property
@@ -143,7 +143,7 @@ class Survey:
 
     @property
     def lists(self) -> Iterator[Asked]:
-        """Answers of the four lists, at least one of each; of further pages those that were served."""
+        """The responses of the four lists: at least one of each, and of further pages those that were served."""
         for page in (page for walk in self.walks for page in walk.pages):
             if not page.index or page.asked.said is not None:
                 yield page.asked
@@ -151,22 +151,22 @@ class Survey:
 
     @property
     def campaign_rows(self) -> list[dict[str, Any]]:
-        """Campaigns, as listed."""
+        """The campaigns listed."""
         return self.campaign_pages.rows
 
     @property
     def mailbox_rows(self) -> list[dict[str, Any]]:
-        """Mailboxes, as listed."""
+        """The mailboxes listed."""
         return self.mailbox_pages.rows
 
     @property
     def templates(self) -> list[dict[str, Any]]:
-        """Templates of every step that was read."""
+        """The templates of all steps that were read."""
         return [item for asked in self.steps.values() for step in asked.rows for item in rows({"data": step.get("templates")})]
 
     @property
     def first(self) -> int:
-        """The number of the first page, as far as is known."""
+        """The number of the first page; 1 if unknown."""
         return self.first_page.possible[0] if self.first_page.possible else 1
 
     @property
@@ -176,7 +176,7 @@ class Survey:
 
 
 def ask(request: Request) -> Dialogue[Asked]:
-    """Ask once; no answer is an answer, too."""
+    """Send a request once. If no response arrives, record why."""
     try:
         return Asked(request, (yield request))
     except Unclear as unclear:
@@ -201,14 +201,14 @@ def survey_of(site: Site) -> Dialogue[Survey]:
 
 
 def _walk(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[Walk]:
-    """Read the first pages of a list, the last one, and the one behind it: together they show whether `total_found` is right.
+    """Read the first pages of a list, the last one, and the one after it. Together they show whether `total_found` is right.
 
     Args:
-        site: Whom to ask.
+        site: The workspace and credentials.
         kind: `campaigns` or `mailboxes`.
         first: The number of the first page.
-        display: Items a page.
-        exact: Whether the interface says that so many are served; else fewer may be, if all pages do.
+        display: Items per page.
+        exact: Whether the interface guarantees this page size. Otherwise pages may have fewer items, if all do.
     """
     head = yield from ask(site.page(kind, first, display))
     total, served_ = _total(head), len(head.rows)
@@ -230,7 +230,7 @@ def _walk(site: Site, kind: str, first: int, display: int, *, exact: bool = Fals
 
 
 def _two_items(site: Site, kind: str, first: int) -> Dialogue[Walk]:
-    """Read the first two items of a list, a page each: they show whether `page` and `display` are obeyed."""
+    """Read the first two items of a list, one per page. They show whether `page` and `display` are obeyed."""
     asked = [(yield from ask(site.page(kind, first, 1)))]
     if (_total(asked[0]) or 0) > 1:
         asked.append((yield from ask(site.page(kind, first + 1, 1))))
@@ -246,7 +246,7 @@ def _total(asked: Asked) -> int | None:
 
 
 def _worth_reading(campaigns: list[dict[str, Any]]) -> list[str]:
-    """Choose campaigns to read the steps of: one that is finished and one of each status, then those with opens, then steps."""
+    """Return ids of campaigns whose steps to read: a finished one, one of each status, then those with opens, then with steps."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
     telling = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
     states = {str(row.get("status")): row for row in reversed(telling)}
@@ -255,7 +255,7 @@ def _worth_reading(campaigns: list[dict[str, Any]]) -> list[str]:
 
 
 def first_page_of(site: Site) -> Dialogue[Finding]:
-    """See which number the first page has (rule P3)."""
+    """Find out the number of the first page (rule P3)."""
     zero = yield site.page("mailboxes", 0, 1)
     one = yield site.page("mailboxes", 1, 1)
     if not accepted(zero):

@@ -1,6 +1,6 @@
-"""Knobs that show only when contacts are created (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
+"""Measure the knobs that only creating contacts reveals (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
 
-Every contact has an address that nobody has. They stay: the interface has no operation that removes one.
+Every contact has an address that nobody has. The contacts are permanent: the interface has no operation that deletes one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from outreach_async.fake.fields import CUSTOM, RESERVED, STANDARD, custom_number
 from outreach_async.transport.wire import Request
 
 PAGES: Final = 300
-"""Pages of campaigns that are looked through for the one that contacts may join."""
+"""Most pages of campaigns searched for the one that contacts may join."""
 
 _BEYOND: Final = 1000
 _OK: Final = 200
@@ -34,21 +34,21 @@ BAD: Final[Mapping[str, str]] = {
     "zip": "not \x07 a postal code",
     "stack_overflow": "not \x07 a handle",
 }
-"""A value for each standard field that strict validation may be expected to refuse."""
+"""For each standard field, a value that strict validation may be expected to refuse."""
 
 
 REQUIRED: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
-"""Members of a creation that the interface requires. `campaign` is another one; a knob says what becomes of it (rule C7)."""
+"""Members of a creation that the interface requires. `campaign` is also required, but a knob measures it (rule C7)."""
 
 
 @attrs.frozen
 class Trial:
-    """One contact created with each duplicates option, once with every field, and once without each required member.
+    """The first creations: one contact with each duplicates option, one with every field, and one without each required member.
 
     Attributes:
-        outcomes: What was asked, by the outcome that the interface states for it.
+        outcomes: Requests and responses, by the outcome that the interface states.
         fields: A creation with every field that all-fields lists; `None` if it lists none.
-        lacking: Creations without a required member, by the member.
+        lacking: Creations without a required member, by that member.
     """
 
     outcomes: Mapping[str, Asked]
@@ -57,7 +57,7 @@ class Trial:
 
     @property
     def trouble(self) -> str:
-        """Why creations say nothing; empty if the first one was carried out."""
+        """Why creations prove nothing; empty if the first one succeeded."""
         first = self.outcomes["added"]
         if first.answer is None:
             return first.trouble
@@ -66,13 +66,13 @@ class Trial:
 
 @attrs.frozen
 class Membership:
-    """Contacts that go through a campaign's first step, as contacts are created.
+    """The number of contacts in a campaign's first step, as contacts are created.
 
     Attributes:
         asked: The last list of steps.
-        before: Before anything was created.
-        joined: After a contact was created with the campaign.
-        alone: After another was created without one.
+        before: The number before anything was created.
+        joined: The number after a contact was created with the campaign.
+        alone: The number after another was created without a campaign.
     """
 
     asked: Asked
@@ -82,7 +82,7 @@ class Membership:
 
 
 def trial_of(site: Site, survey: Survey) -> Dialogue[Trial]:
-    """Create a contact, create it again with each duplicates option, and try what must be taken and what must be refused."""
+    """Create a contact, create it again with each duplicates option, and try creations that must be accepted or refused."""
     email = site.address("trial")
     outcomes = {}
     policies = ("skip", "skip", "overwrite", "update_missing_fields")
@@ -111,7 +111,7 @@ def _custom_codes(survey: Survey) -> list[str]:
 
 
 def created_status(trial: Trial) -> Finding:
-    """Read the statuses of the outcomes (rule C3)."""
+    """Find out the status of each outcome (rule C3)."""
     said = {name: asked for name, asked in trial.outcomes.items() if (asked.said or {}).get("status") == name}
     statuses = {name: asked.answer.status for name, asked in said.items() if asked.answer is not None}
     how = ", ".join(f"{name} {status}" for name, status in statuses.items())
@@ -124,28 +124,28 @@ def created_status(trial: Trial) -> Finding:
 
 
 def email_key(site: Site) -> Dialogue[Finding]:
-    """Create a contact, then others with an e-mail that is spelled another way (rule C4)."""
+    """Create a contact, then others with the same e-mail address spelled differently (rule C4)."""
     email = site.address("spelling")
     local, _, domain = email.partition("@")
     yield from _created(site.creation(email))
     same_domain = yield from _is_duplicate(site.creation(f"{local}@{domain.upper()}"))
     same_local = yield from _is_duplicate(site.creation(f"{local.upper()}@{domain}"))
-    how = f"another letter case is {_same(same_local)} before the @ and {_same(same_domain)} behind it"
+    how = f"another letter case is {_same(same_local)} before the @ and {_same(same_domain)} after it"
     if not same_local:
         return seen("domain_lower" if same_domain else "exact", how)
     if not same_domain:
-        return unseen(f"{how}, which is no reading")
+        return unseen(f"{how}, which matches no value of the knob")
     if not site.gmail:
-        return among(("lower", "gmail"), f"{how}; no address at gmail.com was allowed, so Gmail's rules would not show")
+        return among(("lower", "gmail"), f"{how}; no address at gmail.com was allowed, so Gmail's rules cannot be observed")
     return seen("gmail" if (yield from _ignores_dots(site)) else "lower", how)
 
 
-def _same(same: bool) -> str:  # noqa: FBT001 - the one thing it is about
-    return "the same" if same else "another contact"
+def _same(same: bool) -> str:  # noqa: FBT001 - the only argument that matters
+    return "the same contact" if same else "another contact"
 
 
 def _ignores_dots(site: Site) -> Dialogue[bool]:
-    # Gmail gives nobody an address with a hyphen.
+    # Gmail never assigns an address with a hyphen.
     yield from _created(site.creation(f"outreach-conformance-{site.nonce}@gmail.com"))
     return (yield from _is_duplicate(site.creation(f"outreach-conformance.-{site.nonce}+tag@gmail.com")))
 
@@ -160,46 +160,48 @@ def _is_duplicate(request: Request) -> Dialogue[bool]:
 
 
 def owner_key(site: Site) -> Dialogue[Finding]:
-    """Create with keys that nobody has (rule A2)."""
+    """Create contacts with owner keys that do not exist (rule A2)."""
     if not accepted((yield site.creation(site.address("unknown-key"), key=f"key_conformance{site.nonce}"))):
         return seen("check", "an unknown key was refused")
     if not accepted((yield site.creation(site.address("no-key"), key=f"conformance{site.nonce}"))):
-        return seen("prefix_only", "an unknown key was taken, one without key_ refused")
-    return seen("off", "an unknown key without key_ was taken")
+        return seen("prefix_only", "an unknown key was accepted, one without key_ refused")
+    return seen("off", "an unknown key without key_ was accepted")
 
 
 def unknown_custom(site: Site, survey: Survey) -> Dialogue[Finding]:
-    """Send a custom field that the workspace has not (rule C20)."""
+    """Send a custom field that the workspace does not have (rule C20)."""
     if survey.fields.said is None:
-        return unseen("the fields of the workspace could not be read, so none is known to be unknown")
+        return unseen("the fields of the workspace could not be read, so no unknown field is known")
     known = _custom_codes(survey)
     code = f"custom_{(custom_number(known[-1]) if known else 0) + _BEYOND}"
     if not accepted((yield site.creation(site.address("unknown-custom"), fields={code: "x"}))):
         return seen("reject", f"{code} was refused")
-    return among(("ignore", "store"), f"{code} was taken; no operation shows whether it was stored")
+    return among(("ignore", "store"), f"{code} was accepted; no operation shows whether it was stored")
 
 
 def unknown_body(site: Site) -> Dialogue[Finding]:
-    """Send a field that the interface does not name (rule C21)."""
+    """Send a field that is not in the interface (rule C21)."""
     if not accepted((yield site.creation(site.address("unknown-field"), fields={"outreach_conformance": "x"}))):
         return seen("reject", "an unknown field was refused")
-    return among(("ignore", "store"), "an unknown field was taken; no operation shows whether it was stored")
+    return among(("ignore", "store"), "an unknown field was accepted; no operation shows whether it was stored")
 
 
 def missing_campaign(site: Site) -> Dialogue[Finding]:
-    """Leave `upload_options.campaign` out, then send it empty (rule C7)."""
+    """Omit `upload_options.campaign`, then send it empty (rule C7)."""
     left_out = accepted((yield site.creation(site.address("no-campaign"), options={"campaign": LEFT_OUT})))
     empty = accepted((yield site.creation(site.address("empty-campaign"), options={"campaign": ""})))
     if left_out != empty:
-        return unseen(f"a campaign {'left out' if left_out else 'that is empty'} was taken, the other refused: neither reading")
-    return seen("null", "taken without a campaign") if left_out else seen("reject", "refused without a campaign")
+        return unseen(
+            f"{'an omitted' if left_out else 'an empty'} campaign was accepted, the other refused: matches no value of the knob"
+        )
+    return seen("null", "accepted without a campaign") if left_out else seen("reject", "refused without a campaign")
 
 
 def strict_fields(site: Site) -> Dialogue[Finding]:
-    """Send values that are wrong, with strict validation (rule C27)."""
+    """Send invalid values with strict validation (rule C27)."""
     strict = {"strict_validation": True}
     if not accepted((yield site.creation(site.address("lax"), fields=BAD))):
-        return unseen("wrong values are refused without strict validation, too")
+        return unseen("invalid values are refused without strict validation, too")
     refused = []
     if not accepted((yield site.creation(site.address("strict"), fields=BAD, options=strict))):
         for code, value in BAD.items():
@@ -207,23 +209,23 @@ def strict_fields(site: Site) -> Dialogue[Finding]:
                 refused.append(code)
     if not accepted((yield site.creation(f"not an e-mail {site.address('strict')}", options=strict))):
         refused.append("email")
-    how = f"wrong values are refused in {len(refused)} of {len(BAD) + 1} fields"
+    how = f"invalid values are refused in {len(refused)} of {len(BAD) + 1} fields"
     return seen("all" if len(refused) > len(BAD) else frozenset(refused), how)
 
 
 def enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict[str, Finding], Membership | None]]:
-    """Let two contacts join the campaign, and see who did (rules C7, C10 and C16).
+    """Let two contacts join the campaign, and find out which did (rules C7, C10 and C16).
 
     Args:
-        site: Whom to ask.
+        site: The workspace and credentials.
         first: The number of the first page.
-        display: Campaigns a page that may be asked for.
+        display: Campaigns per page that may be requested.
 
     Returns:
-        What was found, and what the campaign counted; `None` if it is not known to be the draft that contacts may join.
+        The findings, and the counts of the campaign; `None` if it is not confirmed to be the draft that contacts may join.
     """
     if site.campaign is None:
-        return _no_enrolment("no campaign was named that contacts may join"), None
+        return _no_enrolment("no campaign was given that contacts may join"), None
     try:
         yield from _check_draft(site, first, display)
         member, guest, options = site.address("member"), site.address("guest"), {"campaign": site.campaign}
@@ -236,8 +238,8 @@ def enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict[str, 
         return _no_enrolment(str(unclear)), None
     counted = Membership(asked, before, joined, alone)
     if (joined, alone) != (before + 1, joined):
-        why = f"with a campaign {before} contacts became {joined}, and then without one {alone}"
-        return _no_enrolment(f"new contacts were not counted where they joined: {why}"), counted
+        why = f"with a campaign, {before} contacts became {joined}, and then without one {alone}"
+        return _no_enrolment(f"the campaign does not count the contacts that joined: {why}"), counted
     try:
         return (yield from _enrolled_again(site, member, guest, joined)), counted
     except Unclear as unclear:
@@ -245,7 +247,7 @@ def enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict[str, 
 
 
 def _enrolled_again(site: Site, member: str, guest: str, joined: int) -> Dialogue[dict[str, Finding]]:
-    """Create contacts again that are in the campaign, and that are not."""
+    """Create contacts again, of which one is in the campaign and one is not."""
     options = {"campaign": site.campaign}
     served((yield site.creation(guest, options=options)))
     after, _ = yield from _queue(site)
@@ -259,10 +261,12 @@ def _no_enrolment(why: str) -> dict[str, Finding]:
     return dict.fromkeys(("skip_enrols", "reenrol"), unseen(why))
 
 
-def _reenrol(again: bool) -> Finding:  # noqa: FBT001 - the one thing it is about
+def _reenrol(again: bool) -> Finding:  # noqa: FBT001 - the only argument that matters
     if not again:
         return seen("error", "joining a campaign again was refused")
-    return among(("noop", "restart"), "joining a campaign again was taken; in a draft nothing shows whether it starts anew")
+    return among(
+        ("noop", "restart"), "joining a campaign again was accepted; a draft does not show whether it restarts the contact"
+    )
 
 
 def _check_draft(site: Site, first: int, display: int) -> Dialogue[None]:
@@ -271,7 +275,7 @@ def _check_draft(site: Site, first: int, display: int) -> Dialogue[None]:
         for row in rows(said):
             if row.get("id") == site.campaign:
                 if row.get("status") != "draft":
-                    raise Unclear("the campaign is no draft: contacts in it might be sent e-mail")
+                    raise Unclear("the campaign is not a draft: its contacts might be sent e-mail")
                 return
         if page - first + 1 >= number(said, "total_pages"):
             break
@@ -279,9 +283,9 @@ def _check_draft(site: Site, first: int, display: int) -> Dialogue[None]:
 
 
 def _queue(site: Site) -> Dialogue[tuple[int, Asked]]:
-    """Count the contacts that go through the campaign's first step."""
+    """Return the number of contacts in the campaign's first step, and the request and response."""
     asked = Asked(request := site.steps(str(site.campaign)), (yield request))
     steps: list[dict[str, Any]] = asked.rows
     if not steps or not isinstance(steps[0].get("out_of"), int):
-        raise Unclear("the campaign has no step that counts its contacts")
+        raise Unclear("the campaign has no step with a count of its contacts")
     return int(steps[0]["out_of"]), asked

@@ -1,7 +1,7 @@
-"""What test suites need beside the fake: virtual time, and every reading of what the interface leaves unsaid.
+"""Testing tools: virtual time, and pairwise coverage of everything the interface leaves open.
 
-In virtual time ten minutes of waiting take milliseconds, and the order of events stays as it was. Hand one clock to the event
-loop and to the fake, and what a client waits for agrees with what the service says:
+In virtual time, ten minutes of waiting take milliseconds, and the order of events does not change. Share one clock between the
+event loop and the fake, so that the client's waiting agrees with the times the service sends:
 
 ```python
 import anyio
@@ -23,22 +23,22 @@ anyio.run(main, backend="trio", backend_options=time.options("trio"))
 print(time.elapsed >= 600)  # -> True
 ```
 
-Time jumps as soon as every task waits, so it is for clients in memory only: a socket or a thread would not be waited for.
+Time jumps as soon as every task waits. Use it only with clients in memory: it does not wait for sockets or threads.
 
-Code that depends on how the service takes what its interface leaves unsaid mostly depends on one or two such readings.
-`pairwise()` has about thirty behaviours in which any two readings of two knobs meet; `differing` says what is special about
-one:
+The service may behave in several ways where its interface leaves a rule open. Each such choice is a knob of
+`outreach_async.fake.Behaviour`, and most code depends on one or two of them. `pairwise()` returns about thirty behaviours that
+together cover every pair of values of any two knobs; `differing` returns the knobs of a behaviour that are not at their default:
 
 ```python
 from outreach_async.fake import FakeService
 from outreach_async.testing import differing, pairwise
 
 for behaviour in pairwise():
-    fake = FakeService(behaviour=behaviour)  # and here what should hold under all of them
+    fake = FakeService(behaviour=behaviour)  # then test your code against this fake
 print(len(pairwise()), differing(pairwise()[0]))  # -> 28 {}
 ```
 
-With pytest, the fixtures and the marker of `outreach_async.pytest_plugin` do this for you. Nothing here needs pytest.
+With pytest, use the fixtures and the marker of `outreach_async.pytest_plugin` instead. This package itself does not need pytest.
 """
 
 from outreach_async.testing.pairwise import differing, pairwise

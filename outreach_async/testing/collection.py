@@ -1,7 +1,7 @@
-"""How a test comes to run in virtual time under anyio's plugin: its `anyio_backend` is overridden, for this test alone.
+"""Run a test in virtual time under anyio's plugin, by overriding its `anyio_backend` fixture for this test only.
 
-anyio's plugin asks one fixture, `anyio_backend`, for the event loop and its options. Suites override it with a value, with
-parameters or at another scope; what stands here takes whatever theirs gives and replaces its clock. The only module of this
+anyio's plugin gets the event loop and its options from one fixture, `anyio_backend`. Test suites override it with a value, with
+parameters or at another scope. This module takes the value of their fixture and replaces its clock. It is the only module of the
 package that needs pytest.
 """
 
@@ -19,12 +19,12 @@ _NAME = "anyio_backend"
 
 
 def run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
-    """Let a test's event loop run in the time of its fixture `outreach_virtual_time`.
+    """Run the event loop of a test in the time of its `outreach_virtual_time` fixture.
 
-    A test that chooses its event loop in a parametrize mark stays in that one.
+    A test that sets its event loop in a parametrize mark keeps that event loop.
     """
     definition = metafunc.definition
-    given: Sequence[Any] = metafunc._arg2fixturedefs.get(_NAME, ())  # noqa: SLF001 - pytest tells no other way
+    given: Sequence[Any] = metafunc._arg2fixturedefs.get(_NAME, ())  # noqa: SLF001 - pytest has no public way
     if not given:
         return
     params, ids = _parameters(given)
@@ -34,9 +34,9 @@ def run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
 
 
 def _parameters(given: Sequence[Any]) -> tuple[Any, Any]:
-    """Find the parameters that a test's `anyio_backend` has, its own or those of one that it overrides and asks for.
+    """Return the parameters of a test's `anyio_backend`, either its own or those of a fixture that it overrides and requests.
 
-    They are repeated at the override: taken from below they would bring their wider scope along, and the time is one test's.
+    The override declares them again. Inherited parameters would bring their wider scope, but the clock belongs to a single test.
     """
     last = next((each for each in reversed(given) if each.params is not None or _NAME not in each.argnames), given[0])
     return last.params, last.ids

@@ -1,4 +1,4 @@
-"""What a test orders of the fake with `@pytest.mark.outreach(...)`: read, checked and put together, without pytest."""
+"""Read and check the arguments of `@pytest.mark.outreach(...)`, without importing pytest."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ PRESETS: Final[Mapping[str, Callable[[], Behaviour]]] = {
     "strict": Behaviour.strict,
     "lenient": Behaviour.lenient,
 }
-"""Behaviours by name. `pairwise` is a name too, for many of them."""
+"""Behaviours by name. The name `pairwise` also exists, for many behaviours."""
 
 _NAMES: Final = ", ".join(map(repr, [*PRESETS, "pairwise"]))
 
 
 class OrderError(ValueError):
-    """A test orders what the fake cannot give; the message names the argument and what it takes."""
+    """An argument of the marker is invalid; the message names the argument and the valid values."""
 
 
 class Mark(Protocol):
-    """A use of the marker, as pytest hands it over."""
+    """One use of the marker, as passed by pytest."""
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """What was given without a name."""
+        """The positional arguments."""
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
-        """What was given by name."""
+        """The keyword arguments."""
 
 
 @attrs.frozen(kw_only=True)
 class Order:
-    """What a test orders.
+    """The configuration of a test's fake.
 
     Attributes:
-        seed: What the fake makes up is drawn from it.
-        world: What it has stored at first: a world file's path or text, or the document itself.
-        behaviours: The readings in force; with more than one, the test runs once for each.
-        faults: What goes wrong, in order, by operation.
-        unfired: What becomes of a test that passes although a fault never struck: `error` fails it, `ignore` does not.
+        seed: Seed for generated data.
+        world: The initial data: the path of a world file, its content as a string, or the parsed document.
+        behaviours: The behaviours to test under; if there are several, the test runs once for each.
+        faults: Faults to inject, in order, by operation.
+        unfired: What happens if a test passes although a fault never fired: `error` fails the test, `ignore` does not.
     """
 
     seed: int = 0
@@ -61,10 +61,10 @@ class Order:
     unfired: Literal["error", "ignore"] = "error"
 
     def service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
-        """Make the fake: with its world stored and its faults waiting.
+        """Make the fake, with its world loaded and its faults scheduled.
 
         Raises:
-            OrderError: The world makes none, or cannot be read.
+            OrderError: The world is invalid or cannot be read.
         """
         fake = FakeService(self.seed, behaviour, clock)
         if self.world is not None:
@@ -78,20 +78,20 @@ class Order:
 
 
 def read_order(marks: Iterable[Mark], folder: Path, default: Sequence[Behaviour]) -> Order:
-    """Read what a test orders.
+    """Read the configuration of a test.
 
     Args:
-        marks: The uses of the marker that hold for it, the closest first: what a closer one says, holds.
-        folder: What relative paths start from: that of the test's file.
-        default: The behaviours of a test that says none.
+        marks: The uses of the marker that apply to the test, closest first. The closest one that sets an argument decides.
+        folder: The base of relative paths: the directory of the test file.
+        default: The behaviours if no marker sets them.
 
     Raises:
-        OrderError: An argument is wrong.
+        OrderError: An argument is invalid.
     """
     given: dict[str, Any] = {}
     for mark in marks:
         if mark.args:
-            raise OrderError(f"it takes arguments by name only ({', '.join(_READERS)}), not {mark.args[0]!r}")
+            raise OrderError(f"expected keyword arguments ({', '.join(_READERS)}), got {mark.args[0]!r}; pass it by keyword")
         for name in mark.kwargs:
             _check_name(name)
         given = {**mark.kwargs, **given}
@@ -101,14 +101,14 @@ def read_order(marks: Iterable[Mark], folder: Path, default: Sequence[Behaviour]
 
 
 def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
-    """Read the behaviours that a value stands for.
+    """Return the behaviours described by a value.
 
     Args:
-        value: A behaviour, the name of one or of many, the path of a file, or readings by knob.
-        folder: What a relative path starts from.
+        value: A behaviour, the name of one or more, the path of a file, or a mapping of knobs to values.
+        folder: The base of relative paths.
 
     Raises:
-        OrderError: It stands for none.
+        OrderError: The value describes no behaviour.
     """
     if isinstance(value, Behaviour):
         return (value,)
@@ -129,19 +129,19 @@ def _behaviour(value: Any, folder: Path) -> Behaviour:
         return PRESETS[value]()
     if isinstance(value, str | Path) and Path(value).suffix == ".toml":
         return load_behaviour(folder / value)
-    raise TypeError(f"{value!r} is none; it takes {_NAMES}, the path of a .toml file, a Behaviour, or readings by knob")
+    raise TypeError(f"expected {_NAMES}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}")
 
 
 def _check_name(name: str) -> None:
     try:
-        check_known(name, _READERS, "it")
+        check_known(name, _READERS, "the marker")
     except TypeError as error:
         raise OrderError(str(error)) from None
 
 
 def _seed(value: Any, _: Path) -> int:
     if type(value) is not int:
-        raise OrderError(f"seed: must be a whole number, not {value!r}")
+        raise OrderError(f"seed: expected a whole number, got {value!r}")
     return value
 
 
@@ -151,12 +151,12 @@ def _world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
     if isinstance(value, str | Path):
         text = isinstance(value, str) and value.lstrip().startswith("{")
         return str(value) if text else folder / value
-    raise OrderError(f"world: must be a world file's path, its text or the document, not {type(value).__name__}")
+    raise OrderError(f"world: expected the path of a world file, its content or the document, got {type(value).__name__}")
 
 
 def _faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
     if not isinstance(value, Mapping):
-        raise OrderError(f"faults: must be a mapping of operations to faults, not {type(value).__name__}")
+        raise OrderError(f"faults: expected a mapping of operations to faults, got {type(value).__name__}")
     scripts = {operation: tuple(faults) if isinstance(faults, Sequence) else (faults,) for operation, faults in value.items()}
     try:
         for operation, script in scripts.items():
@@ -168,7 +168,7 @@ def _faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
 
 def _unfired(value: Any, _: Path) -> Literal["error", "ignore"]:
     if value not in ("error", "ignore"):
-        raise OrderError(f"unfired: must be 'error' or 'ignore', not {value!r}")
+        raise OrderError(f"unfired: expected 'error' or 'ignore', got {value!r}")
     return "ignore" if value == "ignore" else "error"
 
 
@@ -179,4 +179,4 @@ _READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
     "faults": _faults,
     "unfired": _unfired,
 }
-"""What each argument takes."""
+"""The parser of each argument."""

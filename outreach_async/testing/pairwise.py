@@ -1,6 +1,7 @@
-"""A pairwise cover of the fake's knobs: few behaviours, in which any two readings of two knobs meet.
+"""Pairwise coverage of the fake's knobs: a few behaviours that cover every pair of values of any two knobs.
 
-Most faults that depend on a reading depend on one or two. About thirty rows find those; all combinations would be billions.
+Most bugs that depend on a knob depend on one or two of them. About thirty behaviours find those; all combinations would be
+billions.
 """
 
 from __future__ import annotations
@@ -15,22 +16,23 @@ import attrs
 from outreach_async.fake.behaviour import READINGS, Behaviour
 
 _Value = tuple[int, int]
-"""A factor and the level it has, both by number."""
+"""A factor and one of its levels, both by number."""
 
 
 def cover(levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Choose rows such that every two levels of two factors meet in one of them, and every level is in one.
+    """Choose rows that cover every pair of levels of any two factors, and every level.
 
-    The first row has level 0 of every factor. The same figures give the same rows.
+    The first row has level 0 of every factor. The result is deterministic.
 
     Args:
-        levels: How many levels each factor has.
+        levels: Number of levels of each factor.
 
     Returns:
-        The rows, the number of a level for each factor. Greedy: near the least number of rows, not always the least.
+        The rows: for each factor the number of its level. The algorithm is greedy: the number of rows is near the minimum, but
+        not always minimal.
     """
     values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
-    # A dict for its order: that of a set would differ from run to run. A value's pair with itself stands for the value alone.
+    # A dict, because the order of a set would differ between runs. A value paired with itself stands for the value alone.
     missing = dict.fromkeys(pair for pair in combinations_with_replacement(values, 2) if _can_meet(*pair))
     rows = [(0,) * len(levels)]
     _tick(missing, rows[0])
@@ -50,7 +52,7 @@ def _tick(missing: dict[tuple[_Value, _Value], None], row: Sequence[int]) -> Non
 
 
 def _row(levels: Sequence[int], missing: dict[tuple[_Value, _Value], None]) -> tuple[int, ...]:
-    """Build a row around the first missing pair: for one factor after the other, the level that ticks off most."""
+    """Build a row around the first missing pair: choose for each other factor the level that covers most missing pairs."""
     chosen = dict(next(iter(missing)))
     for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
         if factor not in chosen:
@@ -64,9 +66,9 @@ def _gain(value: _Value, chosen: dict[int, int], missing: dict[tuple[_Value, _Va
 
 @cache
 def pairwise() -> tuple[Behaviour, ...]:
-    """Get behaviours such that any two readings of two knobs meet in one of them; the first is the documented one.
+    """Return behaviours that cover every pair of values of any two knobs. The first one is the documented one.
 
-    `auth`, `rate_limit` and the other knobs without a list of readings keep their defaults.
+    `auth`, `rate_limit` and the other knobs without a list of values keep their defaults.
 
     Example:
         ```python
@@ -81,7 +83,7 @@ def pairwise() -> tuple[Behaviour, ...]:
 
 
 def differing(behaviour: Behaviour) -> dict[str, Any]:
-    """Get the knobs of a behaviour that are not at their default, with their readings.
+    """Return the knobs of a behaviour that are not at their default, with their values.
 
     Example:
         ```python

@@ -1,4 +1,7 @@
-"""What a failing test shows of its fake: seed, behaviour, faults that wait, and the last requests. No secret is in it."""
+"""Describe the fake in a failing test's report.
+
+The report has the seed, the behaviour, faults that never fired, and the last requests. Secrets are masked.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,20 @@ from outreach_async.testing.orders import Order
 from outreach_async.testing.pairwise import differing
 
 REQUESTS: Final = 20
-"""Requests that are shown, the last ones."""
+"""Number of requests shown; the last ones."""
 
 _BODY: Final = 300
-"""Characters of a body that are shown."""
+"""Number of characters shown of a body."""
 
 
 @attrs.frozen
 class Use:
-    """A fake in a test's hands.
+    """A fake in use by a test.
 
     Attributes:
         fake: The fake.
-        order: What the test ordered.
-        behaviour: Which of the ordered behaviours it began with.
+        order: The configuration that the test requested.
+        behaviour: The behaviour with which the test began, one of those requested.
     """
 
     fake: FakeService
@@ -39,25 +42,25 @@ class Use:
 
     @property
     def unfired(self) -> list[str]:
-        """What never struck and fails the test, a text each."""
+        """Descriptions of the faults that never fired, if these fail the test."""
         return _counted(self.fake.faults.unfired) if self.order.unfired == "error" else []
 
     def report(self) -> str:
-        """Tell what the fake was like and what it was asked last."""
+        """Describe the state of the fake and its last requests."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield f"seed: {self.fake.seed}"
         yield f"behaviour: {self._row()}{readings(self.fake.behaviour)}"
-        yield from (f"never struck: {fault}" for fault in _counted(self.fake.faults.unfired))
+        yield from (f"never fired: {fault}" for fault in _counted(self.fake.faults.unfired))
         recent = self.fake.requests.recent(REQUESTS)
-        yield f"requests: {len(self.fake.requests)}{', the last of them:' if recent else ''}"
+        yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
         for recorded in recent:
             yield from _request(recorded, recorded.at - recent[0].at)
 
     @property
     def row(self) -> int | None:
-        """The number of the behaviour among those ordered; `None` if it is the only one."""
+        """The index of the behaviour among those requested; `None` if there is only one."""
         rows = self.order.behaviours
         return rows.index(self.behaviour) if len(rows) > 1 else None
 
@@ -66,13 +69,13 @@ class Use:
 
 
 def row_id(number: int) -> str:
-    """Name a row of a cover, as in the test's id."""
+    """Return the name of a row of the pairwise behaviours, as in the test's id."""
     return f"row{number:02}"
 
 
 def readings(behaviour: Behaviour) -> str:
-    """Write the knobs that are not at their default, as they are written in a test."""
-    return ", ".join(f"{knob}={reading(value)}" for knob, value in differing(behaviour).items()) or "every default"
+    """Return the knobs that are not at their default, in the syntax of a test."""
+    return ", ".join(f"{knob}={reading(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
 
 
 def _counted(texts: Iterable[str]) -> list[str]:
@@ -80,8 +83,8 @@ def _counted(texts: Iterable[str]) -> list[str]:
 
 
 def _request(recorded: Recorded, after: float) -> Iterator[str]:
-    answered = "no answer" if recorded.status is None else str(recorded.status)
-    struck = f", struck by {recorded.fault}" if recorded.fault else ""
+    answered = "no response" if recorded.status is None else str(recorded.status)
+    struck = f", fault {recorded.fault}" if recorded.fault else ""
     yield f"#{recorded.number} +{after:.3f} s {recorded.method} {masked(recorded.target)} -> {answered}{struck}"
     if recorded.json is not None:
         yield f"    body: {_body(recorded.json)}"
@@ -89,19 +92,19 @@ def _request(recorded: Recorded, after: float) -> Iterator[str]:
 
 
 def _body(document: Any) -> str:
-    # Masked before it is cut: half a key is no key that could be told.
+    # Mask before cutting: half a key would not be recognised as one.
     text = masked(json.dumps(_keyless(document), ensure_ascii=False))
     return text if len(text) <= _BODY else text[:_BODY] + "..."
 
 
 def _keyless(value: Any) -> Any:
-    """Hide what stands for the owner key wherever it is, for what is no key may be sent as one."""
+    """Hide every `owner_key`, because a test may send a value there that does not look like a key."""
     if isinstance(value, dict):
         return {name: "***" if name == "owner_key" else _keyless(item) for name, item in value.items()}
     return [_keyless(item) for item in value] if isinstance(value, list) else value
 
 
 def reading(value: Any) -> str:
-    """Write a reading."""
-    # A function's own text shows an address, which differs from run to run.
+    """Return a knob's value as a string."""
+    # The repr of a function has an address, which differs between runs.
     return getattr(value, "__qualname__", None) or repr(value)

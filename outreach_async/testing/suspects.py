@@ -1,4 +1,4 @@
-"""Finds the readings that a test cannot bear, from the rows of a cover that it failed and passed."""
+"""Find the knob values that explain under which pairwise behaviours a test failed and passed."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from outreach_async.testing.reports import reading, row_id
 
 _Readings = frozenset[str]
 _Causes = tuple[_Readings, ...]
-"""Alternatives: a row fails if it has every reading of one of them."""
+"""Alternative causes: a row fails if it has every value of one of them."""
 
 _SINGLES: Final = 4
-"""Single readings that are tried together as alternatives."""
+"""Most single values that are combined as alternatives."""
 
 _PAIRS: Final = 2
-"""The same where pairs of readings are among them: there are too many pairs to try more."""
+"""The same if pairs of values are included, which are too numerous to combine further."""
 
 _SHOWN: Final = 8
-"""Explanations of a test's failures that are written out."""
+"""Most explanations shown for a test."""
 
 
 def suspects(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
-    """Find the fewest readings that explain which rows failed: every failed row has one of them, no passed row has any.
+    """Find the fewest knob values that explain which rows failed: every failed row has one of them, and no passed row has any.
 
-    Where single readings explain nothing, pairs of them are tried too.
+    If single values explain nothing, pairs of values are tried too.
 
     Args:
-        failed: Behaviours under which a test failed; one at least.
-        passed: Those under which it passed.
+        failed: Behaviours under which a test failed; at least one.
+        passed: Behaviours under which it passed.
 
     Returns:
-        Explanations, the one whose readings are in most failed rows first. Each has its readings as they are written in a test,
-        alternatives joined by `or`, pairs by `and`. Several explain the rows equally well; none if the cover cannot tell.
+        Explanations, starting with the one whose values are in most failed rows. Each lists its values in the syntax of a test,
+        with alternatives joined by `or` and pairs by `and`. Several explanations fit equally well; there are none if the rows do
+        not tell.
     """
     rows, innocent = [_written(behaviour) for behaviour in failed], [_written(behaviour) for behaviour in passed]
     singles = [cause for cause in _parts(rows, 1) if not any(cause <= row for row in innocent)]
@@ -54,11 +55,11 @@ def _parts(rows: Sequence[_Readings], size: int) -> list[_Readings]:
 
 
 def _covers(rows: Sequence[_Readings], causes: Sequence[_Readings], count: int) -> Iterator[_Causes]:
-    """Find causes, so many at most, such that every row has one of them."""
+    """Yield combinations of at most `count` causes such that every row has one of them."""
     if not rows:
         yield ()
     elif count:
-        # One of them must be in the first row.
+        # One of the causes must be in the first row.
         for cause in causes:
             if cause <= rows[0]:
                 left = [row for row in rows if not cause <= row]
@@ -78,10 +79,10 @@ def _written(behaviour: Behaviour) -> _Readings:
 
 
 def verdicts(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
-    """Say of each test that failed under some rows of the cover what those share, a line each.
+    """Return one line for each test that failed under some rows, with the values that these rows share.
 
     Args:
-        ran: Of each run the test's id, the number of the row, and whether it failed. A row may come several times.
+        ran: For each run the test's id, the number of the row, and whether it failed. A row may occur several times.
     """
     tests: dict[str, dict[int, bool]] = {}
     for name, row, failed in ran:

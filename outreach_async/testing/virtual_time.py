@@ -1,7 +1,7 @@
-"""Virtual time on both event loops: an hour of waiting takes milliseconds, and the order of events stays as it was.
+"""Virtual time for asyncio and trio: an hour of waiting takes milliseconds, and the order of events does not change.
 
-Only for what happens in the event loop itself, such as a client on `FakeTransport`. Time jumps as soon as every task waits; a
-socket or a thread that would answer later is not waited for: with either, a timeout may strike though the answer is on its way.
+Use it only for code that runs entirely in the event loop, such as a client on `FakeTransport`. Time jumps as soon as every task
+waits. It does not wait for a socket or a thread, so a timeout may expire although their result is on its way.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import anyio
 from outreach_async.fake.clock import parse_time
 
 START: Final = "2026-01-01T00:00:00Z"
-"""Where virtual time begins, as that of a fake does."""
+"""The start of virtual time, the same as the default of a fake."""
 
 _REPLACED: Final = frozenset({"loop_factory", "use_uvloop", "clock"})
-"""Options of anyio's backends that say which clock an event loop has."""
+"""Options of anyio's backends that set the clock of an event loop."""
 
 
 class _Jump(selectors.DefaultSelector):
-    """A selector that moves the loop's clock instead of blocking."""
+    """A selector that advances the clock of the event loop instead of blocking."""
 
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # Without a timer there is nowhere to jump to: only a signal or another thread can go on from here.
+        # Without a timer there is no time to jump to: block, because only a signal or another thread can wake the loop.
         ready = super().select(None if timeout is None else 0)
         if not ready and timeout:
             self.now += timeout
@@ -36,7 +36,7 @@ class _Jump(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop of asyncio whose clock begins at zero, and jumps to the next timer.
+    """An asyncio event loop whose clock starts at zero and jumps to the next timer.
 
     Example:
         ```python
@@ -52,21 +52,21 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jump)
 
     def time(self) -> float:
-        """Seconds since the loop was made."""
+        """Return the seconds since the event loop was made."""
         return self._jump.now
 
 
 class VirtualTime:
-    """A clock that an event loop drives: hand it to `FakeService(clock=...)`, and its options to `anyio.run`.
+    """A clock driven by an event loop. Pass it to `FakeService(clock=...)`, and its options to `anyio.run`.
 
-    What a client waits for then agrees with what the service says: rate limits, `Retry-After`, relative texts. Several runs may
-    follow each other; each goes on where the last one ended.
+    The client's waiting then agrees with the times that the service sends: rate limits, `Retry-After`, relative times. Several
+    runs may follow each other; each resumes where the last one ended.
 
     Args:
-        start: ISO 8601 text, UTC if it names no zone.
+        start: ISO 8601 string; UTC if it has no time zone.
 
     Raises:
-        ValueError: The text is no time.
+        ValueError: `start` is not a valid ISO 8601 time.
 
     Example:
         ```python
@@ -79,41 +79,42 @@ class VirtualTime:
     def __init__(self, start: str = START) -> None:
         self._start = parse_time(start) / 1_000_000
         self._before = 0.0
-        self._reading: Callable[[], float] = float  # zero, until an event loop drives it
+        self._reading: Callable[[], float] = float  # returns zero until an event loop drives the clock
 
     def __repr__(self) -> str:
         return f"<VirtualTime: {self.elapsed:g} s after its start>"
 
     @property
     def elapsed(self) -> float:
-        """Seconds that have passed in event loops since the start."""
+        """Seconds of virtual time since the start."""
         return self._before + self._reading()
 
     def __call__(self) -> float:
-        """Unix seconds.
+        """Return the current time in Unix seconds.
 
         Raises:
-            RuntimeError: It is read in an event loop that it does not follow, which waits for real or in a time of its own.
+            RuntimeError: Called in an event loop that this clock does not drive, which waits in real time or has a clock of its
+                own.
         """
         try:
             running = anyio.current_time()
-        except RuntimeError:  # there is none, or it is at rest, as between an async fixture and its test
+        except RuntimeError:  # no event loop is running, as between an async fixture and its test
             pass
         else:
             if running != self._reading():
                 raise RuntimeError(
-                    "virtual time is read in an event loop that does not run in it: start that loop with options() of this "
-                    "VirtualTime; under pytest, an async fixture of a wider scope, or `anyio_backend` in a parametrize mark, "
-                    "chose another loop"
+                    "virtual time: read in an event loop that it does not drive; start the loop with options() of this "
+                    "VirtualTime. Under pytest, check for an async fixture of a wider scope, or `anyio_backend` in a "
+                    "parametrize mark"
                 )
         return self._start + self.elapsed
 
     def options(self, backend: str, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Make `backend_options` for a run of an event loop in this time.
+        """Return `backend_options` that run an event loop in this time.
 
         Args:
             backend: `asyncio` or `trio`.
-            others: Further options; those that choose a loop or a clock are replaced.
+            others: Further options; those that set the event loop or its clock are replaced.
 
         Example:
             ```python
@@ -128,7 +129,7 @@ class VirtualTime:
         return {**kept, "loop_factory": self._asyncio_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Make the value of an `anyio_backend` fixture run in this time.
+        """Return the value of an `anyio_backend` fixture, changed to run in this time.
 
         Example:
             ```python

@@ -1,4 +1,4 @@
-"""What a test needs of a fake's world before it can ask anything: a workspace, a key, credentials."""
+"""Provide a workspace, an owner key and credentials of a fake to tests."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from outreach_async.fake.service import FakeService
 
 
 def first_workspace(fake: FakeService) -> str:
-    """Get the id of a fake's first workspace; one is added to a fake that has none."""
+    """Return the id of the fake's first workspace. Add one if there is none."""
     workspaces = _world(fake)["workspaces"]
     return str(workspaces[0]["id"]) if workspaces else fake.add_workspace()
 
 
 def first_key(fake: FakeService, workspace: str) -> str:
-    """Get the first key that opens a workspace; one is added if there is none."""
+    """Return the first owner key of a workspace. Add one if there is none."""
     keys: dict[str, list[str]] = _world(fake)["owner_keys"]
     return next((key for key, opened in keys.items() if workspace in opened), None) or fake.add_owner_key(workspace)
 
 
 def credentials(fake: FakeService, key: str) -> dict[str, str]:
-    """Make the header that a fake's behaviour asks for; none if it asks for none."""
+    """Return the header that the fake's `auth` knob requires; empty if it requires none."""
     auth = fake.behaviour.auth
     if auth is None:
         return {}
@@ -30,5 +30,5 @@ def credentials(fake: FakeService, key: str) -> dict[str, str]:
 
 
 def _world(fake: FakeService) -> Any:
-    # Through the world file: what is stored has no other public door.
+    # The world file is the only public access to what is stored.
     return json.loads(fake.dump())

@@ -1,13 +1,14 @@
-"""Where bytes leave the process: the seam (`wire`) and one small adapter a library.
+"""Transports: send requests to the service over httpx, httpx2 or aiohttp.
 
-A client speaks to a `Transport`: whole bytes in, whole bytes out, one request at a time, from many tasks at once. Choose one:
+A client sends through a `Transport`, which takes one complete request and returns one complete response. Many tasks may use a
+transport at the same time. Choose one:
 
-    nothing given                              `HttpxTransport` to `base_url` or `OUTREACH_BASE_URL`; works everywhere
-    HttpxTransport("https://api.example")      the same, with a proxy, an SSL context or limits of your own
-    HttpxTransport(httpx.AsyncClient(...))     your own client: auth, mounts, mock transports, respx; its pool as it is
-    HttpxTransport(url, family="httpx2")       the maintained fork, with the extra `httpx2`; a client of it is told by its class
-    AiohttpTransport("https://api.example")    the fastest, on asyncio only, with the extra `aiohttp`
-    FakeTransport(FakeService())               the service in memory, see `outreach_async.fake`
+    no transport                               `HttpxTransport` to `base_url` or `OUTREACH_BASE_URL`; works everywhere
+    HttpxTransport("https://api.example")      the same, with your own proxy, SSL context or limits
+    HttpxTransport(httpx.AsyncClient(...))     your own client: auth, mounts, mock transports, respx, and its connection pool
+    HttpxTransport(url, family="httpx2")       the maintained fork; needs the extra `httpx2`. Its clients are recognised by class
+    AiohttpTransport("https://api.example")    the fastest; asyncio only; needs the extra `aiohttp`
+    FakeTransport(FakeService())               the service in memory; see `outreach_async.fake`
 
 ```python
 import os
@@ -25,14 +26,16 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A client closes the transport that it was given. Both adapters keep cookies of no answer, follow no redirect, repeat nothing, and
-have no timeout of their own: the client has the one clock. An answer over `max_answer` bytes (16 MiB) is an error.
+A client closes the transport you pass to it. Both transports ignore cookies in responses, never follow redirects and never retry.
+They have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer` bytes (16 MiB by default)
+is an error.
 
 Your own client
 ---------------
-Hand over a configured `httpx.AsyncClient`, with its own `base_url`: authentication, event hooks, mounts, and the mocks that your
-tests know work beneath it. The transport takes the client over, and closes it. It costs what the client costs, and its pool may
-suffer from cancelled requests as it always does; from a URL each exchange has a connection of its own for its time.
+Pass a configured `httpx.AsyncClient` that has its own `base_url`. Authentication, event hooks, mounts and the mocks of your tests
+work as usual. The transport takes ownership of the client and closes it. You pay for the work the client does, and its pool can
+lose connections when requests are cancelled, as with any use of the client. A transport made from a URL avoids both: each
+exchange has a connection to itself while it runs.
 
 ```python
 import anyio
@@ -53,15 +56,16 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A connection with bytes behind a response, such as a copy of it, is never used again. Unless the response was the connection's
-first, it may belong to an earlier request: `send` raises `TransportError` with `maybe_sent`. In a client of yours, two kinds
-of responses return to the pool unchecked: those that an event hook or its authentication reads, and those that a transport of
-yours wraps. A session of aiohttp's may use a connection on which bytes arrived while it was idle; the response is then in
-doubt, for a request without a body only if the event loop had read those bytes. To be safe, use each connection once:
-`httpx.Limits(max_keepalive_connections=0)`, `aiohttp.TCPConnector(force_close=True)`. On every transport, a copy that arrives
-after the next request was sent and apart from its response cannot be recognised.
+If extra bytes follow a response, such as a second copy of it, its connection is closed and not used again. Unless the response
+was the first on its connection, it may also belong to an earlier request, and `send` raises `TransportError` with `maybe_sent`.
+With your own client, two kinds of response skip this check: responses that an event hook or the authentication reads, and
+responses that your own transport wraps. With your own aiohttp session, a connection on which bytes arrived while it was idle may
+be used again. The next request then fails with the same error, but one without a body only if the event loop had already read
+those bytes. To rule this out, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
+`aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that arrives after the next request was sent and
+separately from the response to it.
 
-respx needs nothing special, as httpx is what a client takes by itself:
+respx works without configuration, because a client uses httpx by default:
 
 ```python
 import anyio
@@ -81,9 +85,10 @@ anyio.run(main)
 
 Proxies and TLS
 ---------------
-From a URL the environment's proxies and certificates count (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...), with both libraries
-alike; `trust_env=False` leaves them out. `proxy=` names one instead, `ssl_context=` says what is trusted and may hold a client's
-certificate. User and password in a URL become basic authorization. Such secrets are masked in every error.
+A transport made from a URL uses the environment's proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...), in
+the same way for every library. Pass `trust_env=False` to ignore them. `proxy=` sets a proxy instead; `ssl_context=` sets the
+trusted certificates and may hold a client certificate. A user and password in a URL are sent as basic authorization. These
+secrets are masked in every error.
 
 ```python
 import ssl
@@ -95,16 +100,16 @@ print(HttpxTransport("https://user:secret@api.example/v1", ssl_context=context, 
 # -> <HttpxTransport to https://api.example/v1 by httpx>
 ```
 
-Middleware, and writing one
----------------------------
-A transport that wraps another is all there is to middleware. `send` gets a `Request` and a `Progress`, and returns a `Response`
-of whatever status. It raises `TransportError` where no whole answer arrived.
+Writing middleware
+------------------
+Middleware is a transport that wraps another. `send` receives a `Request` and a `Progress` and returns a `Response` with any
+status. It raises `TransportError` if no complete response arrived.
 
-`progress.sent` is the evidence that decides `maybe_sent` of every error, also when the client's clock has cancelled the
-transport: set it to `False` while it is certain that no byte has left, and to `True` before the first one does; `None`, as it
-comes, counts as maybe. The frames of whatever `send` raises are dropped, for tracebacks may show locals; a note says where an
-error that is no `OutreachError` was raised. Two attributes are optional: `max_in_flight` bounds the client's limiter, and
-`secrets` are texts to mask in errors; one that wraps another passes them on.
+`progress.sent` decides `maybe_sent` of every error, including when a client timeout has cancelled the transport. Set it to
+`False` while it is certain that no byte has left, and to `True` before the first byte does. Its initial value, `None`, counts as
+maybe sent. Errors raised by `send` lose their traceback frames, because tracebacks can show local variables; a note on an error
+that is not an `OutreachError` says where it was raised. Two attributes are optional: `max_in_flight` limits the client's
+concurrency, and `secrets` are strings to mask in errors. A transport that wraps another should pass them on.
 
 ```python
 import anyio
@@ -136,5 +141,5 @@ if __name__ == "__main__":
     anyio.run(main, os.environ["OUTREACH_BASE_URL"])
 ```
 
-After a fork, make new clients: a transport that the parent has used refuses to work in the child.
+After a fork, make new clients: a transport that the parent process has used raises `InvalidRequest` in the child.
 """

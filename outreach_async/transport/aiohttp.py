@@ -1,4 +1,4 @@
-"""The adapter for aiohttp: the fast one, on asyncio only. aiohttp is not imported before the first request."""
+"""The transport for aiohttp: the fastest, on asyncio only. aiohttp is not imported before the first request."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ _PROXY_SCHEMES: Final = ("http", "https")
 
 
 class AiohttpTransport:
-    """Carries requests over aiohttp.
+    """Sends requests over aiohttp.
 
-    From a base URL it makes a session in the running event loop, and another one should the event loop change. A user and
-    password in the URL become basic authorization. The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`,
-    `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, with certifi's certificates if none are
-    named: aiohttp by itself would heed some of the variables and not others. They are read when the transport is made.
+    Made from a base URL, it opens a session in the running event loop, and a new one if the event loop changes. A user and
+    password in the URL are sent as basic authorization. The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`,
+    `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, with certifi's certificates by default:
+    aiohttp itself supports only some of these variables. They are read when the transport is made.
 
-    Over a session its connector, headers, proxies and traces are used as they are; its own `base_url` is required. The transport
-    takes the session over: it closes it. The session's timeouts are switched off, no redirect is followed, and cookies that an
-    answer sets are dropped from its jar.
+    Made from a session, it uses the session's connector, headers, proxies and traces unchanged. The session must have a
+    `base_url`. The transport takes ownership of the session and closes it. The session's timeouts are disabled, redirects are not
+    followed, and cookies set by a response are removed from its jar.
 
-    After a fork a transport that the parent has used refuses to work in the child, and closing it there closes nothing of the
-    parent's; one that was only made from a URL works in both.
+    After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
+    parent's connections. A transport that was made from a URL but not used works in both.
 
     Args:
         service: The service's base URL, or an `aiohttp.ClientSession`.
-        max_in_flight: Exchanges at once. From a URL the connections, 64 if not given. Over a session whatever its connector
-            allows if not given.
-        ssl_context: How to verify the service and a proxy behind TLS, and the client's own certificate, instead of what the
-            environment and certifi say. From a URL only.
-        proxy: A proxy's URL instead of the environment's, `http` or `https`, with user and password if it asks for them. From a
-            URL only.
-        trust_env: Whether the environment's proxies and certificates count. From a URL only.
-        max_answer: Bytes of an answer's decoded body at most.
-        middlewares: aiohttp's client middlewares to run around every request. Those of a session are not run: one of ours must
-            stand around them, to keep aiohttp from silently sending a failed GET again, and a session shows no one its own.
+        max_in_flight: Exchanges at once. For a URL the number of connections, by default 64. For a session by default whatever
+            its connector allows.
+        ssl_context: How to verify the service and an HTTPS proxy, and the client certificate, instead of the defaults of the
+            environment and certifi. URL only.
+        proxy: A proxy URL that overrides the environment's: `http` or `https`, with user and password if required. URL only.
+        trust_env: Whether to use the environment's proxies and certificates. URL only.
+        max_answer: Limit of a decoded response body, in bytes.
+        middlewares: aiohttp client middlewares to run around every request. Those of a session do not run: the transport's own
+            must wrap them, to stop aiohttp from silently sending a failed GET again, and a session does not expose its
+            middlewares.
 
     Attributes:
-        max_in_flight: The same; `None` over a session for which none was given.
-        secrets: Passwords and authorizations of the URL, the session's own too, of the proxy and of the session's header fields;
-            the client of the service masks them in errors.
+        max_in_flight: The same; `None` for a session without an explicit value.
+        secrets: Passwords and authorization values of the URL (also the session's), the proxy and the session's header fields,
+            which the `OutreachClient` masks in errors.
 
     Raises:
-        InvalidRequest: An argument can never be right, or aiohttp is not installed.
+        InvalidRequest: An argument is invalid, or aiohttp is not installed.
 
     Example:
         ```python
@@ -103,32 +103,32 @@ class AiohttpTransport:
             self._session = service
             self._place = _place_of(service)
             self.secrets = (*(self._place.secrets if self._place else ()), *authorizations(service.headers))
-            with suppress(RuntimeError):  # made outside of any event loop
+            with suppress(RuntimeError):  # the session was made outside of an event loop
                 self._home = _running_loop()
         self._wire = Bound(self._start)
         self._closed = False
 
     def __repr__(self) -> str:
-        """Show where requests go, without user and password."""
+        """Show the base URL, without user and password."""
         return f"<AiohttpTransport to {self._place or 'a session'}{', closed' if self._closed else ''}>"
 
     @property
     def base_url(self) -> str | None:
-        """What stands before every target, without user and password, for hooks; `None` over a session that does not tell."""
+        """The URL prepended to every target, without user and password, for hooks; `None` for a session without a visible one."""
         return None if self._place is None else str(self._place)
 
     def _start(self) -> Transport:
         try:
             loop = _running_loop()
         except RuntimeError:
-            raise InvalidRequest("transport: aiohttp runs on asyncio only; on trio take HttpxTransport") from None
+            raise InvalidRequest("transport: aiohttp runs on asyncio only; on trio use HttpxTransport") from None
         if self._session is not None and self._home not in {None, loop}:
-            raise InvalidRequest("transport: the session belongs to another event loop; make a new one in this")
+            raise InvalidRequest("transport: the session belongs to another event loop; make a new one in this event loop")
         self._home = loop if self._session is not None else None
         return self._wired()
 
     def _wired(self) -> Transport:
-        # In a method that sets nothing: for one that does, mypy reads what it imports, here all of aiohttp.
+        # Separate, because mypy follows the imports of a method that assigns attributes, here into all of aiohttp.
         from outreach_async.transport import aiohttp_session
 
         place = aiohttp_session.place(self._base)
@@ -137,16 +137,16 @@ class AiohttpTransport:
         return aiohttp_session.Wire(session, place, self.max_in_flight, self._limit, self._middlewares)
 
     def _context(self) -> ssl.SSLContext | None:
-        """Return the context if any connection needs one."""
+        """Return the SSL context if a connection needs one."""
         urls = f"{self._base} {self._proxy}"
         return self._trust.context("aiohttp") if "https:" in urls else None
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request and read the whole answer, whatever its status.
+        """Send the request and read the complete response, whatever its status.
 
         Raises:
-            TransportError: No whole answer arrived.
-            InvalidRequest: The request cannot be sent, or the transport is closed.
+            TransportError: No complete response arrived.
+            InvalidRequest: The request is invalid, or the transport is closed.
         """
         if self._closed:
             raise closed(self)
@@ -154,7 +154,7 @@ class AiohttpTransport:
         return await self._wire.get().send(request, progress)
 
     async def aclose(self) -> None:
-        """Close every connection and end every exchange under way. Closing twice is allowed."""
+        """Close every connection and cancel every exchange in flight. You may call this more than once."""
         self._closed = True
         if (wire := self._wire.release()) is not None:
             await wire.aclose()
@@ -163,7 +163,7 @@ class AiohttpTransport:
 
 
 def _place_of(session: AiohttpSession) -> BaseUrl | None:
-    """Return a session's own base URL, for which aiohttp has no public name."""
+    """Return the base URL of a session. aiohttp has no public name for it."""
     with suppress(InvalidRequest):
         return parse_base_url(str(getattr(session, "_base_url", None)))
     return None

@@ -1,4 +1,4 @@
-"""Sending over an aiohttp session. Importing this module imports aiohttp."""
+"""Send over an aiohttp session. Importing this module imports aiohttp."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ _CONTENT_TYPE = ("Content-Type",)
 _AUTOMATIC = ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
 _SWITCHED: Final = 101
 _URLS: Final = 256
+# No timers of aiohttp: the client alone decides about time, and its timeout arrives as a cancellation.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, ceil_threshold=math.inf)
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
 _BROKEN = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
@@ -35,13 +36,13 @@ _BROKEN = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
 
 @attrs.frozen
 class Place:
-    """Where a session's requests go.
+    """The destination of a session's requests.
 
     Attributes:
-        prefix: What stands before every target; `.` leaves it to the session's own base URL.
+        prefix: The URL prepended to every target; `.` uses the session's own base URL.
         fields: Header fields of every request.
-        own: The session is ours, so nothing stands between it and the socket.
-        shown: The place as errors name it.
+        own: Whether the transport made the session, so that no code of the user's runs between it and the socket.
+        shown: The destination as errors show it.
     """
 
     prefix: str
@@ -51,10 +52,10 @@ class Place:
 
 
 def place(base: BaseUrl | None) -> Place:
-    """Tell where requests go: to a base URL, or to that of the session.
+    """Return the destination for a base URL; for `None`, that of the session.
 
     Raises:
-        InvalidRequest: The URL's host is no name.
+        InvalidRequest: The host of the URL is not a valid name.
     """
     if base is None:
         return Place(".", {}, own=False, shown="the session's base_url")
@@ -67,14 +68,14 @@ def place(base: BaseUrl | None) -> Place:
 
 
 class Wire:
-    """One session's exchanges, in the event loop that it belongs to.
+    """Sends the requests of one session, in its event loop.
 
     Args:
         session: The session.
-        place: Where to send.
-        most: Exchanges at once; `None` for no bound of ours.
-        limit: Bytes of an answer's decoded body at most.
-        middlewares: What to run around every request.
+        place: The destination.
+        most: Most exchanges at once; `None` for no limit beyond the session's own.
+        limit: Most bytes of a decoded response body.
+        middlewares: Middlewares to run around every request.
     """
 
     def __init__(
@@ -90,14 +91,14 @@ class Wire:
         self._limit = limit
         self._middlewares = (_once, *middlewares)
         self._turns = Turns(most, TaskScope)
-        self._url = lru_cache(_URLS)(self._join)  # parsing is dear, and all creates share one target
+        self._url = lru_cache(_URLS)(self._join)  # parsing is slow, and all contact creations share one target
 
     async def send(self, request: Request, progress: Progress) -> Response:
-        """Send when there is room, and read the answer.
+        """Wait for a free slot, send, and read the response.
 
         Raises:
-            TransportError: No whole answer arrived.
-            InvalidRequest: The request cannot be sent.
+            TransportError: No complete response arrived.
+            InvalidRequest: The request is invalid.
         """
         try:
             return await self._turns.take(partial(self._exchange, request, progress), progress)
@@ -107,9 +108,9 @@ class Wire:
             failure, cause = self._explain(ended.error, progress)
         except _BROKEN as error:
             failure, cause = self._explain(error, progress)
-        # Outside of the handlers, where an error that shows a secret would stay as the context.
+        # Raised outside of the handlers, which would set `__context__` to an error that may show a secret.
         if cause is not None:
-            forget_frames(cause)  # whose locals are the library's, header fields among them
+            forget_frames(cause)  # the library's frames have header fields among their locals
         raise failure from cause
 
     async def _exchange(self, request: Request, progress: Progress) -> Response:
@@ -128,12 +129,12 @@ class Wire:
             timeout=_NO_TIMEOUT,
             middlewares=self._middlewares,
         ) as answer:
-            progress.sent = True
+            progress.sent = True  # a response proves it, also for a request without a body
             if answer.status == _SWITCHED:
                 answer.close()
-                raise lost(f"no answer from {self._place.shown}: it switched to another protocol, unasked", progress)
+                raise lost(f"no response from {self._place.shown}: it switched to another protocol, unrequested", progress)
             accepted(answer.status)
-            if not self._place.own:  # our own session has no jar
+            if not self._place.own:  # a session of our own has no cookie jar
                 self._forget_cookies(answer)
             response = await self._read(answer)
             settle(answer)
@@ -150,34 +151,34 @@ class Wire:
         return Response(answer.status, headers, intake.whole())
 
     def _forget_cookies(self, answer: aiohttp.ClientResponse) -> None:
-        """Take an answer's cookies out of the jar that has just stored them."""
+        """Remove the cookies of a response from the jar that has just stored them."""
         if set_here := {(morsel.key, morsel.value) for morsel in answer.cookies.values()}:
             self._session.cookie_jar.clear(lambda morsel: (morsel.key, morsel.value) in set_here)
 
     def _explain(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
         if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError) and progress.sent is not True:
-            return InvalidRequest("base_url: the session has none to use; give one to ClientSession"), None
+            return InvalidRequest("base_url: expected a session with a base URL; pass one to ClientSession"), None
         if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError) and progress.sent is not True:
-            # Its text shows what is wrong, which may be a field of the session's own, with a secret in it.
+            # The error quotes the invalid value, which may be a header of the session with a secret in it.
             return InvalidRequest(
-                "the request is no valid HTTP: its method, its target, or a field of the session's own; mend that"
+                "the request is not valid HTTP; correct its method, its target or the session's own headers"
             ), None
-        if isinstance(error, _UNSENT) and progress.sent is None:
+        if isinstance(error, _UNSENT) and progress.sent is None:  # raised while connecting, before anything is written
             progress.sent = False
-        what = "no connection to" if progress.sent is False else "no answer from"
-        if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the request's header fields
+        what = "no connection to" if progress.sent is False else "no response from"
+        if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
             return lost(f"{what} {self._place.shown}: {error.status} {one_line(error.message)}", progress), None
         cause = _bare(error)
         return lost(f"{what} {self._place.shown}: {said(cause)}", progress), cause
 
     async def aclose(self) -> None:
-        """End what is under way and close the session."""
+        """Cancel every exchange and close the session."""
         await self._turns.aclose()
         await self._session.close()
 
 
 def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
-    """Make a session that does nothing of its own accord; `Turns` bounds its connections."""
+    """Open a session without any automatic behaviour. `Turns` limits its connections."""
     return aiohttp.ClientSession(
         connector=Connector(limit=0, ssl=context or True, socket_factory=_socket_factory()),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -187,12 +188,12 @@ def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.C
 
 
 def _socket_factory() -> Sockets | None:
-    """Return what makes a session's sockets, where that cannot be left to aiohttp."""
+    """Return a socket factory on uvloop, where aiohttp's own is unsafe; otherwise `None`."""
     return Sockets() if type(asyncio.get_running_loop()).__module__ == "uvloop" else None
 
 
 def _in_utf8(proxy: yarl.URL) -> yarl.URL:
-    """Return the URL so that aiohttp, which sends a proxy's credentials in Latin-1, sends them in UTF-8 as httpx does."""
+    """Re-encode a proxy URL. aiohttp sends its credentials in Latin-1; this makes it send UTF-8, as httpx does."""
     if proxy.user is None:
         return proxy
     user, password = (text.encode().decode("latin-1") for text in (proxy.user, proxy.password or ""))
@@ -200,17 +201,17 @@ def _in_utf8(proxy: yarl.URL) -> yarl.URL:
 
 
 def _bare(error: Exception) -> Exception:
-    """Return what a connector's error wraps: its own repr shows the proxy's password."""
+    """Return the error wrapped by a connector's error, whose own repr shows the proxy's password."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return error.certificate_error
     return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
 
 
 class _Body(aiohttp.Payload):
-    """A request's body that notes when its bytes are asked for; aiohttp sends them together with the head.
+    """A request body that records when its bytes are requested. aiohttp sends them together with the head.
 
-    `BytesPayload` would do, but warns of every large body. With `look`, it makes sure first that nothing waits on the connection,
-    which the connector of a session of ours has done.
+    aiohttp's `BytesPayload` would warn of every large body. With `look`, the body first checks that no bytes wait on the
+    connection. For a session of our own, the connector has already checked that.
     """
 
     def __init__(self, content: bytes, progress: Progress, *, look: bool) -> None:
@@ -221,7 +222,7 @@ class _Body(aiohttp.Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Write the bytes."""
-        del content_length  # it is this body's own size
+        del content_length  # always the size of this body
         await self.write(writer)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
@@ -237,12 +238,12 @@ class _Body(aiohttp.Payload):
         return self._content
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return the body as text, for middlewares that look at it."""
+        """Return the body as a string, for middlewares that inspect it."""
         return self._content.decode(encoding, errors)
 
 
 class _Ended(Exception):
-    """An exchange that ended without an answer, in a class that aiohttp does not take for a reason to send a GET again."""
+    """An exchange that ended without a response. Not an aiohttp error, because aiohttp would send a GET again."""
 
     def __init__(self, error: aiohttp.ClientError) -> None:
         super().__init__()
@@ -253,7 +254,8 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
     watch(request)
     try:
         return await handler(request)
-    except aiohttp.ClientConnectorError:
+    except aiohttp.ClientConnectorError:  # nothing was sent; aiohttp does not retry it
         raise
+    # aiohttp would send a GET again after the following ones, unknown to the retry policy and to `Progress`.
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _Ended(error) from None

@@ -1,4 +1,4 @@
-"""What belongs to one event loop of one process: connections, and the locks around them."""
+"""Hold a value that belongs to one event loop of one process, such as connections and their locks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ T = TypeVar("T")
 
 
 class Bound(Generic[T]):
-    """A value that belongs to one event loop and is made anew in another, where its sockets and locks are of no use.
+    """A value that belongs to one event loop, and is made again in another one, where its sockets and locks do not work.
 
-    The event loop before is taken to be over: two that take turns would make the value anew at every turn. In a forked child a
-    value that the parent has made is neither used nor closed: both would speak on the parent's connections. What had not been
-    made yet is made there like anywhere.
+    The previous event loop is assumed to have ended: two loops that alternate would make the value again each time. In a forked
+    child, a value that the parent made is neither used nor closed, because both processes would use the same connections. A value
+    that was not made before the fork is made in the child as usual.
 
     Args:
         make: Makes the value.
 
     Attributes:
-        inherited: Whether this is older than the process that it runs in.
+        inherited: Whether this process inherited the object through a fork.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -36,25 +36,26 @@ class Bound(Generic[T]):
         _ALL.add(self)
 
     def get(self) -> T:
-        """Return the running event loop's value.
+        """Return the value of the running event loop; make it if necessary.
 
         Raises:
-            InvalidRequest: The parent of this process has made one.
+            InvalidRequest: The parent process has made the value.
         """
         token = current_token()
+        # No lock and no await: nothing else of this event loop can run in between.
         if self._value is None or token != self._token:
             self._value = self._make()
             self._token = token
         return self._value
 
     def release(self) -> T | None:
-        """Forget the value, and return it if it is the running event loop's."""
+        """Forget the value. Return it if it belongs to the running event loop, else `None`."""
         value = self._value if self._token == current_token() else None
         self._value = self._token = None
         return value
 
     def inherit(self) -> None:
-        """Leave the value to the parent, in a child that was forked just now."""
+        """Give up the value in a newly forked child."""
         self.inherited = True
         if self._value is not None:
             _OF_THE_PARENT.append(self._value)
@@ -62,20 +63,20 @@ class Bound(Generic[T]):
 
 
 _ALL: Final[WeakSet[Bound[Any]]] = WeakSet()
-_OF_THE_PARENT: Final[list[object]] = []  # kept for good: some of them would close connections when they are collected
+_OF_THE_PARENT: Final[list[object]] = []  # never released: collecting some of them would close connections
 
 
 def _refuse() -> NoReturn:
     raise InvalidRequest(
-        "the transport was used before this process was forked: its connections are the parent's; make a new client"
+        "the transport was used before this process was forked, so its connections belong to the parent; make a new client"
     )
 
 
 def inherit_all() -> None:
-    """Leave to the parent what is the parent's."""
+    """Give up the values of the parent in every `Bound`."""
     for bound in _ALL:
         bound.inherit()
 
 
-if hasattr(os, "register_at_fork"):  # pragma: no branch - on Windows no process is forked
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
     os.register_at_fork(after_in_child=inherit_all)

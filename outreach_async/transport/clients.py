@@ -1,7 +1,7 @@
-"""The clients of other libraries, as type checkers know them here.
+"""Protocols for the clients of httpx and aiohttp, for type checkers.
 
-They are described instead of imported, or every check of a program that uses this library would read its backends whole: mypy,
-without a cache, takes longer over httpx and aiohttp than over all the rest.
+They are not imported, because checking a program that uses this library would then check its backends as well: without a cache,
+mypy takes longer for httpx and aiohttp than for everything else.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ class HttpxClient(Protocol):
 
     @property
     def base_url(self) -> Any:
-        """What its targets are relative to."""
+        """The URL that targets are relative to."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What it sends with every request."""
+        """Header fields sent with every request."""
         ...
 
     @property
     def is_closed(self) -> bool:
-        """Whether it can send no more."""
+        """Whether the client is closed."""
         ...
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
         ...
 
 
@@ -38,21 +38,21 @@ class AiohttpSession(Protocol):
 
     @property
     def connector(self) -> Any:
-        """What makes its connections."""
+        """The connector that opens connections."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What it sends with every request."""
+        """Header fields sent with every request."""
         ...
 
     @property
     def closed(self) -> bool:
-        """Whether it can send no more."""
+        """Whether the session is closed."""
         ...
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
         ...
 
 

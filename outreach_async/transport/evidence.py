@@ -1,8 +1,9 @@
-"""What a transport may say of a request's fate: `Progress` moves only on proof, and an error repeats what it says.
+"""Track whether a request was sent, and build the errors that say so.
 
-The proof is the body's: it is handed over as an object that notes when its bytes are first asked for. If they never were, the
-request has not left. That needs a body, and a head that one write takes whole: between the parts of a longer one a request can
-be cut off with bytes on the wire and the body unasked for.
+`Progress` changes only on proof, and every error agrees with it. The body provides the proof: it is passed to the library as an
+object that records when its bytes are first requested. If they never were, the request has not left. This needs a body, and a
+head small enough for a single write: a longer head can be interrupted between two writes, with bytes on the wire although the
+body was never requested.
 """
 
 from __future__ import annotations
@@ -29,35 +30,37 @@ _WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
 
 
 def hold(progress: Progress) -> None:
-    """Note that the request still waits in this process."""
-    if progress.sent is not True:  # a wrapper may have sent it once before
+    """Record that the request has not left this process."""
+    if progress.sent is not True:  # a wrapping transport may have sent it before
         progress.sent = False
 
 
 def release(progress: Progress, request: Request, *, proof: bool) -> None:
-    """Note that the request goes to the library now; with `proof`, its body will tell when it leaves."""
+    """Record that the request is passed to the library. With `proof`, its body will record when it is sent."""
+    # From here on the library may write at any time. Without proof, nobody could tell afterwards that it had not.
     if progress.sent is False and not (proof and request.body and _head_size(request) <= _PROVABLE_HEAD):
         progress.sent = None
 
 
 def lost(reason: str, progress: Progress) -> TransportError:
-    """Make the error for an exchange without an answer."""
+    """Return the error for an exchange that got no response."""
     return TransportError(reason, maybe_sent=progress.sent is not False)
 
 
 def closed(transport: object) -> InvalidRequest:
-    """Make the error for the use of a closed transport."""
+    """Return the error for using a closed transport."""
     return InvalidRequest(f"the {type(transport).__name__} is closed; make a new one")
 
 
 def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
-    """Join a transport's own header fields with the request's, which win, and with those that say how bodies are sent.
+    """Merge the default header fields, those of the request, which take precedence, and those that describe the body.
 
     Raises:
-        InvalidRequest: A method or field that the libraries would send in different ways, or refuse in an error that shows it.
+        InvalidRequest: The method or a field is one that the libraries would send differently, or reject in an error that shows
+            it.
     """
     if not _METHOD.fullmatch(request.method):
-        raise InvalidRequest("method: expected an HTTP method in capitals, such as 'GET'; pass one")
+        raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
     joined = {**defaults, **_checked(tuple(request.headers.items())), "accept-encoding": ACCEPTED}
     if request.body or request.method in _WITH_BODY:
         joined["content-length"] = str(len(request.body))
@@ -66,24 +69,24 @@ def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
 
 @lru_cache(_KEPT)
 def _checked(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Return header fields by lower-case name; a client sends the same ones with every request, and checking them is dear."""
+    """Validate header fields, by lower-case name. Cached, because a client sends the same fields with every request."""
     checked = {}
     for name, value in items:
         if not _NAME.fullmatch(name):
-            raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove blanks and line breaks")
+            raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
         if not _VALUE.fullmatch(value):
-            raise InvalidRequest(f"headers[{name!r}]: expected ASCII text without outer blanks and control characters; encode it")
+            raise InvalidRequest(f"headers[{name!r}]: expected printable ASCII without spaces at the ends; encode it")
         checked[name.lower()] = value
     if not _FRAMING.isdisjoint(checked):
-        raise InvalidRequest(f"headers: leave out {', '.join(sorted(_FRAMING))}; how bodies are sent is the transport's to say")
+        raise InvalidRequest(f"headers: expected none of {', '.join(sorted(_FRAMING))}, which the transport sets; remove them")
     return checked
 
 
 def origin_form(target: str) -> str:
-    """Return a request target, which is put behind the origin: anything but a path would make it another one.
+    """Return a request target after checking that it can be appended to the origin without changing it.
 
     Raises:
-        InvalidRequest: It is none, or one that a library would change.
+        InvalidRequest: The target is invalid, or a library would change it.
     """
     if not _TARGET.fullmatch(target) or _DOTS.search(target.partition("?")[0]):
         raise InvalidRequest(
@@ -94,7 +97,7 @@ def origin_form(target: str) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return a library's error as one short line; where it has no text of its own, with that of what lies beneath."""
+    """Return a library's error as one short line. An error without a message is described by that of its cause."""
     beneath: BaseException | None = error
     text = ""
     while beneath is not None and not text:
@@ -104,7 +107,7 @@ def said(error: BaseException) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the beginning of a text as one line."""
+    """Return the beginning of a string on one line."""
     return " ".join(text.split())[:_TEXT_LIMIT]
 
 

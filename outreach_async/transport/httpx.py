@@ -1,6 +1,6 @@
-"""The adapter for httpx and httpx2: from a base URL on lanes of its own, or over a configured client.
+"""The transport for httpx and httpx2.
 
-Neither library is imported before the first request, and the one not asked for never is.
+Neither library is imported before the first request, and only the one in use is.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _LANES: Final = 64
 _UNSENT: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
 _BROKEN: Final = (
-    AttributeError,  # anyio's own on uvloop, over a connection that was reset as soon as it was made
-    OSError,  # ssl.SSLError among them
-    RuntimeError,  # a closed event loop, a closed client
+    AttributeError,  # raised by anyio on uvloop for a connection that was reset as soon as it was made
+    OSError,  # includes ssl.SSLError
+    RuntimeError,  # raised for a closed event loop or client
     anyio.BrokenResourceError,
     anyio.BusyResourceError,
     anyio.ClosedResourceError,
@@ -40,44 +40,45 @@ _BROKEN: Final = (
 
 
 class HttpxTransport:
-    """Carries requests over httpx or its fork httpx2.
+    """Sends requests over httpx or its fork httpx2.
 
-    From a base URL it keeps single-connection transports of the library, a lane for each exchange at once: at 64 in flight they
-    take about 0.3 times the CPU time of an `httpx.AsyncClient` with its pool, 0.6 times of httpx2's. A user and password become
-    basic authorization. The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`,
-    `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, and read when the transport is made. Transports that trust the
-    same certificates share one SSL context. In another event loop it opens new connections.
+    Made from a base URL, it keeps a pool of single-connection transports of the library, one for each exchange at once. With 64
+    requests in flight they take about 0.3 times the CPU time of an `httpx.AsyncClient` with its pool, and 0.6 times that of
+    httpx2's. A user and password in the URL are sent as basic authorization. The environment's proxies and certificates
+    (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, and read
+    when the transport is made. Transports that trust the same certificates share one SSL context. In another event loop, the
+    transport opens new connections.
 
-    Over a client its pool, authentication, proxies, mounts and mock transports are used as they are; its own `base_url` is
-    required. The transport takes the client over: it closes it, and replaces the client's cookie jar by one that keeps the
-    client's own cookies and none from answers. The client's timeouts are switched off and no redirect is followed. It works in
-    the first event loop that uses it. It costs the client's own work and its pool's: at 64 in flight some 3 times the CPU time of
-    lanes with httpx, 1.6 times with httpx2. And it can cost the pool: httpx 0.28, and more rarely httpx2 over TLS, can lose
-    connections for good when requests are cancelled together, until none is left and every request waits for its timeout. From
-    a URL that cannot happen.
+    Made from a client, it uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The client must
+    have a `base_url`. The transport takes ownership of the client: it closes it, and replaces its cookie jar with one that keeps
+    the client's own cookies and stores none from responses. The client's timeouts are disabled, and redirects are not followed.
+    The transport works only in the first event loop that uses it. It costs the work of the client and its pool: with 64 requests
+    in flight about 3 times the CPU time of a transport made from a URL with httpx, 1.6 times with httpx2. It also has a risk:
+    httpx 0.28, and less often httpx2 over TLS, can permanently lose connections of the pool when requests are cancelled together,
+    until none is left and every request times out. This cannot happen to a transport made from a URL.
 
-    After a fork a transport that the parent has used refuses to work in the child, and closing it there closes nothing of the
-    parent's; one that was only made works in both.
+    After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
+    parent's connections. A transport that was made but not used works in both.
 
     Args:
         service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
-        family: The library to use from a URL, `httpx` if not given; for a client its class tells.
-        max_in_flight: Exchanges at once. From a URL the lanes, 64 if not given. Over a client whatever its pool allows if not
-            given: httpx shows no one the limits of a pool.
-        ssl_context: How to verify the service and a proxy behind TLS, and the client's own certificate, instead of what the
-            environment and the library trust. From a URL only.
-        proxy: A proxy's URL instead of the environment's, `http`, `https` or `socks5`, with user and password if it asks for
-            them. From a URL only.
-        trust_env: Whether the environment's proxies and certificates count. From a URL only.
-        max_answer: Bytes of an answer's decoded body at most.
+        family: The library to use for a URL, by default `httpx`. For a client it is detected from its class.
+        max_in_flight: Exchanges at once. For a URL the number of connections, by default 64. For a client by default whatever its
+            pool allows: httpx does not expose the limits of a pool.
+        ssl_context: How to verify the service and an HTTPS proxy, and the client certificate, instead of the defaults of the
+            environment and the library. URL only.
+        proxy: A proxy URL that overrides the environment's: `http`, `https` or `socks5`, with user and password if required. URL
+            only.
+        trust_env: Whether to use the environment's proxies and certificates. URL only.
+        max_answer: Limit of a decoded response body, in bytes.
 
     Attributes:
-        max_in_flight: The same; `None` over a client for which none was given.
-        secrets: Passwords and authorizations of the URL, the proxy and the client's header fields; the client of the service
-            masks them in errors. What a client's `auth` adds is not known.
+        max_in_flight: The same; `None` for a client without an explicit value.
+        secrets: Passwords and authorization values of the URL, the proxy and the client's header fields, which the
+            `OutreachClient` masks in errors. Values added by the `auth` of a client are unknown.
 
     Raises:
-        InvalidRequest: An argument can never be right, or what it needs is not installed.
+        InvalidRequest: An argument is invalid, or a required package is not installed.
 
     Example:
         ```python
@@ -113,7 +114,7 @@ class HttpxTransport:
             )
         else:
             refuse_beside("client", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
-            from outreach_async.transport.httpx_client import ClientRoute  # it imports what only a client needs
+            from outreach_async.transport.httpx_client import ClientRoute  # imports modules that only a client needs
 
             self._route = ClientRoute(service, family, most, limit)
         self.max_in_flight = self._route.most
@@ -121,20 +122,20 @@ class HttpxTransport:
         self._closed = False
 
     def __repr__(self) -> str:
-        """Show where requests go, without user and password."""
+        """Show the base URL, without user and password."""
         return f"<HttpxTransport to {self._route.where} by {self._route.family}{', closed' if self._closed else ''}>"
 
     @property
     def base_url(self) -> str:
-        """What stands before every target, without user and password: hooks are told."""
+        """The URL prepended to every target, without user and password; hooks receive it."""
         return self._route.where
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request and read the whole answer, whatever its status.
+        """Send the request and read the complete response, whatever its status.
 
         Raises:
-            TransportError: No whole answer arrived.
-            InvalidRequest: The request cannot be sent, or the transport is closed.
+            TransportError: No complete response arrived.
+            InvalidRequest: The request is invalid, or the transport is closed.
         """
         if self._closed:
             raise closed(self)
@@ -143,25 +144,26 @@ class HttpxTransport:
             return await self._route.exchange(request, progress)
         except (*_BROKEN, self._route.library.HTTPError, self._route.library.InvalidURL) as error:
             failure, cause = self._explain(error, progress)
-        # Outside of the handler, where an error that shows a secret would stay as the context.
+        # Raised outside of the handler, which would set `__context__` to an error that may show a secret.
         if cause is not None:
-            forget_frames(cause)  # whose locals are the library's, header fields among them
+            forget_frames(cause)  # the library's frames have header fields among their locals
         raise failure from cause
 
     def _explain(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
         library = self._route.library
         if isinstance(error, library.LocalProtocolError | library.InvalidURL) and progress.sent is not True:
-            # Its text shows what is wrong, which may be a field of the client's own, with a secret in it.
+            # The error quotes the invalid value, which may be a header of the client with a secret in it.
             return InvalidRequest(
-                "the request is no valid HTTP: its method, its target, or a field of the client's own; mend that"
+                "the request is not valid HTTP; correct its method, its target or the client's own headers"
             ), None
+        # Raised while connecting, before anything is written. `True` stays: authentication may have sent the request before.
         if isinstance(error, tuple(getattr(library, name) for name in _UNSENT)) and progress.sent is None:
             progress.sent = False
-        what = "no connection to" if progress.sent is False else "no answer from"
+        what = "no connection to" if progress.sent is False else "no response from"
         return lost(f"{what} {self._route.where}: {said(error)}", progress), error
 
     async def aclose(self) -> None:
-        """Close every connection and end every exchange under way. Closing twice is allowed."""
+        """Close every connection and cancel every exchange in flight. You may call this more than once."""
         self._closed = True
         await self._route.aclose()
 

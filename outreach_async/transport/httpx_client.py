@@ -1,4 +1,4 @@
-"""Sending over a client that was configured elsewhere."""
+"""Send over a client that the user has configured."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ class ClientRoute(Route):
 
     Args:
         client: The client.
-        family: What the client must be of; `None` for either.
-        most: Exchanges at once; `None` for no bound of ours.
-        limit: Bytes of an answer's decoded body at most.
+        family: The library that the client must belong to; `None` for either.
+        most: Most exchanges at once; `None` for no limit beyond the client's own.
+        limit: Most bytes of a decoded response body.
 
     Raises:
-        InvalidRequest: It is no such client, or has no base URL.
+        InvalidRequest: `client` is not such a client, or has no usable base URL.
     """
 
     def __init__(self, client: Any, family: Family | None, most: int | None, limit: int) -> None:
         super().__init__(_family_of(client, family), most, limit)
         root = client.base_url
         if not root.host or root.query or root.fragment:
-            raise InvalidRequest(f"base_url: the client has none, or one with a query; give one to {self.family}.AsyncClient")
+            raise InvalidRequest(
+                f"base_url: expected a client with a base URL without query and fragment; pass one to {self.family}.AsyncClient"
+            )
         self.where = f"{root.scheme}://{root.netloc.decode()}{root.raw_path.decode().rstrip('/')}"
         self.secrets = (*credentials(str(root)), *authorizations(client.headers))
         self._root = root
@@ -47,13 +49,13 @@ class ClientRoute(Route):
         self._started = False
 
     def _start(self) -> Turns:
-        if self._started:  # its pool would send on connections of the other
-            raise InvalidRequest("transport: the client was used in another event loop; make a new one in this")
+        if self._started:  # its pool would use connections of the other event loop
+            raise InvalidRequest("transport: the client was used in another event loop; make a new one in this event loop")
         self._started = True
         return Turns(self.most)
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
-        """Send when there is room, and read the answer."""
+        """Wait for a free slot, send, and read the response."""
         return await self._turns.get().take(partial(self._send, request, progress), progress)
 
     async def _send(self, request: Request, progress: Progress) -> Response:
@@ -61,10 +63,10 @@ class ClientRoute(Route):
             raise closed(self._client)
         handshakes = Handshakes()
         message = self._message(request, progress, handshakes)
-        release(progress, request, proof=False)  # a foreign transport may act without asking for the body
+        release(progress, request, proof=False)  # a transport of the user's may act without reading the body
         try:
             answer = await self._client.send(message, stream=True, follow_redirects=False)
-        except BaseException:
+        except BaseException:  # also a cancellation, on which the library leaks a socket whose handshake is not finished
             await handshakes.aclose()
             raise
         progress.sent = True
@@ -73,33 +75,33 @@ class ClientRoute(Route):
             response, _ = await read(answer, self.limit, None if network is None else Link(network))
             return response
         finally:
-            with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True):  # must complete: an unclosed response keeps its place in the pool
                 await answer.aclose()
 
     def _message(self, request: Request, progress: Progress, handshakes: Handshakes) -> Any:
         url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + origin_form(request.target).encode())
-        # The client adds what it was configured with, but takes no body that may be asked for twice, as digest authentication
-        # does; hence the second request.
+        # `build_request` adds the client's configuration, but accepts no body that can be read twice, as digest authentication
+        # requires. The second request has such a body.
         draft = self._client.build_request(request.method, url, headers=fields(request, {}), timeout=None)
         body = body_class(self.library)(request.body, progress)
         extensions = {**draft.extensions, "trace": handshakes.trace} if url.scheme == "https" else draft.extensions
         return self.library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=extensions)
 
     async def aclose(self) -> None:
-        """End what is under way and close the client, unless it is the parent's of a forked process."""
+        """Cancel every exchange and close the client, unless it belongs to the parent of a forked process."""
         if (turns := self._turns.release()) is not None:
             await turns.aclose()
         elif self._turns.inherited:
             return
-        with suppress(RuntimeError):  # connections of an event loop that is over cannot be closed any more
+        with suppress(RuntimeError):  # connections of an event loop that has ended can no longer be closed
             await self._client.aclose()
 
 
 class _Sealed(CookieJar):
-    """Keeps what its owner puts in, and nothing from answers."""
+    """A cookie jar that stores no cookies from responses."""
 
     def extract_cookies(self, response: object, request: object) -> None:
-        """Leave an answer's cookies where they are."""
+        """Ignore the cookies of a response."""
 
 
 def _sealed(jar: CookieJar) -> CookieJar:

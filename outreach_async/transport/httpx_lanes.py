@@ -1,4 +1,4 @@
-"""Lanes that are single-connection transports of the library, called directly: a client's own work is not wanted here."""
+"""Send over a pool of single-connection transports of httpx or httpx2, without the overhead of a client."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _URLS: Final = 256
 
 
 class LaneRoute(Route):
-    """Sends to a base URL on lanes.
+    """Sends to a base URL over a pool of lanes.
 
     Args:
         base: The base URL.
         family: The library.
-        most: Lanes.
-        limit: Bytes of an answer's decoded body at most.
-        trust: How to verify the service, and a proxy behind TLS.
-        proxy: A proxy's URL; `None` for the environment's, if it is trusted.
-        trust_env: Whether the environment's proxies count.
+        most: Most lanes.
+        limit: Most bytes of a decoded response body.
+        trust: How to verify the service and an HTTPS proxy.
+        proxy: A proxy URL; `None` for the environment's, if it is trusted.
+        trust_env: Whether to use the environment's proxies.
 
     Raises:
-        InvalidRequest: The proxy can never be right, or SOCKS is not installed.
+        InvalidRequest: The proxy URL is invalid, or SOCKS support is not installed.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class LaneRoute(Route):
         if self._proxy and self._proxy.startswith("socks"):
             require("socksio", f"{family}[socks]")
         self._lanes = Bound(partial(self._start, most))
-        self._url = lru_cache(_URLS)(self._join)  # parsing is dear, and all creates share one target
+        self._url = lru_cache(_URLS)(self._join)  # parsing is slow, and all contact creations share one target
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
-        """Send on a lane, and read the answer."""
+        """Send on a lane and read the response."""
         return await self._lanes.get().run(partial(self._ride, request, progress), progress)
 
     async def _ride(self, request: Request, progress: Progress, lane: _Lane) -> Response:
@@ -73,7 +73,7 @@ class LaneRoute(Route):
         )
         release(progress, request, proof=True)
         answer = await lane.transport.handle_async_request(message)
-        progress.sent = True
+        progress.sent = True  # a response proves it, also for a request without a body
         response, lane.kept = await read(answer, self.limit, lane.settle(answer.extensions.get("network_stream")))
         return response
 
@@ -82,7 +82,7 @@ class LaneRoute(Route):
         try:
             self._root = library.URL(str(self._base))
             self._own = {"host": self._root.netloc.decode()}
-        except (library.InvalidURL, UnicodeError):  # some hosts that IDNA cannot write are only found out by the second
+        except (library.InvalidURL, UnicodeError):  # some hosts that IDNA cannot encode fail only with the latter
             raise InvalidRequest(BAD_HOST) from None
         if self._base.authorization:
             self._own["authorization"] = self._base.authorization
@@ -90,21 +90,21 @@ class LaneRoute(Route):
         build = partial(
             library.AsyncHTTPTransport,
             verify=context,
-            limits=library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None),
+            limits=library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None),  # `Lanes` expires it
             proxy=self._proxy and library.Proxy(self._proxy, ssl_context=context if self._proxy.startswith("https:") else None),
         )
         return Lanes(most, lambda: _Lane(build()))
 
     def _tls(self) -> ssl.SSLContext:
         if not any(url.startswith("https:") for url in (self.where, self._proxy or "")):
-            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, so no certificates are read
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, so it loads no certificates
         return self._trust.context(self.family)
 
     def _join(self, target: str) -> Any:
         return self._root.copy_with(raw_path=f"{self._base.path}{origin_form(target)}".encode())
 
     async def aclose(self) -> None:
-        """End what is under way and close every lane."""
+        """Cancel every exchange and close every lane."""
         if (lanes := self._lanes.release()) is not None:
             await lanes.aclose()
 
@@ -113,13 +113,13 @@ class _Lane:
     """One connection of the library.
 
     Attributes:
-        extensions: Goes with the next request.
-        kept: Nothing was seen behind the last response.
+        extensions: The extensions of the next request.
+        kept: Whether no bytes were found after the last response.
     """
 
     def __init__(self, transport: Any) -> None:
         self.transport = transport
-        # Cancelled within the TLS handshake, the library forgets its socket; until there is an answer we remember it.
+        # If it is cancelled during the TLS handshake, the library leaks the socket. Remember it until there is a response.
         self.extensions: dict[str, Any] = {"trace": self._trace}
         self.kept = True
         self._opened: list[Any] = []
@@ -130,18 +130,18 @@ class _Lane:
             self._opened.append(info["return_value"])
 
     def settle(self, network: Any) -> Link | None:
-        """Return the connection, which works. Tracing is over: it takes time, and nothing is opened any more."""
+        """Return the connection, which is now open. Stop tracing, because it takes time and no more sockets are opened."""
         self.extensions = {}
         if network is not None and (self._link is None or self._link.network is not network):
             self._link = Link(network)
         return self._link
 
     def reusable(self) -> bool:
-        """Tell whether the connection is still open: an idle one that can be read has ended, or has bytes that none asked for."""
-        return self.kept and (self._link is None or self._link.silent())  # without a connection, a mock answered
+        """Return whether the connection is open and silent: a readable idle connection has ended, or has unexpected bytes."""
+        return self.kept and (self._link is None or self._link.silent())  # without a link, a mock made the response
 
     async def aclose(self) -> None:
-        """Close the connection, however far it has come."""
+        """Close the connection, also while it is being opened."""
         await self.transport.aclose()
         for stream in self._opened:
             await stream.aclose()

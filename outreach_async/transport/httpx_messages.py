@@ -1,4 +1,4 @@
-"""What httpx and httpx2 share: a body that tells when it leaves, and the reading of an answer."""
+"""Code shared by the two ways of sending over httpx and httpx2: request bodies, and reading a response."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _LEFTOVERS: Final = 16_384  # more pieces than one read of 64 KiB can hold
 
 
 class Route:
-    """Where the two ways of sending are alike.
+    """Base class of the two ways of sending.
 
     Args:
         family: The library.
-        most: Exchanges at once; `None` for no bound of ours.
-        limit: Bytes of an answer's decoded body at most.
+        most: Most exchanges at once; `None` for no limit.
+        limit: Most bytes of a decoded response body.
 
     Attributes:
         where: The base URL without user and password.
-        secrets: What of it, and of what it goes through, must show nowhere.
+        secrets: Secrets of the base URL and of the proxy or client, which must not be shown.
     """
 
     def __init__(self, family: Family, most: int | None, limit: int) -> None:
@@ -45,12 +45,12 @@ class Route:
 
     @property
     def library(self) -> ModuleType:
-        """The library, imported when first asked for."""
+        """The library, imported on first use."""
         return import_module(self.family)
 
 
 class _Body:
-    """A request's body that notes when its bytes are asked for; authentication may ask twice."""
+    """A request body that records when its bytes are requested. Authentication may request them twice."""
 
     def __init__(self, content: bytes, progress: Progress) -> None:
         self._content = content
@@ -62,7 +62,7 @@ class _Body:
 
 
 class _Pieces(AsyncIterator[bytes]):
-    """One piece, or none. Not a generator: trio warns of those that a broken connection leaves unfinished."""
+    """Yields one piece or none. Not a generator, because trio warns of generators that a broken connection leaves unfinished."""
 
     def __init__(self, content: bytes) -> None:
         self._left = [content] if content else []
@@ -74,13 +74,13 @@ class _Pieces(AsyncIterator[bytes]):
 
 
 class Handshakes:
-    """Remembers sockets until TLS is spoken on them: cancelled within the handshake, the libraries forget theirs."""
+    """Remembers sockets until their TLS handshake is done: the libraries leak a socket if cancelled during the handshake."""
 
     def __init__(self) -> None:
         self._sockets: list[Any] = []
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Take in what the library tells by its `trace` extension."""
+        """Handle an event of the library's `trace` extension."""
         if event.endswith("connect_tcp.complete"):
             self._sockets.append(info["return_value"])
         elif event.endswith("start_tls.complete"):
@@ -95,20 +95,20 @@ class Handshakes:
 
 @cache
 def body_class(library: ModuleType) -> Any:
-    """Return the class of request bodies for a library, which takes those of its own base class only."""
+    """Return the class of request bodies for a library, which accepts only subclasses of its own base class."""
     return type("Body", (_Body, library.AsyncByteStream), {})
 
 
 async def read(answer: Any, limit: int, link: Link | None) -> tuple[Response, bool]:
-    """Read an answer of the library to its end, and close it.
+    """Read a response of the library to its end and close it.
 
     Args:
         answer: The library's response.
-        limit: Bytes of the decoded body at most.
+        limit: Most bytes of the decoded body.
         link: The connection; `None` without one.
 
     Returns:
-        The response, and whether its connection may be used again as far as can be seen.
+        The response, and whether its connection can be used again as far as can be seen.
 
     Raises:
         TransportError: The status is invalid, the body is too large or not in its stated encoding, or the response may belong to
@@ -116,9 +116,9 @@ async def read(answer: Any, limit: int, link: Link | None) -> tuple[Response, bo
     """
     status = accepted(answer.status_code)
     headers = fields_of(answer.headers.raw)
-    decoded = answer.is_stream_consumed  # a mock's answer, or one that a hook has read, is here already
+    decoded = answer.is_stream_consumed  # a mock's response, or one read by an event hook, is already in memory
     intake = Intake(headers, limit, decoded=decoded)
-    # Not `aiter_raw`, which gives the connection back before anyone can look at it.
+    # Not `aiter_raw`, which returns the connection to the pool before it can be checked.
     pieces = answer.aiter_bytes() if decoded else aiter(answer.stream)
     kept = True
     try:
@@ -135,7 +135,7 @@ async def read(answer: Any, limit: int, link: Link | None) -> tuple[Response, bo
 
 
 async def _run_out(pieces: AsyncIterator[bytes]) -> None:
-    """Let the library's nested generators end on the closed connection: trio warns of each that is left unfinished."""
+    """Run the library's nested generators to their end on the closed connection: trio warns of each unfinished one."""
     with suppress(Exception):
         for _ in range(_LEFTOVERS):
             await anext(pieces)

@@ -1,8 +1,8 @@
-"""Connections one by one instead of a pool: the last one used is the first one taken.
+"""A pool of single connections that reuses the last one used first.
 
-A shared pool scans all its connections at every request, and one cancelled at the wrong moment can lose a place in it for good.
-A lane is one connection from its opening to its end: taken by one exchange at a time, closed and never mended after anything
-but a whole answer, and closed when it has idled too long.
+A shared pool of a library scans all its connections for every request, and a request that is cancelled at the wrong moment can
+cost it a place for good. A lane is one connection from opening to closing. One exchange at a time uses it. It is closed after
+anything but a complete response, and when it was idle for too long.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from outreach_async.transport.turns import Turns
 from outreach_async.transport.wire import Progress, Response
 
 KEEP_IDLE: Final = 5.0
-"""Seconds after which an idle connection is not used again; as in httpx."""
+"""Seconds after which an idle connection is closed instead of reused; the default of httpx."""
 
 
 class Lane(Protocol):
     """One connection, opened by its first exchange."""
 
     def reusable(self) -> bool:
-        """Tell whether the other side has kept the connection open."""
+        """Return whether the connection can be used for another exchange."""
         ...
 
     async def aclose(self) -> None:
-        """Close the connection, whatever state it is in."""
+        """Close the connection in any state."""
         ...
 
 
@@ -38,10 +38,10 @@ L = TypeVar("L", bound=Lane)
 
 
 class Lanes(Generic[L]):
-    """At most so many lanes on a last-in-first-out list. For one event loop.
+    """A bounded last-in-first-out pool of lanes, for one event loop.
 
     Args:
-        most: Lanes, and so exchanges at once.
+        most: Most lanes, and the number of exchanges at once.
         build: Makes a lane without opening it.
         clock: Returns seconds from any start.
     """
@@ -53,28 +53,32 @@ class Lanes(Generic[L]):
         self._idle: deque[tuple[float, L]] = deque()
 
     async def run(self, exchange: Callable[[L], Awaitable[Response]], progress: Progress) -> Response:
-        """Carry out an exchange on a lane of its own."""
+        """Run an exchange on a lane that no other exchange uses meanwhile."""
         return await self._turns.take(partial(self._ride, exchange), progress)
 
     async def _ride(self, exchange: Callable[[L], Awaitable[Response]]) -> Response:
         kept, worn = self._pick()
         lane = self._build() if kept is None else kept
         try:
+            # Closing may be cancelled. By now the lane is no longer in the pool, so it must be closed in that case as well.
             await _close(worn)
             answer = await exchange(lane)
         except BaseException:
+            # Also after a cancellation: the rest of the response would arrive later and be read as the next one.
             await _close([lane])
             raise
+        # Only after a complete response. The newest lane stays on the right, so the oldest is always on the left.
         self._idle.append((self._clock(), lane))
         return answer
 
     def _pick(self) -> tuple[L | None, list[L]]:
-        """Take the lane to use, if there is one, and those to close."""
+        """Remove and return the lane to use, if any, and the lanes to close."""
         worn = []
         horizon = self._clock() - KEEP_IDLE
         while self._idle and self._idle[0][0] < horizon:
             worn.append(self._idle.popleft()[1])
         while self._idle:
+            # The last one used: the server is least likely to have closed it, and a lower load lets the others expire.
             lane = self._idle.pop()[1]
             if lane.reusable():
                 return lane, worn
@@ -82,13 +86,13 @@ class Lanes(Generic[L]):
         return None, worn
 
     async def aclose(self) -> None:
-        """End every exchange and close every lane."""
-        await self._turns.aclose()
+        """Cancel every exchange and close every lane."""
+        await self._turns.aclose()  # first: a running exchange would return its lane to the pool
         idle, self._idle = self._idle, deque()
         await _close(lane for _, lane in idle)
 
 
 async def _close(lanes: Iterable[Lane]) -> None:
     for lane in lanes:
-        with anyio.CancelScope(shield=True):  # cancelled half-way, the socket would stay open
+        with anyio.CancelScope(shield=True):  # a cancellation half-way would leave the socket open
             await lane.aclose()

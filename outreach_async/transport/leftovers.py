@@ -1,7 +1,7 @@
-"""Detects bytes behind a response: a connection that has them would answer the next request with them.
+"""Detect unexpected bytes after a response. The next request on the connection would read them as its response.
 
-A server or proxy that sends a response twice leaves such bytes. Unless the response was the first on its connection, it is in
-doubt as well: it may be the copy, and the bytes behind it the true response.
+A server or proxy that sends a response twice leaves such bytes. Unless the response was the first on its connection, it is
+suspect as well: it may be the copy, and the bytes after it the real response.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, Final, Protocol
 from outreach_async.errors import TransportError
 
 _LAYERS: Final = 8
-"""Streams that a library and its client wrap around one another: five today."""
+"""Most streams that a library and its client wrap around each other; five today."""
 
 
 class Descriptor(Protocol):
-    """A socket as an event loop shows it."""
+    """A socket as an event loop exposes it."""
 
     def fileno(self) -> int:
-        """Return its descriptor, or -1 if it is closed."""
+        """Return the file descriptor, or -1 if the socket is closed."""
         ...
 
 
 class Probe:
-    """Tells what waits on a socket, without reading it.
+    """Checks a socket for waiting data without reading it.
 
     Args:
         descriptor: The socket.
@@ -34,13 +34,13 @@ class Probe:
 
     def __init__(self, descriptor: Descriptor) -> None:
         self._descriptor = descriptor
-        # Windows has no `poll`; its `select` takes any descriptor.
+        # Windows has no `poll`, but its `select` takes any descriptor.
         self._poll = select.poll() if hasattr(select, "poll") else None
         if self._poll is not None and descriptor.fileno() >= 0:
             self._poll.register(descriptor.fileno(), select.POLLIN)
 
     def readable(self) -> bool:
-        """Tell whether a read would return at once: with bytes, with the end of the stream, or because the socket is closed."""
+        """Return whether a read would not block: there are bytes, the stream has ended, or the socket is closed."""
         number = self._descriptor.fileno()
         if number < 0:
             return True
@@ -54,7 +54,7 @@ class Probe:
             return None
         try:
             waiting = socket.socket(fileno=self._descriptor.fileno())
-        except (OSError, ValueError):  # it is closed
+        except (OSError, ValueError):  # the socket is closed
             return b""
         try:
             return waiting.recv(1, socket.MSG_PEEK)
@@ -65,14 +65,12 @@ class Probe:
 
 
 def in_doubt() -> TransportError:
-    """Make the error for a response that may be the copy of another."""
-    return TransportError(
-        "the answer may belong to an earlier request: its connection has bytes that none asked for", maybe_sent=True
-    )
+    """Return the error for a response that may be a copy of another."""
+    return TransportError("the response may belong to an earlier request: its connection has unexpected bytes", maybe_sent=True)
 
 
 class Link:
-    """A connection of httpx or httpx2, looked at from outside.
+    """Observes a connection of httpx or httpx2 from outside.
 
     Args:
         network: The `network_stream` of a response.
@@ -89,21 +87,21 @@ class Link:
         self._tls = tls if isinstance(tls, ssl.SSLObject) else None
 
     def silent(self) -> bool:
-        """Tell whether the idle connection is open and nothing has arrived on it."""
+        """Return whether the idle connection is open and nothing has arrived on it."""
         return self._probe is None or not self._probe.readable()
 
     def settle(self, stream: Any, *, closing: bool) -> bool:
-        """Look behind a response that was read to its end, and make the library close the connection if anything is there.
+        """Look for bytes after a response that was read to its end. If there are any, make the library close the connection.
 
         Args:
-            stream: The response's stream, still open.
-            closing: The response says that the connection ends with it.
+            stream: The stream of the response, still open.
+            closing: Whether the response says that the connection ends with it.
 
         Returns:
-            Whether nothing was found. Also `False` where the library does not show what it holds.
+            Whether the connection is clean. Also `False` if the library does not expose its state.
 
         Raises:
-            TransportError: Bytes were found, and the response is not the connection's first.
+            TransportError: Bytes were found, and the response is not the first on its connection.
         """
         state = http11_state(stream)
         if state is None:
@@ -112,16 +110,16 @@ class Link:
         first = count == 1
         behind = machine.trailing_data[0] or self._held()
         if behind is None and not first and self._probe is not None and not (closing and self._tls):
-            behind = self._probe.peek()  # when TLS ends, bytes of its own say so
+            behind = self._probe.peek()  # the end of a TLS connection sends bytes too
         if behind is None:
             return True
-        machine.send_failed()  # the library closes a connection in this state instead of keeping it
+        machine.send_failed()  # in this state the library closes the connection instead of keeping it
         if behind and not first:
             raise in_doubt()
         return False
 
     def _held(self) -> bytes | None:
-        """Return what was read from the kernel and not yet passed on to h11, as `peek` does."""
+        """Return what was read from the kernel and not yet passed to h11, in the form of `peek`."""
         if self._tls is not None:
             try:
                 return self._tls.read(1)
@@ -133,15 +131,15 @@ class Link:
 
 
 def http11_state(stream: Any) -> tuple[int, Any] | None:
-    """Return the number of requests that a connection has carried, and its h11 connection, which holds what follows a response.
+    """Return how many requests a connection has carried, and its h11 connection, which holds the bytes after a response.
 
     httpx, httpx2 and httpcore have no public name for either.
 
     Args:
-        stream: The response's `stream`.
+        stream: The `stream` of the response.
 
     Returns:
-        `None` if the attributes are not there, or an unknown stream is wrapped around them.
+        `None` if the attributes are missing, or an unknown stream wraps them.
     """
     for _ in range(_LAYERS):
         if (connection := getattr(stream, "_connection", None)) is not None:
@@ -152,7 +150,7 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
 
 
 def _queued(network: Any) -> bool:
-    """Tell whether anyio holds bytes: on asyncio it may read more from the kernel than httpcore takes at a time."""
+    """Return whether anyio has buffered bytes: on asyncio it may read more from the kernel than httpcore takes at once."""
     stream = getattr(network, "_stream", None)
     while (beneath := getattr(stream, "transport_stream", None)) is not None:
         stream = beneath

@@ -1,4 +1,4 @@
-"""Where requests go: base URLs and proxies, checked before anything is opened and never shown with their credentials."""
+"""Parse and validate base URLs and proxy URLs, and keep their credentials out of messages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 
-BAD_HOST: Final = "base_url: its host is no name that the DNS can know; correct it"
-"""What to say when a library finds out."""
+BAD_HOST: Final = "base_url: expected a valid host name, got one that DNS cannot encode; correct it"
+"""The message for a host name that a backend rejects."""
 
 _UNSAFE: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
-_PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # what every backend sends byte for byte
+_PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # characters that every backend sends unchanged
 _PLACE: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
 _EXAMPLE: Final = "such as 'https://api.example'"
 _SHORT: Final = 3
@@ -27,15 +27,15 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 @attrs.frozen(repr=False)
 class BaseUrl:
-    """The URL before every target.
+    """A parsed base URL, prepended to every target.
 
     Attributes:
         scheme: `http` or `https`.
-        host: The host's name or address, an IPv6 address without brackets.
-        port: The port; `None` for the scheme's own.
-        path: The path before every target, without a closing slash; mostly empty.
-        authorization: What the URL's user and password make of the `authorization` field; `None` without them.
-        secrets: What of the URL must show nowhere.
+        host: Host name or address; an IPv6 address without brackets.
+        port: The port; `None` for the default port of the scheme.
+        path: The path prepended to every target, without a trailing slash; usually empty.
+        authorization: Value of the `authorization` field for the user and password of the URL; `None` if it has neither.
+        secrets: Parts of the URL that must not be shown.
     """
 
     scheme: str
@@ -53,15 +53,15 @@ class BaseUrl:
 
 
 def parse_base_url(text: str) -> BaseUrl:
-    """Check and take apart a base URL.
+    """Parse and validate a base URL.
 
     Raises:
-        InvalidRequest: No service can be there. The message names the field and the remedy and does not repeat the URL, which
-            may hold a password.
+        InvalidRequest: The URL is not a valid base URL. The message names the field and the remedy, and omits the URL, which may
+            hold a password.
     """
     parts = _split("base_url", text, ("http", "https"), _EXAMPLE)
     if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise InvalidRequest("base_url: a query or fragment would stand before every path; leave it out")
+        raise InvalidRequest("base_url: expected a URL without query and fragment; remove them")
     if not _PATH.fullmatch(parts.path) or _dots(parts.path):
         raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
     port = None if parts.port == _PORTS[parts.scheme] else parts.port
@@ -73,7 +73,7 @@ def _dots(path: str) -> bool:
 
 
 def credentials(*urls: str | None) -> tuple[str, ...]:
-    """Return what of these URLs must show nowhere: passwords, or users without one, and the basic authorization they make."""
+    """Return the secrets in these URLs: each password (or user without one) and its basic authorization value."""
     found = []
     for parts in (urlsplit(url) for url in urls if url is not None):
         if parts.username is not None:
@@ -82,24 +82,24 @@ def credentials(*urls: str | None) -> tuple[str, ...]:
 
 
 def authorizations(fields: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what must show nowhere of header fields that a client was configured with."""
+    """Return the secrets in the header fields of a configured client."""
     values = [fields.get(name, "") for name in _AUTHORIZING]
-    return _long([*values, *(value.partition(" ")[2] for value in values)])  # after "Bearer" or "Basic"
+    return _long([*values, *(value.partition(" ")[2] for value in values)])  # the credentials after "Bearer" or "Basic"
 
 
 def _long(secrets: Iterable[str]) -> tuple[str, ...]:
-    return tuple(secret for secret in secrets if len(secret) > _SHORT)  # masking a short one would mask common words
+    return tuple(secret for secret in secrets if len(secret) > _SHORT)  # masking a short secret would mask common words
 
 
 def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
-    """Return the URL of the proxy to use: the one given, or the environment's if it is trusted.
+    """Return the proxy URL: `given`, or that of the environment if `trust_env` is set; `None` for no proxy.
 
     Raises:
-        InvalidRequest: It has another scheme than these, or no host.
+        InvalidRequest: The URL has no host, or a scheme that is not in `schemes`.
     """
     proxy = given
     if proxy is None and trust_env:
-        from urllib.request import getproxies  # it takes longer to import than all of ours
+        from urllib.request import getproxies  # this import takes longer than all of ours
 
         proxy = environment_proxy(base, getproxies())
     if proxy is not None:
@@ -112,11 +112,11 @@ def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, 
 def environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
     """Choose the proxy for a base URL by the rules of httpx.
 
-    `NO_PROXY` goes first, then the scheme's own variable, then `ALL_PROXY`.
+    `NO_PROXY` is checked first, then the variable of the scheme, then `ALL_PROXY`.
 
     Args:
         base: The base URL.
-        proxies: Proxies by scheme as `urllib.request.getproxies()` tells them, `no` for `NO_PROXY`.
+        proxies: Proxies by scheme, as `urllib.request.getproxies()` returns them; `no` holds `NO_PROXY`.
     """
     if any(_exempts(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
         return None
@@ -125,21 +125,21 @@ def environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
 
 
 def _exempts(entry: str, base: BaseUrl) -> bool:
-    """Tell whether one entry of `NO_PROXY` covers the base URL."""
+    """Return whether one entry of `NO_PROXY` covers the base URL."""
     if entry == "*":
         return True
     scheme, _, place = entry.rpartition("://")
     if not place or scheme not in {"", "all", base.scheme}:
         return False
     try:
-        return ip_address(base.host) in ip_network(place, strict=False)  # one address is a network too
+        return ip_address(base.host) in ip_network(place, strict=False)  # a single address also parses as a network
     except ValueError:
         return _names(place, base, exactly=bool(scheme))
 
 
 def _names(place: str, base: BaseUrl, *, exactly: bool) -> bool:
-    # "example.com" names itself and its subdomains, ".example.com" and "*.example.com" the subdomains only, and
-    # "http://example.com" itself only.
+    # As in httpx: "example.com" matches the host and its subdomains, ".example.com" and "*.example.com" only the subdomains,
+    # and "http://example.com" only the host.
     ((name, port),) = _PLACE.findall(place)
     bare = name.lower().removeprefix("*")
     inside = base.host.endswith(bare if bare.startswith(".") else f".{bare}") and not (exactly and bare == name.lower())
@@ -153,7 +153,9 @@ def _split(field: str, text: str, schemes: Collection[str], example: str) -> Spl
     except ValueError:
         whole = False
     if not whole or _UNSAFE.search(text) or parts.scheme not in schemes:
-        raise InvalidRequest(f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}, {example}")
+        raise InvalidRequest(
+            f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}; pass one {example}"
+        )
     return parts
 
 

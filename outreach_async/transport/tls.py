@@ -1,4 +1,4 @@
-"""Whom a TLS connection trusts. Transports that trust the same share one context: reading certificates takes 20 ms and more."""
+"""Build SSL contexts. Transports with the same trust settings share one, because loading certificates takes 20 ms or more."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PROTOCOLS: Final = ("http/1.1",)
 
 @attrs.frozen
 class Trust:
-    """Whom to trust. The environment is read once, when a transport is made, as httpx reads it when a client is made.
+    """The certificates to trust. The environment is read once, when the transport is made, as httpx does for a client.
 
     Attributes:
-        given: A context that was made elsewhere; it goes before all else.
-        file: Certificates instead of the library's own, as `SSL_CERT_FILE` names them.
-        folder: The same as `SSL_CERT_DIR` names them; `file` goes before it.
+        given: A context made by the user; it overrides everything else.
+        file: File of trusted certificates, from `SSL_CERT_FILE`; `None` for the default of the library.
+        folder: Directory of trusted certificates, from `SSL_CERT_DIR`; `file` takes precedence.
     """
 
     given: ssl.SSLContext | None
@@ -34,10 +34,10 @@ class Trust:
 
     @classmethod
     def of(cls, given: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
-        """Choose between what was given, what the environment names if it is trusted, and the library's own.
+        """Return the trust settings: the context passed, else those of the environment if `trust_env` is set, else the defaults.
 
         Raises:
-            InvalidRequest: What was given is no context.
+            InvalidRequest: `given` is not an `ssl.SSLContext`.
         """
         if given is not None and not isinstance(given, ssl.SSLContext):
             raise InvalidRequest(
@@ -48,26 +48,28 @@ class Trust:
         return cls(given, trusted.get("SSL_CERT_FILE") or None, trusted.get("SSL_CERT_DIR") or None)
 
     def context(self, library: str) -> ssl.SSLContext:
-        """Return the context: made for the first who asks, and shared by all who trust the same.
+        """Return the context. It is made on first use and shared by all transports with the same settings.
 
         Args:
-            library: Whose own choice to take if nothing else is named: httpx trusts certifi's list, httpx2 the system's, and
-                aiohttp, which would look into the environment by itself, is made to trust what httpx does.
+            library: The library whose default certificates to use if no others are set: certifi's for httpx, the system's for
+                httpx2. For aiohttp, which would read only some of the environment by itself, they are certifi's, as for httpx.
 
         Raises:
-            InvalidRequest: The certificates that the environment names cannot be read.
+            InvalidRequest: The certificates named by the environment cannot be read.
         """
         if self.given is not None:
             return self.given
         try:
             return _shared(library, self.file, self.folder, _version(self.file))
         except OSError as error:
-            raise InvalidRequest(f"ssl_context: what SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {said(error)}") from None
+            raise InvalidRequest(
+                f"SSL_CERT_FILE, SSL_CERT_DIR: cannot read certificates ({said(error)}); correct the path or unset the variable"
+            ) from None
 
 
 @lru_cache(_KEPT)
 def _shared(library: str, file: str | None, folder: str | None, version: object) -> ssl.SSLContext:
-    del version  # it only tells one state of the file from the next
+    del version  # part of the cache key only, so that a replaced file is read again
     if file is not None:
         context = ssl.create_default_context(cafile=file)
     elif folder is not None:
@@ -87,7 +89,7 @@ def _own(library: str) -> ssl.SSLContext:
 
 
 def _version(file: str | None) -> object:
-    """Tell when a file was written: certificates are replaced in place."""
+    """Return a value that changes when the file does, because certificates are replaced in place."""
     if file is None:
         return None
     found = Path(file).stat()

@@ -1,7 +1,7 @@
-"""A repair of uvloop, which closes the descriptor of a socket that it was given when the connection fails before it is whole.
+"""Work around a defect of uvloop: it closes the descriptor of a socket passed to it if connecting fails.
 
-The socket object does not know. It would close the descriptor once more when it is collected, and by then that may be another
-connection's or a file (https://github.com/MagicStack/uvloop/pull/646).
+The socket object does not notice, and closes the descriptor again when it is collected. By then the descriptor may belong to
+another connection or a file (https://github.com/MagicStack/uvloop/pull/646).
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 
 
 class Sockets:
-    """Makes aiohttp's sockets, and lets go of those whose descriptor has been closed beneath them."""
+    """Makes aiohttp's sockets, and detaches those whose descriptor was closed by uvloop."""
 
     def __init__(self) -> None:
         self._made: list[tuple[socket.socket, int]] = []
 
     def __call__(self, address: tuple[Any, ...]) -> socket.socket:
-        """Make a socket for an address as `getaddrinfo` tells it."""
+        """Make a socket for an address as returned by `getaddrinfo`."""
         self._sweep()
         made = socket.socket(*address[:3])
         self._made.append((made, os.fstat(made.fileno()).st_ino))
         return made
 
     def _sweep(self) -> None:
-        """Forget what is closed; a descriptor that is another file's now was closed as well."""
+        """Detach closed sockets. If a descriptor now refers to another file, the socket was closed as well."""
         kept = []
         for made, inode in self._made:
             if made.fileno() >= 0 and _inode(made.fileno()) == inode:
@@ -35,7 +35,7 @@ class Sockets:
         self._made = kept
 
     def __del__(self) -> None:
-        """Let go before the sockets themselves are collected."""
+        """Detach closed sockets before they are collected."""
         self._sweep()
 
 

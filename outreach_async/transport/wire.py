@@ -1,7 +1,7 @@
-"""The seam: one exchange of bytes with the service, and who carries it.
+"""The transport protocol and the values it exchanges.
 
-Everything above this module (retries, limits, clocks, models) is the library's; everything below it is one small adapter a
-library. A transport therefore knows nothing of operations, and the client nothing of sockets.
+The library above this module handles operations, retries, limits and timeouts. A transport below it only carries bytes: it knows
+nothing of operations, and the client knows nothing of sockets.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import attrs
 
 @attrs.frozen(repr=False)
 class Request:
-    """One HTTP request, whole and ready to send.
+    """One complete HTTP request.
 
     Attributes:
         method: The HTTP method, upper case.
-        target: The request target of RFC 9112: percent-encoded path and query in one, starting with `/`. A path in the base
-            URL prefixes it. It is sent byte for byte: `%2F` in an id never becomes a slash.
+        target: The request target of RFC 9112: percent-encoded path and query, starting with `/`. The path of the base URL, if
+            any, is prepended. The target is sent byte for byte: `%2F` in an id never becomes a slash.
         headers: Header fields by lower-case name.
-        body: The whole body, UTF-8 JSON; empty for none.
+        body: The complete body, UTF-8 JSON; empty if there is none.
 
     Example:
         ```python
@@ -32,22 +32,22 @@ class Request:
 
     method: str
     target: str
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)  # rich shows the fields of a class whose repr hides them
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)  # rich shows fields that the repr hides
     body: bytes = attrs.field(default=b"", repr=False)
 
     def __repr__(self) -> str:
-        """Show what is asked, never a header's value or the body: both carry secrets."""
+        """Show the method, the target and the size. Header values and the body may hold secrets."""
         return f"<Request {self.method} {self.target} ({len(self.body)} bytes)>"
 
 
 @attrs.frozen(repr=False)
 class Response:
-    """One HTTP answer, read to its end.
+    """One HTTP response, read to its end.
 
     Attributes:
         status: The HTTP status code.
-        headers: Header fields by lower-case name; repeated fields are joined by `, `.
-        body: The whole body with its content encoding undone.
+        headers: Header fields by lower-case name; repeated fields are joined with `, `.
+        body: The complete body, decompressed.
 
     Example:
         ```python
@@ -61,16 +61,16 @@ class Response:
     body: bytes = attrs.field(default=b"", repr=False)
 
     def __repr__(self) -> str:
-        """Show the status and the size: a body may echo what was sent."""
+        """Show the status and the size. The body may echo secrets of the request."""
         return f"<Response {self.status} ({len(self.body)} bytes)>"
 
 
 class Progress:
-    """What a transport knows of a request's fate; it survives the transport's cancellation.
+    """Records whether a request was sent. It remains readable after the transport was cancelled.
 
     Attributes:
-        sent: `None`, at the start: cannot tell (counts as maybe). `False`: no byte of the request has left. `True`: a byte may
-            have left.
+        sent: `None` (initially): unknown, which counts as maybe sent. `False`: no byte of the request has left. `True`: a byte
+            may have left.
 
     Example:
         ```python
@@ -88,13 +88,13 @@ class Progress:
 
 @runtime_checkable
 class Transport(Protocol):
-    """Carries one request at a time to the service; called by many tasks at once.
+    """Sends requests to the service. Many tasks may call it at the same time.
 
-    A transport repeats nothing, follows no redirect, keeps no cookie, has no timeout of its own (the client's clock reaches it
-    as a cancellation) and refuses an answer that grows too large while it reads. It may have three attributes: `max_in_flight:
-    int` bounds the client's limiter; `secrets: tuple[str, ...]` are texts of its own, such as a proxy's password, that the client
-    masks in errors; and `base_url: str` is what stands before every target, for hooks. A transport that wraps another should pass
-    them on.
+    A transport never retries, follows no redirects, keeps no cookies and has no timeout of its own (a client timeout reaches it
+    as a cancellation). It rejects a response that exceeds its size limit while reading it. It may have three attributes:
+    `max_in_flight: int` limits the client's concurrency; `secrets: tuple[str, ...]` are its own secrets, such as a proxy
+    password, which the client masks in errors; `base_url: str` is the URL prepended to every target, for hooks. A transport that
+    wraps another should pass them on.
 
     Example:
         ```python
@@ -111,13 +111,13 @@ class Transport(Protocol):
     """
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request and read the whole answer, whatever its status.
+        """Send the request and read the complete response, whatever its status.
 
         Raises:
-            TransportError: No whole answer arrived; its `maybe_sent` agrees with `progress`.
+            TransportError: No complete response arrived; its `maybe_sent` agrees with `progress`.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close every connection. Closing twice is allowed."""
+        """Close every connection. You may call this more than once."""
         ...
