@@ -244,7 +244,7 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
 
 
 _REMEDY: Final = (
-    "map each one (--map Column=company_name), ignore it (--map Column=ignore), or ignore all unknown columns (--ignore-unknown)"
+    "map each one (--map Column=company_name), ignore it (--map Column=ignore), or ignore all of them (--ignore-unknown)"
 )
 
 

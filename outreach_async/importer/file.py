@@ -129,7 +129,7 @@ class Heading:
         """
         named = trimmed(cells, 0)
         if not named:
-            raise InvalidRequest(f"{name}: expected column names in the first line, got none; add a header")
+            raise InvalidRequest(f"{name}: no header; name the columns in the first line")
         rejects = is_rejects(named)
         headers, notes = _told_apart(tuple(map(unshield, named[: -len(REASONS)])) if rejects else named)
         return cls(headers, rejects, notes)
