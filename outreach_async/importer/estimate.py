@@ -40,7 +40,9 @@ def require_rate(rate: float | None) -> float | None:
         InvalidRequest: It is not positive and finite.
     """
     if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidRequest(f"rate: expected a positive number of requests per second, got {rate}; pass your account's rate")
+        raise InvalidRequest(
+            f"rate: expected a positive number of requests per second, got {rate}; pass your rate limit as --rate"
+        )
     return rate
 
 

@@ -57,7 +57,7 @@ def is_mapping(path: Path) -> bool:
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the part of a saved mapping that applies to a file, and the mapped columns that the file lacks."""
+    """Return the part of a saved mapping for the columns that a file has, and the mapped columns that it lacks: exports vary."""
     names = {header.strip() for header in headers}
     lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]
     return {column: code for column, code in saved.items() if column in names}, lacking

@@ -40,7 +40,7 @@ class Row(Mapping[str, Any]):
     r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
 
     Reading the fields of a row with a fault raises `InvalidRequest`. A bulk run reports such a row as `rejected` with that
-    reason, in the row's position, and continues with the next row.
+    reason, in the row's position; its source does not fail.
 
     Attributes:
         line: The line of the file on which the row begins, from 1; the header usually is line 1.

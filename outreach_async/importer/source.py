@@ -38,7 +38,7 @@ Given: TypeAlias = str | Path | Readable
 
 
 class Spool:
-    """A copy of a stream in an unnamed file, which no other user can open and which vanishes however the process ends.
+    """A copy of a stream in an unnamed file, which nobody else can open. It vanishes with the process, however that ends.
 
     Args:
         stream: The stream, read to its end; `None` for an empty file that another process will fill.

@@ -105,7 +105,7 @@ class NewContacts(Body):
 
 
 class Answers(Body):
-    """What a contact does with an e-mail that is still to be sent. Omitted actions do not happen."""
+    """The actions of a contact on an e-mail that is still to be sent. Omitted actions do not happen."""
 
     contact: _Text
     """The contact's e-mail address or id."""

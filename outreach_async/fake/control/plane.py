@@ -38,7 +38,7 @@ class Controlled:
         return self.exchange_at(request, f"http://{request.headers.get('host', '')}")
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
-        """Handle a request to a service whose base URL is not `http://` and the request's host."""
+        """Handle a request to a fake whose base URL is given, and not `http://` with the request's host."""
         path, _, query = request.target.partition("?")
         if path != PREFIX and not path.startswith(f"{PREFIX}/"):
             return self.service.exchange(request)

@@ -1,8 +1,8 @@
 """Advance the simulation: process every event up to an instant, in order.
 
-An e-mail is sent when it is due and its campaign is live. It leaves through the mailbox that sent the contact's previous e-mail,
-otherwise through the one with the most capacity left today. If no mailbox has capacity, it waits for the next midnight (UTC).
-Campaigns that wait for the same midnight take turns.
+An e-mail is sent when it is due and its campaign is live. It leaves through the mailbox that sent the contact's first e-mail,
+or, if that one is full today, through the one with the most capacity left. If no mailbox has capacity, it waits for the next
+midnight (UTC). Campaigns that wait for the same midnight take turns.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Rooms:
     """A campaign's mailboxes on one day, ordered by remaining capacity.
 
     Capacity only shrinks within a day, so an entry of the heap is never too low. An entry that comes up is compared with the
-    current capacity, and put back if another campaign used the mailbox meanwhile. The first accurate entry is the maximum.
+    current capacity, and put back if the mailbox was used meanwhile. The first accurate entry is the maximum.
     """
 
     room: Callable[[str], int]
@@ -89,7 +89,7 @@ class Rooms:
         return cls(room, heap, frozenset(mailboxes))
 
     def pick(self, sticky: str) -> str | None:
-        """Return a mailbox for a contact: its previous one, otherwise the one with most capacity; `None` if all are full."""
+        """Return a mailbox for a contact: its first one, otherwise the one with most capacity; `None` if all are full."""
         if sticky in self._members and self.room(sticky) > 0:
             return sticky
         while self._heap:

@@ -29,7 +29,7 @@ def role_complaint(text: str) -> str | None:
 
 
 def typo_complaint(text: str) -> str | None:
-    """Return the provider that was probably meant; `None` if the domain looks correct."""
+    """Return a hint at the provider that was probably meant; `None` if the domain looks correct."""
     meant = _slips().get(text.rpartition("@")[2].casefold())
     return f"the domain is one typing error away from {meant}" if meant else None
 
@@ -52,7 +52,7 @@ def _roles() -> frozenset[str]:
 
 @cache
 def _slips() -> dict[str, str]:
-    """Return the provider for each domain that is one typing error away from its own and is no other known provider's domain."""
+    """Return the provider by domain, for unknown domains that are one typing error away from the provider's."""
     providers = _words("providers")
     found = {slip: provider for provider in reversed(providers) for slip in _one_slip(provider)}
     return {slip: provider for slip, provider in found.items() if slip not in {*providers, *_words("neighbours")}}

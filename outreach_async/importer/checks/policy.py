@@ -97,7 +97,9 @@ def _check(text: str, name: str) -> str:
     if (check := name.strip()) not in CHECKS:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
     if check == _WARN and text.rpartition("=")[2].strip() == "error":
-        raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; to reject them, pass --repeats error")
+        raise InvalidRequest(
+            "check: expected repeat=warn or repeat=off, got repeat=error; to reject duplicates, pass --repeats error"
+        )
     return check
 
 

@@ -24,7 +24,7 @@ _STATED: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 @attrs.frozen
 class Dialect:
-    """How the cells of a line are separated.
+    """The delimiter of a CSV file, and the lines before its header.
 
     Attributes:
         delimiter: The delimiter.

@@ -22,7 +22,7 @@ from outreach_async.importer.source import Source, Spool
 from outreach_async.importer.suspects import Flaw, number_flaw
 
 READER: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
-"""Command that reads a workbook. Its arguments are appended as JSON."""
+"""Command that reads a workbook. `read_apart` appends its parameters as one JSON argument."""
 
 _ERROR: Final = "the cell shows an error such as #N/A; fix its formula, or clear it"
 _BLIND: Final = "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect them"
@@ -54,7 +54,7 @@ _ROW: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int, ...], 
 
 @attrs.frozen(kw_only=True)
 class WorkbookFile(Table):
-    """One sheet of a workbook: XLSX and XLSM in full; XLSB, XLS and ODS as far as they describe their cells.
+    """One sheet of a workbook: XLSX and XLSM, and XLSB, XLS and ODS as far as they describe their cells.
 
     Attributes:
         sheet: Name of the sheet.

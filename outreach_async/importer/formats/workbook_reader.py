@@ -80,7 +80,7 @@ def allow(seconds: float) -> None:  # pragma: no cover - it runs in a separate p
 
 
 def seconds_for(size: int) -> float:
-    """Return the seconds of processor time to load a workbook of a size in bytes: 100,000 people are 8 MB and take 1.2 s."""
+    """Return the seconds of processor time allowed to load `size` bytes: 100,000 people are 8 MB and take 1.2 s."""
     return 1 + size / 1e6
 
 
@@ -97,7 +97,7 @@ def peak() -> int:
 
 def watch(parent: int, most: int, leave: Callable[[str], object], wait: Callable[[float], object] = time.sleep) -> None:
     """Call `leave` with a reason when the parent has ended, or the peak memory exceeds `most`, in bytes."""
-    while os.getppid() == parent:
+    while os.getppid() == parent:  # an orphan gets another parent
         if peak() > most:
             leave(TOO_LARGE)
             return
