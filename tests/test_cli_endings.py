@@ -108,9 +108,9 @@ def test_a_wrong_row_map_is_refused_before_anything_is_sent(
 ) -> None:
     path = saved(tmp_path, "email,Titel\na@a.example,x\n")
     for options, message in (
-        ((), "unknown column 'Titel' (near: 'title'"),
+        ((), "unknown column 'Titel' (similar: 'title'"),
         (("--map", "Titel"), "expected Column=code"),
-        (("--map", "Titel=titel"), "no field of a contact"),
+        (("--map", "Titel=titel"), "has the unknown code 'titel'"),
     ):
         ended = shell("import", path, *options, *there)
         assert (ended.code, len(ended.err.splitlines())) == (2, 1)

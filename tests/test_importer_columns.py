@@ -75,19 +75,19 @@ def test_an_override_may_name_a_further_code_of_the_workspace() -> None:
 @pytest.mark.parametrize(
     ("headers", "overrides", "message"),
     [
-        (["email", "Compny Name"], {}, "unknown column 'Compny Name' (near: 'company_name', "),
-        (["Email Address"], {}, "unknown column 'Email Address' (near: 'address_2', 'address_1', 'email')"),
-        (["email", "qqqq"], {}, "unknown column 'qqqq'; map each to a code"),
+        (["email", "Compny Name"], {}, "unknown column 'Compny Name' (similar: 'company_name', "),
+        (["Email Address"], {}, "unknown column 'Email Address' (similar: 'address_2', 'address_1', 'email')"),
+        (["email", "qqqq"], {}, "unknown column 'qqqq'; map each one (--map Column=company_name)"),
         (["email", " "], {}, "column 2 has no name"),
         (["email", "custom_x"], {}, "unknown column 'custom_x'"),
         (["email", "Custom 01"], {}, "unknown column 'Custom 01'"),
         (["email", "owner_key"], {}, "unknown column 'owner_key'"),
-        (["first_name"], {}, "no column goes to 'email'"),
-        (["email", "E-Mail"], {}, "columns 'email' and 'E-Mail' both go to 'email'; leave one out with 'E-Mail=ignore'"),
-        (["email", "a"], {"a": "email"}, "columns 'email' and 'a' both go to 'email'"),
-        (["email", "Company"], {"Compny": "title"}, "the file has no column 'Compny' (near: 'Company')"),
-        (["email", "Company"], {"Company": "company"}, "'company', which is no field of a contact (near: 'company_name'"),
-        (["email", "Key"], {"Key": "owner_key"}, "'owner_key', which is no field of a contact"),
+        (["first_name"], {}, "no column maps to 'email'"),
+        (["email", "E-Mail"], {}, "columns 'email' and 'E-Mail' both map to 'email'; ignore one, as in --map 'E-Mail=ignore'"),
+        (["email", "a"], {"a": "email"}, "columns 'email' and 'a' both map to 'email'"),
+        (["email", "Company"], {"Compny": "title"}, "the file has no column 'Compny' (similar: 'Company')"),
+        (["email", "Company"], {"Company": "company"}, "the unknown code 'company' (similar: 'company_name'"),
+        (["email", "Key"], {"Key": "owner_key"}, "the unknown code 'owner_key'"),
     ],
 )
 def test_what_cannot_be_mapped_is_refused_with_the_way_out(headers: list[str], overrides: dict[str, str], message: str) -> None:
@@ -100,12 +100,12 @@ def test_an_error_names_the_first_fifty_columns_that_nobody_knows() -> None:
     with pytest.raises(InvalidRequest) as caught:
         map_columns(["email", *(f"Odd {at}" for at in range(53))])
     assert str(caught.value).count("unknown column") == 50
-    assert "; 3 more columns; map each" in str(caught.value)
+    assert "; 3 more columns; map each one" in str(caught.value)
 
 
 def test_a_name_shared_by_two_fields_is_refused_rather_than_guessed() -> None:
     twin = WorkspaceField(label="plan", code="custom_2", searchable=[])
-    with pytest.raises(InvalidRequest, match="column 'PLAN' names 'custom_1' and 'custom_2'"):
+    with pytest.raises(InvalidRequest, match="column 'PLAN' matches 'custom_1' and 'custom_2'"):
         map_columns(["email", "PLAN"], fields=[PLAN, twin])
     assert map_columns(["email", "plan"], fields=[PLAN, twin]).codes == ("email", "custom_2")
 
@@ -157,7 +157,8 @@ def test_overrides_are_read_up_to_their_last_equals_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"), [(["Company"], "expected Column=code, got 'Company'"), (["A=title", " A=email"], "'A' is mapped twice")]
+    ("texts", "message"),
+    [(["Company"], "expected Column=code, got 'Company'"), (["A=title", " A=email"], "expected each column once, got 'A' twice")],
 )
 def test_overrides_that_say_nothing_or_contradict_are_refused(texts: list[str], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:

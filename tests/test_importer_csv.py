@@ -62,7 +62,7 @@ def test_a_table_in_any_encoding_is_read_back_if_the_caller_says_which(
     content = csv_text([HEADER, *told], delimiter=delimiter, quoting=csv.QUOTE_ALL).encode(encoding)
     file, rows = read(content, encoding=encoding, format="csv")
     assert [list(row.cells) for row in rows] == [record for record in told if any(map(str.strip, record))]
-    assert file.notes[0] == f"read as {encoding}, as you asked"
+    assert file.notes[0] == f"encoding {encoding}, as specified"
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_the_delimiter_is_the_one_that_fits_the_header_and_most_rows(
     ("content", "notes"),
     [
         ("email,x\n", ()),
-        ("email;x\n", ("semicolons part the cells",)),
-        ("email\tx\n", ("tabs part the cells",)),
-        ("email|x\n", ("upright strokes part the cells",)),
-        ("sep=^\nemail^x\n", ("'^' parts the cells, as the first line says",)),
+        ("email;x\n", ("columns are separated by semicolons",)),
+        ("email\tx\n", ("columns are separated by tabs",)),
+        ("email|x\n", ("columns are separated by |",)),
+        ("sep=^\nemail^x\n", ("columns are separated by '^', as stated in the first line",)),
     ],
 )
 def test_a_delimiter_that_is_not_the_usual_one_is_told(content: str, notes: tuple[str, ...]) -> None:
@@ -112,11 +112,11 @@ def test_a_row_too_long_or_too_short_is_a_row_with_its_reason() -> None:
     rows = rows_of("email,title\na@b.example\nb@b.example,x,y\nc@b.example,z\n")
     assert [row.line for row in rows] == [2, 3, 4]
     assert [row.fault and row.fault.partition(";")[0] for row in rows] == [
-        "the row has 1 cells, the header 2",
-        "the row has 3 cells, the header 2",
+        "expected 2 cells, as in the header, got 1",
+        "expected 2 cells, as in the header, got 3",
         None,
     ]
-    with pytest.raises(InvalidRequest, match="the row has 1 cells"):
+    with pytest.raises(InvalidRequest, match="expected 2 cells, as in the header, got 1"):
         contact_of(rows[0])
 
 
@@ -131,7 +131,7 @@ def test_names_that_stand_twice_are_told_apart_so_that_each_can_be_mapped() -> N
     overrides = {"Phone": "work_phone", "Phone (3)": "ignore", "Phone (2)": "home_phone"}
     file, rows = read(b"email,Phone,Phone (2), Phone,,\na@b.example,1,2,3,,\n", overrides, format="csv")
     assert file.headers == ("email", "Phone", "Phone (2)", "Phone (3)")
-    assert file.notes == ("the column name 'Phone' stands more than once; one of them is called 'Phone (3)' here",)
+    assert file.notes == ("column name 'Phone' occurs more than once; one of the columns is renamed 'Phone (3)'",)
     assert dict(rows[0]) == {"email": "a@b.example", "work_phone": "1", "home_phone": "2"}
 
 
@@ -145,9 +145,9 @@ def test_a_stray_quote_costs_its_own_lines_only() -> None:
     rows = rows_of('email,title\n"a"@b.example,x\nb@b.example,"two\nlines"!\nc@b.example,z\n')
     assert [(row.line, row.cells) for row in rows] == [(2, ()), (3, ()), (5, ("c@b.example", "z"))]
     assert rows[0].fault is not None
-    assert rows[0].fault.startswith("the line is no CSV: ")
+    assert rows[0].fault.startswith("the line is not CSV: ")
     assert rows[1].fault is not None
-    assert rows[1].fault.startswith("lines 3 to 4 are no CSV: ")
+    assert rows[1].fault.startswith("lines 3 to 4 are not CSV: ")
 
 
 def test_a_cell_that_is_too_long_costs_its_row_unless_a_quote_hides_where_it_ends() -> None:
@@ -156,7 +156,7 @@ def test_a_cell_that_is_too_long_costs_its_row_unless_a_quote_hides_where_it_end
     assert [bool(row.fault) for row in rows] == [True, False]
     for content in (f'email,title\na@b.example,"{long}\nb@b.example,y"\n', 'email,title\na,"x' + "\nb@b.example,y" * 20_000):
         with pytest.raises(
-            InvalidRequest, match="a cell of line 2 goes on for more than 131,072 characters; a quote was probably"
+            InvalidRequest, match="a cell in line 2 is longer than 131,072 characters; check its quotes: one is probably"
         ):
             rows_of(content)
 
@@ -177,7 +177,7 @@ def test_a_line_of_megabytes_is_read_and_one_without_end_is_refused(tmp_path: Pa
         ("\n\n", "no header"),
         (",,\n", "no header"),
         ('"a"b,c\n', "no header"),
-        ('email,title\na@b.example,x\nb@b.example,"y\nc@b.example,z\n', "the quote that line 3 opens is never closed"),
+        ('email,title\na@b.example,x\nb@b.example,"y\nc@b.example,z\n', "the quote opened in line 3 is never closed"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused_before_its_first_row(content: str, message: str) -> None:
@@ -190,7 +190,7 @@ def test_a_file_that_cannot_be_read_is_refused_before_its_first_row(content: str
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="No such file"):
         CsvFile.open(tmp_path / "none.csv")
-    with pytest.raises(InvalidRequest, match="not a file but a folder"):
+    with pytest.raises(InvalidRequest, match="expected a file, got a folder"):
         CsvFile.open(tmp_path)
 
 

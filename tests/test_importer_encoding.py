@@ -48,14 +48,14 @@ def test_bytes_that_are_not_utf_8_are_named_with_their_line_and_the_remedy(
 ) -> None:
     content = ("email,city" + ending + f"a@b.example,Zuerich{ending}" * before + "b@b.example,K").encode() + byte + b"ln\n"
     told = refusal(packed(content, gzipped=gzipped))
-    assert f"line {before + 2} is not UTF-8 text (byte 0x{byte.hex()}); save it in UTF-8" in told
-    assert "--encoding cp1252 (encoding='cp1252')" in told
+    assert f"line {before + 2} is not UTF-8 text (byte 0x{byte.hex()}); save the file as UTF-8" in told
+    assert told.endswith("probably --encoding cp1252")
 
 
 @pytest.mark.parametrize("before", [1, 10_000])
 def test_a_line_of_another_encoding_in_a_file_of_utf_8_is_no_reason_to_read_all_of_it_so(before: int) -> None:
     told = refusal(("email,city\na@b.example,Köln\n" + "a@b.example,Koeln\n" * before).encode() + b"b@b.example,K\xf6ln\n")
-    assert f"line {before + 3} is not UTF-8 text (byte 0xf6), but lines before it are; mend that line" in told
+    assert f"line {before + 3} is not UTF-8 text (byte 0xf6), but earlier lines are; fix that line" in told
     assert "--encoding" not in told
 
 
@@ -66,22 +66,22 @@ def test_a_file_that_ends_within_a_character_is_not_utf_8() -> None:
 @pytest.mark.parametrize("encoding", PEOPLE)
 def test_the_encoding_that_a_file_is_probably_in_is_named_and_reads_it(encoding: str) -> None:
     content = f"email,Name,City\n{PEOPLE[encoding] * 2}".encode(encoding)
-    assert f"probably {encoding}: --encoding {encoding} " in refusal(content)
+    assert refusal(content).endswith(f", probably --encoding {encoding}")
     _, rows = read(content, {"Name": "full_name"}, encoding=encoding)
     assert [row.cells for row in rows] == [tuple(line.split(",")) for line in PEOPLE[encoding].splitlines() * 2]
 
 
 def test_without_the_guesser_the_commonest_encoding_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
-    assert "which is probably cp1252" in done.stderr
+    assert "probably --encoding cp1252" in done.stderr
 
 
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-16", "UTF-16"), ("utf-32", "UTF-32"), ("utf-8-sig", "UTF-8")])
 def test_a_byte_order_mark_says_how_to_read_and_is_no_part_of_the_header(encoding: str, mark: str) -> None:
     file = CsvFile.open(io.BytesIO("email,Köln\n".encode(encoding)))
     assert file.headers == ("email", "Köln")
-    assert file.notes == (() if mark == "UTF-8" else (f"read as {mark}, as its byte order mark says",))
-    assert f"begins with the byte order mark of {mark}, not 'cp1252'" in refusal("email\n".encode(encoding), "cp1252")
+    assert file.notes == (() if mark == "UTF-8" else (f"encoding {mark}, from the byte order mark",))
+    assert f"expected encoding 'cp1252', got a byte order mark of {mark}" in refusal("email\n".encode(encoding), "cp1252")
     assert CsvFile.open(io.BytesIO("email,Köln\n".encode(encoding)), encoding=mark).headers == ("email", "Köln")
 
 
@@ -93,9 +93,9 @@ def test_big_endian_marks_are_known_too() -> None:
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf_16_without_a_mark_is_recognised_and_read_once_it_is_said(encoding: str) -> None:
     content = "email,city\na@b.example,Köln\n".encode(encoding)
-    assert f"--encoding {encoding} (encoding={encoding!r})" in refusal(content)
+    assert refusal(content).endswith(f"pass its encoding: --encoding {encoding}")
     assert [row.cells for row in read(content, encoding=encoding)[1]] == [("a@b.example", "Köln")]
-    assert "say which: --encoding utf-16-le" in refusal(content, "utf-16")
+    assert "pass the byte order: --encoding utf-16-le" in refusal(content, "utf-16")
 
 
 def test_utf_8_may_be_asked_for_and_is_nothing_to_tell() -> None:
@@ -104,7 +104,7 @@ def test_utf_8_may_be_asked_for_and_is_nothing_to_tell() -> None:
 
 @pytest.mark.parametrize("encoding", ["latin-9000", "base64", "", "a\0b"])
 def test_an_unknown_encoding_is_refused(encoding: str) -> None:
-    assert re.match(r"encoding: .* is none that is known; write for example 'cp1252'", refusal(b"email\n", encoding))
+    assert re.match(r"encoding: expected a text encoding, got .*; use, for example, cp1252", refusal(b"email\n", encoding))
 
 
 def test_a_byte_that_the_encoding_asked_for_does_not_have_is_named_too() -> None:

@@ -67,9 +67,9 @@ def test_outlooks_title_is_a_form_of_address_and_no_job() -> None:
 
 def test_a_column_that_another_one_was_preferred_to_says_so() -> None:
     reasons = {column: reason for column, _, reason in map_columns(HUBSPOT.split(",")).decisions()}
-    assert reasons["Associated Company"] == "HubSpot: the company's name again"
+    assert reasons["Associated Company"] == "HubSpot: duplicates the company's name"
     again = map_columns([*SALESFORCE_REPORT.split(","), "Company"]).decisions()[-1]
-    assert again == ("Company", "ignore", "Salesforce: another column has it, too")
+    assert again == ("Company", "ignore", "Salesforce: another column is used instead")
 
 
 def test_what_the_caller_says_frees_the_column_that_was_meant() -> None:

@@ -55,7 +55,7 @@ def test_truth_values_are_words_and_null_is_blank() -> None:
 def test_what_is_nested_costs_its_row_by_the_name_of_its_field_unless_that_is_left_out(value: str, what: str) -> None:
     lines = ('{"email": "a@b.example", "City": "x"}', f'{{"email": "b@b.example", "City": {value}}}')
     faults = [row.fault for row in rows_of(*lines)]
-    assert faults == [None, f"city: 'City' holds {what}, and a field is one text; write its parts under names of their own"]
+    assert faults == [None, f"city: 'City' contains {what}, but a field is a string; give each part a key of its own"]
     _, rows = read("\n".join(lines).encode(), {"City": "ignore"})
     assert not any(row.fault for row in rows)
 
@@ -63,11 +63,11 @@ def test_what_is_nested_costs_its_row_by_the_name_of_its_field_unless_that_is_le
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("[1]", "the line is no JSON object"),
-        ('"email"', "the line is no JSON object"),
-        ('{"email": "x"', "the line is no JSON: "),
-        ('{"email": NaN}', "the line is no JSON: NaN is no JSON number"),
-        ('{"email": "x", "city": "y", "email": "z"}', "the key 'email' stands twice; keep one of them"),
+        ("[1]", "the line is not a JSON object"),
+        ('"email"', "the line is not a JSON object"),
+        ('{"email": "x"', "the line is not JSON: "),
+        ('{"email": NaN}', "the line is not JSON: NaN is not a JSON number"),
+        ('{"email": "x", "city": "y", "email": "z"}', "the key 'email' occurs twice; remove one of them"),
         ('{"email": ' + "[" * 100_000, "the line is nested too deeply"),
     ],
 )
@@ -80,10 +80,10 @@ def test_a_line_that_cannot_be_read_is_a_row_with_its_reason(line: str, fault: s
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('[{"email": "x"}]', "a JSON array; write an object a line instead"),
+        ('[{"email": "x"}]', "expected an object per line, got a JSON array"),
         ("\n", "no header"),
         ("{}\n{}\n", "no header"),
-        ("\n".join(f'{{"{at}": 1}}' for at in range(1002)), "by line 1001 there are more than 1,000 keys"),
+        ("\n".join(f'{{"{at}": 1}}' for at in range(1002)), "expected at most 1,000 keys, got more by line 1001"),
         ('{"email": "x"}\n{"email": "\xf6"}'.encode("latin-1"), "line 2 is not UTF-8 text"),
     ],
 )
@@ -102,6 +102,6 @@ def test_keys_that_differ_in_blanks_only_are_told_apart() -> None:
 def test_one_encoding_can_be_asked_for(tmp_path: Path) -> None:
     (path := tmp_path / "people.jsonl").write_bytes('{"email": "a@b.example", "city": "Köln"}'.encode("cp1252"))
     file = JsonLinesFile.open(path, encoding="cp1252")
-    assert file.notes == ("read as cp1252, as you asked",)
+    assert file.notes == ("encoding cp1252, as specified",)
     assert next(file.rows(map_columns(file.headers)))["city"] == "Köln"
     assert open_file(path, encoding="cp1252").headers == ("email", "city")

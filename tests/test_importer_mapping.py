@@ -42,10 +42,10 @@ def test_a_saved_mapping_of_an_export_decides_the_same(key: str, tmp_path: Path)
 
 def test_a_saved_mapping_says_what_it_is_and_why_each_column_goes_there() -> None:
     text = mapping_text(map_columns(EXPORTS["hubspot"][1].split(",")), "peo\nple.csv")
-    assert "columns of peo ple.csv go" in text
+    assert "columns of peo ple.csv; read" in text
     assert "# The header is that of an export of HubSpot." in text
-    assert '"Record ID" = "ignore" # HubSpot: an id of HubSpot' in text
-    assert '"First Name" = "first_name" # HubSpot\'s name for it' in text
+    assert '"Record ID" = "ignore" # HubSpot: a HubSpot ID' in text
+    assert '"First Name" = "first_name" # HubSpot column' in text
     assert "export of" not in mapping_text(map_columns(["email"]), "x")
 
 
@@ -62,7 +62,7 @@ def test_a_mapping_says_nothing_of_columns_that_a_file_lacks() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[columns", "is no TOML"),
+        ("[columns", "is not TOML"),
         ("", "expected one table, [columns], got none"),
         ("[columns]\n[other]", "got 'columns', 'other'"),
         ("columns = 1", "expected one table"),
@@ -73,12 +73,12 @@ def test_a_file_that_is_no_mapping_is_refused_with_the_form(tmp_path: Path, text
     with pytest.raises(InvalidRequest) as caught:
         read_mapping(saved(tmp_path, text))
     assert message in str(caught.value)
-    assert 'write for example [columns] and under it "Company" = "company_name"' in str(caught.value)
+    assert 'write, for example, [columns] and below it "Company" = "company_name"' in str(caught.value)
 
 
 def test_a_mapping_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="No such file"):
         read_mapping(tmp_path / "none.toml")
     (tmp_path / "odd.toml").write_bytes(b"\xff")
-    with pytest.raises(InvalidRequest, match="is no TOML in UTF-8"):
+    with pytest.raises(InvalidRequest, match="is not TOML in UTF-8"):
         read_mapping(tmp_path / "odd.toml")

@@ -80,7 +80,7 @@ def test_without_a_suffix_that_says_it_the_first_bytes_do_and_that_is_told(tmp_p
     for name in ("people", "people.export"):
         file = open_file(saved(tmp_path / name, CONTENTS[kind]))
         assert isinstance(file, KINDS[kind])
-        assert file.notes == (f"read as {kind}, which is what it looks like",)
+        assert file.notes == (f"format {kind}, detected from the content",)
     assert open_file(tmp_path / "people", format=kind).notes == ()
 
 
@@ -106,15 +106,16 @@ def test_a_file_with_nothing_in_it_has_no_header() -> None:
 @pytest.mark.parametrize("content", [b"\0\1\2\3", b"PK\3\4 a zip archive", b"\x89PNG\r\n\x1a\n\0\0\0"])
 def test_a_file_of_no_known_format_is_refused_with_those_that_are(content: bytes) -> None:
     assert refusal(content) == (
-        "the stream: of no format that is known; known are csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), "
-        "parquet (.parquet .pq) and xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two as gzip (.gz) too"
+        "the stream: unknown format; expected csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), "
+        "parquet (.parquet .pq) or xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two also as gzip (.gz); "
+        "convert the file, or pass --format"
     )
 
 
 @pytest.mark.parametrize("before", range(1, 16))
 def test_the_parts_of_a_workbook_are_found_wherever_their_names_stand(before: int) -> None:
     archive = b"PK" + b"-" * ((1 << 18) - 2 - before) + b"xl/workbook.xml"
-    assert "no workbook that can be read" in refusal(archive)
+    assert "not a readable workbook" in refusal(archive)
 
 
 @pytest.mark.parametrize(
@@ -125,13 +126,13 @@ def test_a_name_that_contradicts_the_bytes_is_refused_until_the_caller_says_whic
     tmp_path: Path, name: str, content: bytes, looks: str
 ) -> None:
     path = saved(tmp_path / name, content)
-    assert f"looks like {looks}; say which, as in --format {looks} (format='{looks}')" in refusal(path)
+    assert f"looks like {looks}; pass --format {looks}" in refusal(path)
     if content != OLE:
         assert isinstance(open_file(path, format=looks), KINDS[looks])
 
 
 def test_options_that_a_format_does_not_have_are_refused() -> None:
-    assert "sheet: the stream is read as csv" in refusal(CSV, sheet="A")
+    assert "sheet: expected a workbook, got the stream, which is read as csv" in refusal(CSV, sheet="A")
     assert "encoding: the stream is read as xlsx" in refusal(XLSX, encoding="cp1252")
     assert refusal(CSV, format="tsv") == "format: expected one of csv, jsonl, parquet, xlsx, got 'tsv'; pass one of them"
 
@@ -155,7 +156,7 @@ def test_gzip_with_a_wrong_byte_is_refused() -> None:
 
 @pytest.mark.parametrize("content", [XLSX, PARQUET])
 def test_what_is_no_text_is_not_read_out_of_gzip(content: bytes) -> None:
-    assert "gzip, which can hold csv and jsonl only; unpack it first" in refusal(gzip.compress(content, mtime=0))
+    assert "expected csv or jsonl in a gzip file; unpack it first" in refusal(gzip.compress(content, mtime=0))
 
 
 def test_a_file_that_is_gone_is_an_error_of_the_caller(tmp_path: Path) -> None:

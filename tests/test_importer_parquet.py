@@ -101,7 +101,7 @@ def test_only_a_float_has_lost_the_digits_of_a_long_number() -> None:
 
 def test_bytes_that_are_no_text_cost_their_row() -> None:
     _, rows = read(saved(pa.table({"email": ["a@b.example"] * 3, "City": pa.array([b"x", b"\xff", None], pa.binary())})))
-    assert [row.fault for row in rows] == [None, "city: the cell holds bytes that are no text", None]
+    assert [row.fault for row in rows] == [None, "city: the cell contains bytes that are not UTF-8", None]
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_bytes_that_are_no_text_cost_their_row() -> None:
 def test_a_nested_column_is_refused_by_name_unless_it_is_left_out(column: Any) -> None:
     content = saved(pa.table({"email": ["a@b.example"], "City": column}))
     file = open_file(io.BytesIO(content))
-    with pytest.raises(InvalidRequest, match=r"column 'City' holds .*; leave it out with 'City=ignore'"):
+    with pytest.raises(InvalidRequest, match=r"column 'City' contains .*; ignore it with --map 'City=ignore'"):
         file.rows(map_columns(file.headers))
     assert [row.cells for row in read(content, {"City": "ignore"})[1]] == [("a@b.example", "")]
 
 
 @pytest.mark.parametrize("content", [b"PAR1", b"PAR1 and nothing of the kind PAR1", saved(pa.table({"email": ["x"]}))[:-9]])
 def test_a_file_that_cannot_be_read_is_refused(content: bytes) -> None:
-    with pytest.raises(InvalidRequest, match=r"^the stream: not Parquet that can be read \("):
+    with pytest.raises(InvalidRequest, match=r"^the stream: not a readable Parquet file \("):
         open_file(io.BytesIO(content))
 
 

@@ -56,7 +56,7 @@ def test_what_only_looks_like_it_is_left_alone(text: str) -> None:
 @pytest.mark.parametrize("cell", ["4.1E+11", "4,1E+11", " 4E+10 ", "-4.17912E+10"])
 def test_a_number_in_scientific_form_is_a_fault_in_a_phone_and_a_warning_elsewhere(cell: str) -> None:
     assert str(row(cell, "work_phone").fault).startswith(
-        f"work_phone: '{cell.strip()}' is what a spreadsheet made of a long number"
+        f"work_phone: '{cell.strip()}' is a long number that a spreadsheet shortened, and its digits are lost"
     )
     elsewhere = row(cell, "custom_1")
     assert (elsewhere.fault, [remark.kind for remark in elsewhere.warnings]) == (None, ["scientific"])
@@ -66,7 +66,7 @@ def test_a_number_in_scientific_form_is_a_fault_in_a_phone_and_a_warning_elsewhe
 
 @pytest.mark.parametrize(("cell", "what"), [("a\0b", "a NUL character"), ("x\ud800", "half a character")])
 def test_what_no_service_can_take_costs_its_row_unless_the_column_is_left_out(cell: str, what: str) -> None:
-    assert str(row(cell, "city").fault).startswith(f"city: the cell holds {what}")
+    assert str(row(cell, "city").fault).startswith(f"city: the cell contains {what}")
     assert row(cell, "ignore").fault is None
 
 

@@ -38,7 +38,7 @@ from outreach_async.importer.formats.workbook_reader import Refused, marks_of
 HEADER = ("email", "City", "Zip")
 NAMES = [text(name) for name in HEADER]
 ADDRESS = text("a@b.example")
-LOST = "is a number in the file, which has lost zeros or a plus sign before it, if there were any; format it as text"
+LOST = "is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
 
 # What XML can hold, and line ends as it keeps them; calamine takes _x000D_ for a character, as spreadsheets do.
 cells = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cn", "Co", "Cc"], exclude_characters="_"), max_size=12)
@@ -110,8 +110,8 @@ def test_a_number_as_long_as_a_phone_is_a_warning_wherever_it_goes_and_a_short_o
 def test_a_number_whose_last_digits_are_lost_costs_its_row() -> None:
     row = seen(ADDRESS, text("x"), number(4179123456712345678), code="custom_1")
     assert str(row.fault).startswith("custom_1: 4179123456712345")
-    assert "which keeps 15 of its digits" in str(row.fault)
-    assert "which keeps 15 of its digits" in str(seen(ADDRESS, text("x"), number("1e300"), code="custom_1").fault)
+    assert "which keeps only 15 digits" in str(row.fault)
+    assert "which keeps only 15 digits" in str(seen(ADDRESS, text("x"), number("1e300"), code="custom_1").fault)
 
 
 def test_a_format_that_shows_zeros_brings_them_back_and_is_no_warning() -> None:
@@ -122,7 +122,7 @@ def test_a_format_that_shows_zeros_brings_them_back_and_is_no_warning() -> None:
 @pytest.mark.parametrize("shown", ["#N/A", "#REF!", "#DIV/0!"])
 def test_a_cell_that_shows_an_error_costs_its_row_unless_its_column_is_left_out(shown: str) -> None:
     assert seen(ADDRESS, text("x"), error(shown)).fault == (
-        "zip: the cell shows an error such as #N/A; mend its formula, or clear it"
+        "zip: the cell shows an error such as #N/A; fix its formula, or clear it"
     )
     assert seen(ADDRESS, text("x"), error(shown), code="ignore").fault is None
 
@@ -141,14 +141,14 @@ def test_a_table_may_begin_anywhere_and_its_cells_stand_where_they_say() -> None
     file, found = read_sheet(workbook({"A": "".join(rows)}))
     assert file.headers == HEADER
     assert [(row.line, row.cells[:3]) for row in found] == [(7, ("a@b.example", "", "00123")), (9, ("b@b.example", "", ""))]
-    assert [row.fault and row.fault.partition(";")[0] for row in found] == [None, "the row has 26 cells, the header 3"]
+    assert [row.fault and row.fault.partition(";")[0] for row in found] == [None, "expected 3 cells, as in the header, got 26"]
 
 
 def test_the_first_sheet_that_can_be_seen_is_read_and_the_others_are_named() -> None:
     people = sheet_of([NAMES, [ADDRESS]])
     content = workbook({"Notes": sheet_of([[text("x")]]), "People": people, "Old & new": people}, hidden=["Notes"])
     file, _ = read_sheet(content)
-    assert (file.headers, file.notes) == (HEADER, ("sheet 'People' is read, and not 'Notes', 'Old & new'",))
+    assert (file.headers, file.notes) == (HEADER, ("read sheet 'People', not 'Notes', 'Old & new'",))
     assert read_sheet(content, sheet="Old & new")[0].notes == ()
     assert open_file(io.BytesIO(content), sheet="Notes").headers == ("x",)
 
@@ -156,13 +156,13 @@ def test_the_first_sheet_that_can_be_seen_is_read_and_the_others_are_named() -> 
 @pytest.mark.parametrize(
     ("content", "sheet", "message"),
     [
-        (workbook({"A": sheet_of([NAMES])}), "B", "no sheet 'B'; its sheets are 'A'"),
-        (workbook({"A": sheet_of([NAMES])}, hidden=["A"]), None, "no sheet that can be seen; name one of 'A'"),
+        (workbook({"A": sheet_of([NAMES])}), "B", "no sheet 'B'; pass one of 'A'"),
+        (workbook({"A": sheet_of([NAMES])}, hidden=["A"]), None, "no visible sheet; pass one of these as --sheet: 'A'"),
         (workbook({"A": ""}), None, "no header"),
         (workbook({"A": sheet_of([[text(" ")]])}), None, "no header"),
-        (b"PK\3\4 not really", None, "no workbook that can be read ("),
-        (workbook({"A": sheet_of([NAMES])})[:-40], None, "no workbook that can be read ("),
-        (b"email\n", None, "no workbook that can be read ("),
+        (b"PK\3\4 not really", None, "not a readable workbook ("),
+        (workbook({"A": sheet_of([NAMES])})[:-40], None, "not a readable workbook ("),
+        (b"email\n", None, "not a readable workbook ("),
     ],
 )
 def test_a_workbook_that_cannot_be_read_is_refused(content: bytes, sheet: str | None, message: str) -> None:
@@ -187,7 +187,7 @@ def test_a_workbook_without_styles_or_with_paths_from_the_root_is_read_too() -> 
     ],
 )
 def test_parts_that_do_not_hang_together_are_refused_rather_than_taken_for_free_of_errors(content: bytes) -> None:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive, pytest.raises(Refused, match="sheet 'A' cannot be read"):
+    with zipfile.ZipFile(io.BytesIO(content)) as archive, pytest.raises(Refused, match="cannot read sheet 'A'"):
         list(marks_of(archive, "A"))
 
 
@@ -195,7 +195,7 @@ def test_parts_that_do_not_hang_together_are_refused_rather_than_taken_for_free_
 def test_other_workbooks_are_read_and_what_they_do_not_tell_is_told(content: bytes) -> None:
     file, rows = read_sheet(content)
     assert rows[0].cells == ("ann@a.example", "41791234567")
-    assert file.notes[-1].startswith("cells that show an error such as #N/A are read as blank in this kind of workbook")
+    assert file.notes[-1].startswith("cells with an error such as #N/A are read as blank in this kind of workbook")
 
 
 def test_rejects_that_were_mended_and_saved_as_a_workbook_are_imported_again(tmp_path: Path) -> None:
@@ -219,5 +219,5 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 
 def test_a_workbook_that_is_shut_by_a_password_says_so() -> None:
     shut = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "Root Entry EncryptionInfo EncryptedPackage".encode("utf-16-le")
-    with pytest.raises(InvalidRequest, match="shut by a password; save it without one"):
+    with pytest.raises(InvalidRequest, match="protected by a password; save it without one"):
         read_sheet(shut)

@@ -149,7 +149,9 @@ def test_a_row_that_is_too_long_is_refused() -> None:
     cells = [text(letter * (CELL - 10)) for letter in "abcdefgh"]
     file = WorkbookFile.of(Source.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), None, read_here)
     assert len(file.headers) == 8
-    assert "row 1 is longer than 1,048,576 bytes; is it a table?" in refusal_here(workbook({"A": sheet_of([[*cells, *cells]])}))
+    assert "row 1 is longer than 1,048,576 bytes; check that the sheet is a table" in refusal_here(
+        workbook({"A": sheet_of([[*cells, *cells]])})
+    )
 
 
 @pytest.mark.parametrize(("zeros", "shown"), [(255, "7".zfill(255)), (256, "7")])
@@ -174,7 +176,9 @@ def test_the_process_gets_no_more_memory_than_its_limit(tmp_path: Path) -> None:
 
 
 def test_the_process_writes_no_more_than_its_limit(tmp_path: Path) -> None:
-    assert b"cannot be kept in a temporary file (File too large)" in loading(tmp_path, "os.pwrite(1, b'x', 1 << 30)").stderr
+    assert (
+        b"cannot store the rows in a temporary file (File too large)" in loading(tmp_path, "os.pwrite(1, b'x', 1 << 30)").stderr
+    )
 
 
 def test_the_process_is_killed_when_its_time_to_load_is_over(tmp_path: Path) -> None:
@@ -231,7 +235,7 @@ def test_every_end_of_the_process_is_a_refusal_with_its_reason(code: str, reason
 
 
 def test_a_process_that_does_not_start_is_a_refusal() -> None:
-    assert "the process that reads workbooks does not start ([Errno 2]" in refusal(b"", "/no/such/python")
+    assert "cannot start the process that reads workbooks ([Errno 2]" in refusal(b"", "/no/such/python")
 
 
 def test_ctrl_c_ends_the_process_too() -> None:
@@ -252,9 +256,9 @@ class Panic(BaseException):
         (MemoryError(), TOO_LARGE),
         (
             OSError(28, "No space left"),
-            "its rows cannot be kept in a temporary file (No space left); make room, or save it as CSV",
+            "cannot store the rows in a temporary file (No space left); free disk space, or save it as CSV",
         ),
-        (Panic("overflow"), "no workbook that can be read (Panic: overflow); save it anew, or as CSV"),
+        (Panic("overflow"), "not a readable workbook (Panic: overflow); save it again, or as CSV"),
     ],
 )
 def test_every_failure_to_read_is_a_verdict(error: BaseException, reason: str) -> None:
@@ -301,7 +305,7 @@ def test_what_another_process_writes_is_read_from_the_start() -> None:
 
 
 def test_names_of_sheets_reach_the_process_whatever_is_in_them() -> None:
-    with pytest.raises(InvalidRequest, match=r"no sheet 'é\\x00\\n\"'; its sheets are 'People'"):
+    with pytest.raises(InvalidRequest, match=r"no sheet 'é\\x00\\n\"'; pass one of 'People'"):
         open_file(io.BytesIO(PEOPLE), sheet='é\0\n"')
 
 

@@ -1,7 +1,8 @@
-r"""Files to contacts: nothing is guessed silently, and nothing is lost.
+r"""Read files of contacts: map columns to fields, check values, and collect failed rows.
 
-The smallest program opens a file, decides where its columns go, and creates a contact for each row. Programs here take the
-service from `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`:
+Nothing is guessed silently, and no row is lost. A minimal import opens a file, maps its columns, and creates a contact for each
+row. The programs on this page read the service's address and credentials from `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
+`OUTREACH_WORKSPACE`:
 
 ```python
 from pathlib import Path
@@ -24,30 +25,30 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The command `outreach-async import` does this and all below, with a summary, a journal and exit codes.
+The command `outreach-async import` does this and everything below, with a summary, a journal and exit codes.
 
 Formats
 -------
-CSV (the delimiter and a byte order mark are found), JSON Lines, Parquet (extra `parquet`) and workbooks (extra `xlsx`); CSV and
-JSON Lines also as gzip. `open_file` goes by the suffix, and by the first bytes where that says nothing; `format=`, `encoding=`
-and `sheet=` say it outright. `"-"` is standard input, and a stream of bytes will do. A text that is not UTF-8 is refused with a
-guess at its encoding, and read only if you name it. `file.notes` is what a person should know of the file.
+`open_file` reads CSV (it detects the delimiter and a byte order mark), JSON Lines, Parquet (extra `parquet`) and workbooks (extra
+`xlsx`); CSV and JSON Lines may be gzipped. It takes the format from the suffix, or from the first bytes if the suffix is unknown;
+`format=`, `encoding=` and `sheet=` set these explicitly. Pass `"-"` for standard input, or a binary stream. Text that is not
+UTF-8 is an error that suggests an encoding; pass `encoding=` to read it. `file.notes` lists what a user should know of the file.
 
-`open_file` reads all of a workbook, in a Python process of its own (`sys.executable`), and keeps its rows in a temporary file.
-A sheet that needs more than 384 MiB of memory (some 300,000 people in 13 columns), or far too long for the size of its file, is
-refused, and so is a cell of more than 131,072 characters or a row of more than 1 MiB; save it as CSV, which may be of any
-length. macOS does not enforce a limit of memory: there, the process looks at its own every 10 ms. In an async program, open a
+`open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
+rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or takes far too long for the size of
+its file, a cell of more than 131,072 characters, and a row of more than 1 MiB. Save such a sheet as CSV, which may have any
+length. macOS does not enforce a memory limit; there, the process checks its own memory every 10 ms. In an async program, open a
 large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
 
-A row is a mapping, as `create_many` takes it, that knows its `line` and its `cells`. A line that cannot be read as the header
-promises is a row too: its `fault` becomes the error of a `rejected` outcome, at its place.
+A row is a mapping, as `create_many` accepts it, with its `line` and its `cells`. A line that does not match the header is a row,
+too: its `fault` becomes the error of a `rejected` outcome, in the row's position.
 
 Columns
 -------
-`columns_for` asks the workspace for its fields only if a column is not known without; `map_columns` is the same without a
-client. A column goes where your overrides say; else where the tool that wrote the file means it (Apollo, Google Contacts,
-HubSpot, Outlook and Salesforce are known by their header); else by its name, whatever its case and punctuation. A column that
-nobody knows is refused, so that nothing is lost by accident. `decisions()` says it for people:
+`columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` does the same without
+a client. Your overrides come first, then the tool that wrote the file (Apollo, Google Contacts, HubSpot, Outlook and Salesforce
+are recognised by their header), then the column's name, regardless of case and punctuation. An unknown column is an error, so
+that no data is lost by accident. `decisions()` explains each column:
 
 ```python
 from outreach_async import InvalidRequest
@@ -61,19 +62,20 @@ except InvalidRequest as error:
 columns = map_columns(headers, parse_overrides(["Company=company_name", "Notes=ignore"]))
 for header, code, reason in columns.decisions():
     print(header, "->", code, f"({reason})")
-# -> E-mail -> email (its name)
-# -> Company -> company_name (as asked)
-# -> Notes -> ignore (as asked)
+# -> E-mail -> email (by name)
+# -> Company -> company_name (override)
+# -> Notes -> ignore (override)
 ```
 
-`outreach_async.importer.mapping` keeps such decisions in a TOML file: `mapping_text(columns, "people.csv")` writes it,
-`read_mapping` and `apply_mapping` make overrides of it for the next file.
+`outreach_async.importer.mapping` saves such decisions in a TOML file: `mapping_text(columns, "people.csv")` returns its content;
+`read_mapping` and `apply_mapping` turn it into overrides for the next file.
 
 Checks
 ------
-`outreach_async.importer.checks` looks at the whole file before anything is sent: addresses, phones, countries, time zones, dates,
-websites, repeated e-mails, and what a spreadsheet or a wrong encoding did to cells. The service has the last word, so all of it
-warns unless `Policy.of` says `error`; then the row is never sent. E-mails and phones need the extra `validate`.
+`outreach_async.importer.checks` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
+countries, states, time zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong
+encoding. The service has the last word, so every check only warns unless `Policy.of` sets it to `error`; then the row is never
+sent. The checks of e-mail addresses and phone numbers need the extra `validate`.
 
 ```python
 from pathlib import Path
@@ -98,15 +100,16 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`Checks(columns, policy).guarded(file.rows(columns))` yields the rows for `create_many` with those errors as their faults.
+`Checks(columns, policy).guarded(file.rows(columns))` yields the rows for `create_many`, with these errors as their faults.
 
-Cells that a spreadsheet has changed are told row by row (`row.warnings`): `4.4E+11` where a phone was, `OrlÃ©ans` where a wrong
-encoding was at work. One that is worthless, such as a phone in scientific notation, costs its row.
+`row.warnings` reports the cells of a row that a spreadsheet or a wrong encoding changed: `4.4E+11` instead of a phone number,
+`OrlÃ©ans` instead of `Orléans`. A row whose cell has lost its value, such as a phone number in scientific notation, has a fault.
 
 Rejects
 -------
-Rows that made no contact go into a file with the columns of the input, and why. Mend it and import it again: its reasons are left
-out by themselves. With a journal, `rejects_of` finds them afterwards:
+A rejects file holds the failed rows (outcome `rejected`, `not_applied` or `unknown`): the columns of the input, and the reason.
+Fix the rows and import the file again: an import ignores the columns with the reasons. With a journal, `rejects_of` finds the
+failed rows after the run:
 
 ```python
 from pathlib import Path
@@ -134,8 +137,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The fingerprint keeps a journal from being resumed with a file that was changed meanwhile. Of an input that came once and was
-spooled, `spooled_rejects(journal)` gives the rejects from what the journal keeps.
+The fingerprint prevents a journal from being resumed with a file that has changed since. If the input could be read only once and
+was spooled, `spooled_rejects(journal)` returns its failed rows from the journal.
 """
 
 from outreach_async.importer.columns import IGNORE, Columns, map_columns, parse_overrides

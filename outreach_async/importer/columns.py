@@ -1,4 +1,4 @@
-"""Which column of a file becomes which field of a contact; pure."""
+"""Map the columns of a file to the fields of a contact. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
 IGNORE: Final = "ignore"
-"""The code that leaves a column out; a blank code does too.
+"""The code that ignores a column; an empty code does the same.
 
 Example:
     ```python
@@ -28,9 +28,9 @@ _CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
 _NAMED: Final = 50
-"""Unknown columns that an error names at most: the nearest names are looked for, and a sheet has up to 16,384 columns."""
+"""Most unknown columns that an error names: each is compared with every known field, and a sheet has up to 16,384 columns."""
 
-_NEAR: Final = 0.5  # 'Email Address' is that near to 'email'
+_NEAR: Final = 0.5  # 'Email Address' and 'email' are this similar
 
 _Index: TypeAlias = Mapping[str, frozenset[str]]
 _Tier: TypeAlias = tuple[Callable[[str], str], _Index]
@@ -38,12 +38,12 @@ _Tier: TypeAlias = tuple[Callable[[str], str], _Index]
 
 @attrs.frozen
 class Columns:
-    """Where each column goes.
+    """The field that each column maps to.
 
     Attributes:
-        headers: The columns' names as the file has them.
-        codes: The code each column is sent under; `None` leaves it out.
-        reasons: For each column why it goes there, for a person to read.
+        headers: Column names, as in the file.
+        codes: The field code of each column; `None` ignores the column.
+        reasons: The reason for each code, in readable form.
         export: The tool that wrote the file, if its header was recognised.
 
     Example:
@@ -69,7 +69,7 @@ class Columns:
         return tuple((at, code) for at, code in enumerate(self.codes) if code and not _has_place(code))
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
-        """Return what the cells mean by code: an empty cell means nothing, except that an e-mail is never left out."""
+        """Return the fields of a row by code. Blank cells are omitted, but `email` is always present."""
         found: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
         found.setdefault("email", "")
         if self._extra and (extra := {code: cells[at] for at, code in self._extra if cells[at].strip()}):
@@ -77,7 +77,7 @@ class Columns:
         return found
 
     def cell(self, code: str) -> int | None:
-        """Return the place of the column that is sent under a code.
+        """Return the index of the column with a code; `None` if there is none.
 
         Example:
             ```python
@@ -87,12 +87,12 @@ class Columns:
         return self.codes.index(code) if code in self.codes else None
 
     def decisions(self) -> list[tuple[str, str, str]]:
-        """Return for each column its name, its code (or `ignore`), and why.
+        """Return the name, the code (or `ignore`) and the reason for each column.
 
         Example:
             ```python
             print(map_columns(["E-mail", "Notes"], {"Notes": "ignore"}).decisions())
-            # -> [('E-mail', 'email', 'its name'), ('Notes', 'ignore', 'as asked')]
+            # -> [('E-mail', 'email', 'by name'), ('Notes', 'ignore', 'override')]
             ```
         """
         return [
@@ -108,20 +108,21 @@ def map_columns(
     *,
     ignore_unknown: bool = False,
 ) -> Columns:
-    """Decide where each column goes: as `overrides` say, else as the tool that wrote the file means, else by name.
+    """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
-    Tools are recognised by their header (`outreach_async.importer.exports`). A name is a field's code, or differs only
-    in case, blanks and punctuation ("First Name", "E-mail"); then likewise the code, the label or a searchable name of one of the
-    workspace's fields.
+    Tools are recognised by their header (`outreach_async.importer.exports`). A name matches a field's code if the two differ only
+    in case, blanks and punctuation ("First Name", "E-mail"). Next, it is compared in the same way with the code, the label and
+    the searchable names of each workspace field.
 
     Args:
-        headers: The columns' names.
-        overrides: Codes by column name; `"ignore"` or a blank code leaves the column out.
-        fields: The workspace's fields, as `client.workspaces.fields()` lists them.
-        ignore_unknown: Leave out columns that no field is known for.
+        headers: Column names.
+        overrides: Codes by column name; `"ignore"` or an empty code ignores the column.
+        fields: The workspace's fields, as `client.workspaces.fields()` returns them.
+        ignore_unknown: Ignore columns that match no field.
 
     Raises:
-        InvalidRequest: A column that no field is known for, two columns for one field, or no column for the e-mail.
+        InvalidRequest: A column is unknown or ambiguous, two columns map to one field, no column maps to `email`, or an override
+            names an unknown column or field.
 
     Example:
         ```python
@@ -137,13 +138,13 @@ def map_columns(
         if len(unknown) > _NAMED:
             named.append(f"{len(unknown) - _NAMED:,} more columns")
         raise InvalidRequest(f"{'; '.join(named)}; {_REMEDY}")
-    codes, reasons = zip(*(each or (None, "unknown, and left out as asked") for each in decided), strict=True)
+    codes, reasons = zip(*(each or (None, "unknown column, ignored") for each in decided), strict=True)
     _refuse_doubles(headers, codes)
     return Columns(tuple(headers), codes, reasons, decider.export.name if decider.export else None)
 
 
 def knows_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
-    """Whether every column and every override is understood without asking the workspace for its fields."""
+    """Return whether every column and every override can be mapped without the workspace's fields."""
     chosen = {column.strip(): code for column, code in overrides.items()}
     if not all(_is_known(code, ()) for code in chosen.values()):
         return False
@@ -152,17 +153,17 @@ def knows_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
 
 
 Decision: TypeAlias = tuple[str | None, str]
-"""A code, or `None` for a column that is left out, and why."""
+"""A code, or `None` for an ignored column, and the reason."""
 
 
 @attrs.frozen
 class Decider:
-    """Decides column by column; whoever is asked first has the say.
+    """Maps one column at a time; the first source that knows the column decides.
 
     Attributes:
-        chosen: What the caller says, by column name.
-        export: The tool that wrote the file.
-        sources: Which columns are which fields, by what the tool means.
+        chosen: The caller's codes, by column name.
+        export: The tool that wrote the file, if recognised.
+        sources: Codes of the tool's columns, by folded name.
         own: Names of the fields that every contact has.
         workspace: Names of the workspace's fields.
     """
@@ -175,43 +176,43 @@ class Decider:
 
     @classmethod
     def of(cls, headers: Sequence[str], chosen: Mapping[str, str | None], fields: Sequence[WorkspaceField]) -> Decider:
-        """Prepare for a header."""
+        """Prepare to map the columns of a header."""
         export = export_of(headers)
         rest = [header for header in headers if header.strip() not in chosen]
         sources = export.sources(rest, {code for code in chosen.values() if code}) if export else {}
         return cls(chosen, export, sources, _own_tiers(), _workspace_tiers(fields))
 
     def decide(self, header: str) -> Decision | None:
-        """Return where a column goes; `None` if nobody knows.
+        """Return the decision for a column; `None` if the column is unknown.
 
         Raises:
-            InvalidRequest: Its name stands for two fields.
+            InvalidRequest: Its name matches two fields.
         """
         return self.field(header) or self._workspace_field(header) or self._left_out(header)
 
     def field(self, header: str) -> Decision | None:
-        """Return what is known without the workspace.
+        """Return the decision for a column that is known without the workspace's fields.
 
         Raises:
-            InvalidRequest: Its name stands for two fields.
+            InvalidRequest: Its name matches two fields.
         """
         if (name := header.strip()) in self.chosen:
-            return self.chosen[name], "as asked"
+            return self.chosen[name], "override"
         if self.export and (reason := self.export.misleading.get(folded(header))):
             return None, f"{self.export.name}: {reason}"
         if self.export and (code := self.sources.get(folded(header))):
-            return code, f"{self.export.name}'s name for it"
+            return code, f"{self.export.name} column"
         if self.export and any(folded(header) in columns for columns in self.export.fields.values()):
             return None, f"{self.export.name}: {self.export.reason(header)}"
         code = _custom_code(header) or _code_of(header, self.own)
-        return (code, "its name") if code else None
+        return (code, "by name") if code else None
 
     def _workspace_field(self, header: str) -> Decision | None:
         if code := _code_of(header, self.workspace):
-            return code, "a field of the workspace"
+            return code, "workspace field"
         for name in self.export.names(header) if self.export else ():
             if code := _code_of(name, self.workspace):
-                return code, f"the workspace's field {name!r}"
+                return code, f"workspace field {name!r}"
         return None
 
     def _left_out(self, header: str) -> Decision | None:
@@ -221,10 +222,10 @@ class Decider:
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
-    """Read `Column=code` texts; the last `=` parts them, since codes have none.
+    """Parse `Column=code` strings. The last `=` separates the two, because codes contain none.
 
     Raises:
-        InvalidRequest: A text without `=`, or a column named twice.
+        InvalidRequest: A string without `=`, or a column given twice.
 
     Example:
         ```python
@@ -235,25 +236,25 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         column, sign, code = text.rpartition("=")
         if not sign:
-            raise InvalidRequest(f"map: expected Column=code, got {text!r}; write for example 'Company=company_name'")
+            raise InvalidRequest(f"map: expected Column=code, got {text!r}; write, for example, --map Company=company_name")
         if column.strip() in overrides:
-            raise InvalidRequest(f"map: column {column.strip()!r} is mapped twice; keep one of them")
+            raise InvalidRequest(f"map: expected each column once, got {column.strip()!r} twice; remove one of them")
         overrides[column.strip()] = code.strip()
     return overrides
 
 
 _REMEDY: Final = (
-    "map each to a code as in 'Column=company_name', or leave it out with 'Column=ignore', or all of them with ignore_unknown"
+    "map each one (--map Column=company_name), ignore it (--map Column=ignore), or ignore all of them (--ignore-unknown)"
 )
 
 
 def _squash(name: str) -> str:
-    """Keep what two spellings of one name share: letters and digits, whatever their case."""
+    """Reduce a name to its letters and digits in one case, so that spellings of one name are equal."""
     return "".join(filter(str.isalnum, normalize("NFKC", name).casefold()))
 
 
 def _index(names: Iterable[tuple[str, str]]) -> _Index:
-    """Return the codes that each name stands for; a name may be shared, and an empty one stands for none."""
+    """Return the codes by name. Several codes may share a name; empty names are skipped."""
     index: dict[str, frozenset[str]] = {}
     for name, code in names:
         if name:
@@ -262,7 +263,7 @@ def _index(names: Iterable[tuple[str, str]]) -> _Index:
 
 
 def _own_tiers() -> tuple[_Tier, ...]:
-    """Return what a header is compared with in any workspace, most certain first."""
+    """Return the names that a header is compared with in any workspace, most specific first."""
     return (
         (str.strip, _index((code, code) for code in _CODES)),
         (_squash, _index((_squash(code), code) for code in _CODES)),
@@ -270,7 +271,7 @@ def _own_tiers() -> tuple[_Tier, ...]:
 
 
 def _workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
-    """Return what a header is compared with in one workspace, most certain first."""
+    """Return the names that a header is compared with in one workspace, most specific first."""
     usable = [field for field in fields if _is_code(field.code)]
     return (
         (str.strip, _index((field.code, field.code) for field in usable)),
@@ -281,7 +282,7 @@ def _workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
 
 
 def _custom_code(header: str) -> str:
-    """Return the code of a custom field that a header spells out; an empty text if it does not."""
+    """Return the code of a custom field that a header spells out, or an empty string."""
     if _CUSTOM_CODE.fullmatch(name := header.strip()):
         return name
     custom = _CUSTOM_NAME.fullmatch(_squash(header))
@@ -289,28 +290,28 @@ def _custom_code(header: str) -> str:
 
 
 def _code_of(header: str, tiers: Iterable[_Tier]) -> str:
-    """Return the code for a header; an empty text if none is known.
+    """Return the code for a header, or an empty string if it is unknown.
 
     Raises:
-        InvalidRequest: The name stands for two fields.
+        InvalidRequest: The name matches two fields.
     """
     name = header.strip()
     for spelled, index in tiers:
         if found := index.get(spelled(header)):
             if len(found) > 1:
                 both = " and ".join(map(repr, sorted(found)))
-                raise InvalidRequest(f"column {header!r} names {both}; map it to one of them, as in '{name}={min(found)}'")
+                raise InvalidRequest(f"column {header!r} matches {both}; choose one of them, as in --map '{name}={min(found)}'")
             return min(found)
     return ""
 
 
 def _has_place(code: str) -> bool:
-    """Whether a code is a member of a contact; any other goes under `extra`."""
+    """Return whether a code is a member of a contact; any other code goes under `extra`."""
     return code in _CODES or code.startswith(CUSTOM_PREFIX)
 
 
 def _is_code(code: str) -> bool:
-    """Whether a field's code is one that a contact can be sent with."""
+    """Return whether a field's code can be sent with a contact."""
     return bool(code) and (code in _CODES or code not in RESERVED_FIELDS)
 
 
@@ -321,14 +322,17 @@ def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
 
 
 def _chosen(headers: Sequence[str], overrides: Mapping[str, str], fields: Sequence[WorkspaceField]) -> dict[str, str | None]:
-    """Return the caller's choices by column name, `None` for a column to leave out."""
+    """Return the caller's codes by column name, `None` for a column to ignore."""
     names = [header.strip() for header in headers]
     chosen: dict[str, str | None] = {}
     for column, code in overrides.items():
         if column.strip() not in names:
-            raise InvalidRequest(f"map: the file has no column {column!r}{_near(column, names)}")
+            raise InvalidRequest(f"map: the file has no column {column!r}{_near(column, names)}; use a name from its header")
         if not _is_known(code, fields):
-            raise InvalidRequest(f"map: {column!r} goes to {code!r}, which is no field of a contact{_near(code, _names(fields))}")
+            raise InvalidRequest(
+                f"map: column {column!r} has the unknown code {code!r}{_near(code, _names(fields))};"
+                " use a field's code, or 'ignore'"
+            )
         chosen[column.strip()] = None if code in {"", IGNORE} else code
     return chosen
 
@@ -346,7 +350,7 @@ def _unknown(at: int, header: str, fields: Sequence[WorkspaceField]) -> str:
 def _near(name: str, known: Iterable[str]) -> str:
     squashed = {_squash(each): each for each in known}
     found = get_close_matches(_squash(name), squashed, n=3, cutoff=_NEAR)
-    return f" (near: {', '.join(repr(squashed[each]) for each in found)})" if found else ""
+    return f" (similar: {', '.join(repr(squashed[each]) for each in found)})" if found else ""
 
 
 def _refuse_doubles(headers: Sequence[str], codes: Sequence[str | None]) -> None:
@@ -354,11 +358,11 @@ def _refuse_doubles(headers: Sequence[str], codes: Sequence[str | None]) -> None
     for header, code in _sent(headers, codes):
         if code in first:
             raise InvalidRequest(
-                f"columns {first[code]!r} and {header!r} both go to {code!r}; leave one out with '{header.strip()}=ignore'"
+                f"columns {first[code]!r} and {header!r} both map to {code!r}; ignore one, as in --map '{header.strip()}=ignore'"
             )
         first[code] = header
     if "email" not in first:
-        raise InvalidRequest("no column goes to 'email', which every contact needs; map one to it as in 'Column=email'")
+        raise InvalidRequest("no column maps to 'email', which every contact needs; map one, as in --map Column=email")
 
 
 def _sent(headers: Sequence[str], codes: Sequence[str | None]) -> Iterator[tuple[str, str]]:

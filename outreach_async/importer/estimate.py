@@ -1,4 +1,4 @@
-"""How long an import will take, as far as its rate is known before it starts; pure."""
+"""Estimate the duration of an import from a rate that is known before it starts. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from outreach_async.bulk.journal import JournalReport
 from outreach_async.errors import InvalidRequest
 
 _ENOUGH: Final = 20
-"""Rows from which on a journal's rate says something."""
+"""Fewest rows in a journal for a usable rate."""
 
 
 @attrs.frozen
 class Estimate:
-    """How long the rows that are left will take.
+    """The expected duration of the remaining rows.
 
     Attributes:
-        rows: How many there are.
-        rate: Rows a second.
-        known: Whence the rate is known.
+        rows: Number of rows.
+        rate: Rows per second.
+        known: The source of the rate, in readable form.
     """
 
     rows: int
@@ -29,33 +29,35 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """How long it will take."""
+        """Expected duration, in seconds."""
         return self.rows / self.rate
 
 
 def require_rate(rate: float | None) -> float | None:
-    """Return a rate in requests a second.
+    """Return a rate in requests per second.
 
     Raises:
-        InvalidRequest: It is not more than 0.
+        InvalidRequest: It is not positive and finite.
     """
     if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidRequest(f"rate: expected more than 0 requests a second, got {rate}; give the quota that you were told")
+        raise InvalidRequest(
+            f"rate: expected a positive number of requests per second, got {rate}; pass your rate limit as --rate"
+        )
     return rate
 
 
 def estimate(rows: int, rate: float | None, earlier: JournalReport | None) -> Estimate | None:
-    """Return how long rows will take; `None` if nobody knows how fast the service is.
+    """Return the expected duration of an import; `None` if no rate is known.
 
     Args:
-        rows: Those that will be sent, one request each.
-        rate: Requests a second, as the caller knows them.
-        earlier: What the journal says that is resumed: its rows are done.
+        rows: Rows to send, one request each.
+        rate: Requests per second, if the caller knows it.
+        earlier: The report of the journal to resume: its rows are done.
     """
     done = earlier.rows - earlier.repeats if earlier else 0
     left = max(rows - done, 0)
     if rate is not None:
         return Estimate(left, rate, "as given")
     if earlier and earlier.rows >= _ENOUGH and earlier.seconds > 0:
-        return Estimate(left, earlier.rows / earlier.seconds, "as in the journal so far")
+        return Estimate(left, earlier.rows / earlier.seconds, "from the journal")
     return None

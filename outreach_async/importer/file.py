@@ -1,4 +1,4 @@
-"""What every kind of file is: a header, and records under it that become rows once the columns are known."""
+"""The interface of all file formats: a header, and records that become rows once the columns are mapped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from outreach_async.spreadsheets import unshield
 
 
 class File(Protocol):
-    r"""A file of rows, whatever its format: all of it can be read again and again, and none of it is held.
+    r"""A file of rows, in any format. It can be read any number of times, and is never held in memory as a whole.
 
     Example:
         ```python
@@ -33,29 +33,29 @@ class File(Protocol):
 
     @property
     def path(self) -> Path | None:
-        """Where it is; `None` for a stream that was kept for the time being."""
+        """The file's path; `None` for a stream, which is copied to a temporary file."""
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The file's name in messages."""
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """The columns' names; no name stands twice, but for blank ones."""
+        """Column names. No name occurs twice, except blank names."""
 
     @property
     def rejects(self) -> bool:
-        """Whether it holds the rejects of another import, mended perhaps: their reasons are left out."""
+        """Whether this is a rejects file of another import, edited or not. Its columns with reasons are ignored."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was found out about the file and a person should know."""
+        """Facts about the file that a user should know."""
 
     def fingerprint(self) -> str:
-        r"""Return a digest of the whole file.
+        r"""Return a digest of the file's bytes.
 
         Raises:
-            InvalidRequest: It cannot be read.
+            InvalidRequest: The file cannot be read.
 
         Example:
             ```python
@@ -65,10 +65,10 @@ class File(Protocol):
         """
 
     def count(self) -> int:
-        r"""Read the file once, and return how many rows it has.
+        r"""Read the file once and return the number of rows.
 
         Raises:
-            InvalidRequest: A part of it cannot be read at all.
+            InvalidRequest: A part of the file cannot be read.
 
         Example:
             ```python
@@ -93,7 +93,7 @@ class File(Protocol):
         """
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-        r"""Yield the line on which each row begins, its cells as the input has them, and what is wrong with it.
+        r"""Yield the first line, the cells as in the input, and the fault of each row; the fault is `None` for a valid row.
 
         Raises:
             InvalidRequest: When iterated: the file can no longer be read.
@@ -108,12 +108,12 @@ class File(Protocol):
 
 @attrs.frozen
 class Heading:
-    """The names of a file's columns, made fit to be told apart.
+    """The header of a file, with duplicate names made unique.
 
     Attributes:
-        headers: Them; those of a rejects file without its reasons.
-        rejects: Whether it is one.
-        notes: What had to be done.
+        headers: Column names, without the reasons of a rejects file.
+        rejects: Whether the header is that of a rejects file.
+        notes: Changes to the names, in readable form.
     """
 
     headers: tuple[str, ...]
@@ -122,27 +122,27 @@ class Heading:
 
     @classmethod
     def of(cls, name: str, cells: tuple[str, ...]) -> Heading:
-        """Take the header of a file.
+        """Read the header of a file.
 
         Raises:
             InvalidRequest: It names no column.
         """
         named = trimmed(cells, 0)
         if not named:
-            raise InvalidRequest(f"{name}: no header; the first line has to name the columns")
+            raise InvalidRequest(f"{name}: no header; name the columns in the first line")
         rejects = is_rejects(named)
         headers, notes = _told_apart(tuple(map(unshield, named[: -len(REASONS)])) if rejects else named)
         return cls(headers, rejects, notes)
 
     @property
     def width(self) -> int:
-        """How many columns the file has, reasons of rejects included."""
+        """Number of columns in the file, including the reasons of a rejects file."""
         return len(self.headers) + (len(REASONS) if self.rejects else 0)
 
 
 @attrs.frozen(kw_only=True)
 class Table(ABC):
-    """The part that all formats share; each reads its records by itself."""
+    """The common part of all formats; each format reads its own records."""
 
     source: Source
     heading: Heading
@@ -150,42 +150,42 @@ class Table(ABC):
 
     @property
     def path(self) -> Path | None:
-        """Where it is; `None` for a stream that was kept for the time being."""
+        """The file's path; `None` for a stream, which is copied to a temporary file."""
         return self.source.path
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The file's name in messages."""
         return self.source.name
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """The columns' names; no name stands twice, but for blank ones."""
+        """Column names. No name occurs twice, except blank names."""
         return self.heading.headers
 
     @property
     def rejects(self) -> bool:
-        """Whether it holds the rejects of another import, mended perhaps: their reasons are left out."""
+        """Whether this is a rejects file of another import, edited or not. Its columns with reasons are ignored."""
         return self.heading.rejects
 
     def fingerprint(self) -> str:
-        """Return a digest of the whole file.
+        """Return a digest of the file's bytes.
 
         Raises:
-            InvalidRequest: It cannot be read.
+            InvalidRequest: The file cannot be read.
         """
         return self.source.fingerprint()
 
     def count(self) -> int:
-        """Read the file once, and return how many rows it has.
+        """Read the file once and return the number of rows.
 
         Raises:
-            InvalidRequest: A part of it cannot be read at all, so better know before the first contact is created.
+            InvalidRequest: A part of the file cannot be read. Count before an import to find out before contacts are created.
         """
         return sum(1 for _ in self._read())
 
     def rows(self, columns: Columns) -> Iterator[Row]:
-        """Yield the rows in order, reading on demand. Lines without any character are none.
+        """Yield the rows in order, reading on demand. Empty lines are skipped.
 
         Raises:
             InvalidRequest: The file can no longer be read.
@@ -193,7 +193,7 @@ class Table(ABC):
         return (row_of(record, columns) for record in self._records())
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-        """Yield the line on which each record begins, its cells as the input has them, and what is wrong with it.
+        """Yield the first line, the cells as in the input, and the fault of each row; the fault is `None` for a valid row.
 
         Raises:
             InvalidRequest: The file can no longer be read.
@@ -202,7 +202,7 @@ class Table(ABC):
 
     @abstractmethod
     def _read(self) -> Iterator[Record]:
-        """Yield what stands under the header."""
+        """Yield the records below the header."""
 
     def _records(self) -> Iterator[Record]:
         width, kept = self.heading.width, len(self.headers)
@@ -218,7 +218,7 @@ class Table(ABC):
 
 
 def trimmed(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """Return cells without the blank ones at the end that are over a width: spreadsheets save columns that were once touched."""
+    """Return cells without blank ones at the end beyond a width: spreadsheets save columns that were once edited."""
     end = len(cells)
     while end > width and not cells[end - 1].strip():
         end -= 1
@@ -226,9 +226,9 @@ def trimmed(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 
 def _told_apart(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Number the names that stand twice, so that each column can be mapped, and say so."""
+    """Number the names that occur more than once, so that each column can be mapped, and return notes about it."""
     taken = {name.strip() for name in names}
-    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # by name, so that thousands alike take no hours
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # per name: thousands of equal names stay linear
     seen: set[str] = set()
     told: list[str] = []
     notes: list[str] = []
@@ -237,7 +237,7 @@ def _told_apart(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...
         if (plain := name.strip()) and plain in seen:
             own = next(f"{plain} ({at})" for at in numbers[plain] if f"{plain} ({at})" not in taken)
             taken.add(own)
-            notes.append(f"the column name {plain!r} stands more than once; one of them is called {own!r} here")
+            notes.append(f"column name {plain!r} occurs more than once; one of the columns is renamed {own!r}")
         seen.add(plain)
         told.append(own)
     return tuple(told), tuple(notes)

@@ -1,4 +1,4 @@
-"""Asking the workspace which fields it has, only if a file needs that."""
+"""Map columns with the workspace's fields, requesting them only if a file needs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from outreach_async.importer.columns import Columns, knows_all, map_columns
 
 if TYPE_CHECKING:
-    from outreach_async.client import OutreachClient  # a client is given, so whoever calls has loaded it
+    from outreach_async.client import OutreachClient  # imported only for types: a caller with a client has loaded it
 
 
 async def columns_for(
@@ -18,13 +18,14 @@ async def columns_for(
     *,
     ignore_unknown: bool = False,
 ) -> Columns:
-    """Decide where each column goes, as `map_columns` does.
+    """Map each column to a field, as `map_columns` does.
 
-    The client's workspace is asked for its fields only if a column, or the code of an override, is not known without; nobody is
-    asked if there is no client.
+    The client requests the workspace's fields only if a column, or the code of an override, cannot be mapped without them.
+    Without a client, nothing is requested.
 
     Raises:
-        InvalidRequest: A column that no field is known for, two columns for one field, or no column for the e-mail.
+        InvalidRequest: A column is unknown or ambiguous, two columns map to one field, no column maps to `email`, or an override
+            names an unknown column or field.
         OutreachError: The fields could not be read.
 
     Example:

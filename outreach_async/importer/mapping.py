@@ -1,6 +1,6 @@
-"""A mapping of columns to fields, kept in a TOML file: written as decided, with the reasons, and read back as overrides.
+"""Save a mapping of columns to fields in a TOML file, with the reasons, and read it back as overrides.
 
-The file is one table, `[columns]`, of lines such as `"First Name" = "first_name"` and `"Lead Status" = "ignore"`.
+The file has one table, `[columns]`, with lines such as `"First Name" = "first_name"` and `"Lead Status" = "ignore"`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from outreach_async.importer.columns import Columns
 
 _TABLE: Final = "columns"
 _LARGEST: Final = 1 << 24
-_FORM: Final = 'write for example [columns] and under it "Company" = "company_name"'
+_FORM: Final = 'write, for example, [columns] and below it "Company" = "company_name"'
 
 
 def read_mapping(path: str | Path) -> dict[str, str]:
-    """Return the codes by column name that a file holds.
+    """Return the codes by column name from a mapping file.
 
     Raises:
-        InvalidRequest: It cannot be read, or is no mapping.
+        InvalidRequest: The file cannot be read, or is not a mapping.
     """
     try:
         known: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InvalidRequest(f"mapping: {path}: {error.strerror or error}; name a file that can be read") from error
+        raise InvalidRequest(f"mapping: {path}: {error.strerror or error}; pass a readable file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"mapping: {path} is no TOML in UTF-8: {error}; {_FORM}") from None
+        raise InvalidRequest(f"mapping: {path} is not TOML in UTF-8: {error}; {_FORM}") from None
     columns = known.get(_TABLE)
     if set(known) != {_TABLE} or not isinstance(columns, dict):
         got = ", ".join(map(repr, known)) or "none"
@@ -42,10 +42,10 @@ def read_mapping(path: str | Path) -> dict[str, str]:
 
 
 def is_mapping(path: Path) -> bool:
-    """Whether a file is a mapping.
+    """Return whether a file is a mapping.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     if path.stat().st_size > _LARGEST:
         return False
@@ -57,27 +57,27 @@ def is_mapping(path: Path) -> bool:
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the part of a saved mapping that a file has columns for, and the columns that the file lacks: exports differ."""
+    """Return the part of a saved mapping for the columns that a file has, and the mapped columns that it lacks: exports vary."""
     names = {header.strip() for header in headers}
     lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]
     return {column: code for column, code in saved.items() if column in names}, lacking
 
 
 def mapping_text(columns: Columns, name: str) -> str:
-    """Return a mapping as the text of a file.
+    """Return the content of a mapping file.
 
     Args:
-        columns: What was decided.
-        name: What the input is called.
+        columns: The mapped columns.
+        name: Name of the input file.
     """
     return "".join(f"{line}\n" for line in _lines(columns, name))
 
 
 def _lines(columns: Columns, name: str) -> Iterator[str]:
-    yield f"# Where the columns of {_comment(name)} go, as decided; read back with --mapping."
+    yield f"# Fields for the columns of {_comment(name)}; read with --mapping."
     if columns.export:
         yield f"# The header is that of an export of {columns.export}."
-    yield "# A code is a field of a contact, as the command 'fields' lists them; \"ignore\" leaves a column out."
+    yield "# Each code is a field of a contact, as listed by the command 'fields', or \"ignore\"."
     yield ""
     yield f"[{_TABLE}]"
     for column, code, reason in _once(columns.decisions()):
@@ -85,7 +85,7 @@ def _lines(columns: Columns, name: str) -> Iterator[str]:
 
 
 def _once(decisions: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
-    """Leave out names that come again, as blank ones do: an override is for all columns of its name."""
+    """Omit repeated names, such as blank ones: an override applies to every column of its name."""
     seen: set[str] = set()
     for decision in decisions:
         if decision[0] not in seen:
@@ -94,10 +94,10 @@ def _once(decisions: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str,
 
 
 def _text(value: str) -> str:
-    """Quote a text: as JSON does, but that TOML wants DEL escaped, too."""
+    """Quote a string as JSON does, and escape DEL, which TOML does not allow."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _comment(text: str) -> str:
-    """Return a text that stays on its line."""
+    """Return a string without line breaks and other control characters."""
     return "".join(char if char.isprintable() else " " for char in text)

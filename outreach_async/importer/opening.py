@@ -1,4 +1,4 @@
-"""Which format a file is in, and the file opened as such."""
+"""Detect the format of a file, and open it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outreach_async.importer.source import Given, Source
 from outreach_async.transport.arguments import require
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
-r"""A format: `xlsx` stands for all workbooks.
+r"""A file format; `xlsx` stands for every kind of workbook.
 
 Example:
     ```python
@@ -27,7 +27,7 @@ Example:
 """
 
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
-"""What `open_file` takes as `format`.
+"""The formats that `open_file` accepts.
 
 Example:
     ```python
@@ -58,8 +58,8 @@ _MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
 _BLOCK: Final = 1 << 18
 _KNOWN: Final = (
-    "known are csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), parquet (.parquet .pq)"
-    " and xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two as gzip (.gz) too"
+    "expected csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), parquet (.parquet .pq)"
+    " or xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two also as gzip (.gz); convert the file, or pass --format"
 )
 
 
@@ -68,20 +68,20 @@ def open_file(
     *,
     encoding: str | None = None,
     sheet: str | None = None,
-    format: str | None = None,  # noqa: A002 - what everybody calls it
+    format: str | None = None,  # noqa: A002 - the usual name of such an argument
 ) -> File:
-    r"""Open a file of rows, and read its header.
+    r"""Open a file of rows and read its header.
 
-    The suffix says which format it is in; where it says nothing, the first bytes do.
+    The suffix determines the format; if the suffix is unknown, the first bytes do.
 
     Args:
-        path: Where the file is; `"-"` is standard input, and a stream of bytes will do. A stream is kept in a temporary file.
-        encoding: How to read a text; without, it has to be UTF-8, or begin with a byte order mark.
-        sheet: Name of the sheet of a workbook; without, the first that can be seen.
-        format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, whatever the file looks like.
+        path: Path of the file, `"-"` for standard input, or a binary stream. A stream is copied to a temporary file.
+        encoding: Encoding of a text file. By default the file must be UTF-8 or begin with a byte order mark.
+        sheet: Sheet of a workbook; the first visible one by default.
+        format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
 
     Raises:
-        InvalidRequest: Not readable, of no format that is known, an option that the format does not have, or an extra is missing.
+        InvalidRequest: The file is unreadable or of an unknown format, an option does not fit the format, or an extra is missing.
 
     Example:
         ```python
@@ -93,9 +93,9 @@ def open_file(
     source = Source.of(path)
     chosen, notes = (_asked(format), ()) if format is not None else _found(source)
     if sheet is not None and chosen != "xlsx":
-        raise InvalidRequest(f"sheet: {source.name} is read as {chosen}, and only a workbook has sheets; leave it out")
+        raise InvalidRequest(f"sheet: expected a workbook, got {source.name}, which is read as {chosen}; omit --sheet")
     if encoding is not None and chosen not in _TEXTS:
-        raise InvalidRequest(f"encoding: {source.name} is read as {chosen}, which says itself how to read it; leave it out")
+        raise InvalidRequest(f"encoding: {source.name} is read as {chosen}, which states its own encoding; omit --encoding")
     file = _opened(source, chosen, encoding, sheet)
     return attrs.evolve(file, notes=(*notes, *file.notes))
 
@@ -106,7 +106,7 @@ def _opened(source: Source, chosen: str, encoding: str | None, sheet: str | None
     if chosen == "jsonl":
         return JsonLinesFile.of(source, encoding)
     if source.zipped:
-        raise InvalidRequest(f"{source.name}: gzip, which can hold csv and jsonl only; unpack it first")
+        raise InvalidRequest(f"{source.name}: expected csv or jsonl in a gzip file; unpack it first")
     if chosen == "parquet":
         require("pyarrow", "outreach_async[parquet]")
         from outreach_async.importer.formats.parquet import ParquetFile
@@ -125,21 +125,21 @@ def _asked(asked: str) -> str:
 
 
 def _found(source: Source) -> tuple[str, tuple[str, ...]]:
-    """Return the format by the suffix, else by the first bytes and with a note.
+    """Return the format from the suffix, or from the first bytes with a note.
 
     Raises:
-        InvalidRequest: Neither tells, or they contradict each other.
+        InvalidRequest: The format is unknown, or the suffix contradicts the first bytes.
     """
     with source.plain() as file:
         head = file.read(_HEAD)
     named, looks = _SUFFIXES.get(_suffix(source)), _looks(source, head)
     if named is None and looks is None:
-        raise InvalidRequest(f"{source.name}: of no format that is known; {_KNOWN}")
+        raise InvalidRequest(f"{source.name}: unknown format; {_KNOWN}")
     if named is None:
-        return str(looks), (f"read as {looks}, which is what it looks like",)
-    if head and looks not in {None, named} and not {looks, named} <= _TEXTS:  # some programs call a text .xls
+        return str(looks), (f"format {looks}, detected from the content",)
+    if head and looks not in {None, named} and not {looks, named} <= _TEXTS:  # some programs save text files as .xls
         raise InvalidRequest(
-            f"{source.name}: is called {named} but looks like {looks}; say which, as in --format {looks} (format={looks!r})"
+            f"{source.name}: expected {named}, from its suffix, but its content looks like {looks}; pass --format {looks}"
         )
     return named, ()
 
@@ -150,10 +150,10 @@ def _suffix(source: Source) -> str:
 
 
 def _looks(source: Source, head: bytes) -> str | None:
-    """Return the format that the first bytes tell; `None` for bytes of a kind that is not known."""
+    """Return the format that the first bytes indicate; `None` if they are unknown binary data."""
     if head.startswith(b"PAR1"):
         return "parquet"
-    if head.startswith(b"\xd0\xcf\x11\xe0"):  # what Microsoft kept its documents in before 2007
+    if head.startswith(b"\xd0\xcf\x11\xe0"):  # the container of Microsoft's documents before 2007
         return "xlsx"
     if head.startswith(b"PK"):
         return "xlsx" if _is_workbook(source) else None
@@ -163,12 +163,12 @@ def _looks(source: Source, head: bytes) -> str | None:
 
 
 def _is_workbook(source: Source) -> bool:
-    """Whether a zip archive has the parts of a workbook: of Microsoft's kind, or of OpenDocument's.
+    """Return whether a zip archive has the parts of a workbook, of Microsoft's kind or of OpenDocument's.
 
-    Names stand in an archive as they are. They are looked for without reading its directory, which may be enormous.
+    The names of its parts are stored uncompressed. A search finds them without reading the directory, which may be enormous.
     """
     if source.zipped:
-        return True  # gzip is refused later, and might unpack without end
+        return True  # gzip is rejected later; unpacking it here might never end
     last = b""
     with source.raw() as file:
         while block := file.read(_BLOCK):

@@ -1,4 +1,4 @@
-"""What a format gives for one row, before anybody knows what its columns mean."""
+"""A row as a format reads it, before its columns are mapped."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from outreach_async.importer.rows import Remark, Row
 from outreach_async.importer.suspects import Flaw, suspects_of
 
 _DIGITS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
-"""Fields whose digits are no number: a program that takes them for one drops the zeros and the plus sign they begin with."""
+"""Fields whose digits are not a number: a program that treats them as one drops leading zeros and the plus sign."""
 
 _PHONE: Final = 11
-"""Digits from which on a spreadsheet shows a whole number as 4.1E+11."""
+"""Fewest digits with which a spreadsheet shows a whole number as 4.1E+11."""
 
 
 class Record(NamedTuple):
-    """A row as it stands in a file.
+    """A row as read from a file.
 
     Attributes:
-        line: Where it begins, from 1.
-        cells: Its cells as texts.
-        fault: Why it cannot be read at all; `None` if it can.
-        flaws: What the format knows to be wrong with single cells.
+        line: The line on which it begins, from 1.
+        cells: Its cells, as strings.
+        fault: Why it cannot be read; `None` if it can.
+        flaws: Problems of single cells that the format found.
     """
 
     line: int
@@ -32,7 +32,7 @@ class Record(NamedTuple):
 
 
 def row_of(record: Record, columns: Columns) -> Row:
-    """Return the row of a record: a flaw that makes a cell that is sent worthless costs the row, others are its warnings."""
+    """Return the row of a record. A flaw that destroys a cell to send becomes the row's fault, other flaws become warnings."""
     line, cells, fault, flaws = record
     fault = fault or _misfit(cells, columns)
     if fault:
@@ -49,12 +49,12 @@ def row_of(record: Record, columns: Columns) -> Row:
 def _misfit(cells: tuple[str, ...], columns: Columns) -> str | None:
     if len(cells) == len(columns.headers):
         return None
-    remedy = "each cell needs a column with a name, and quotes if it holds the delimiter"
-    return f"the row has {len(cells)} cells, the header {len(columns.headers)}; {remedy}"
+    remedy = "name every column, and quote cells that contain the delimiter"
+    return f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
 
 
 def _concerns(flaw: Flaw, code: str, cells: tuple[str, ...]) -> bool:
-    """Whether it matters where the cell goes: a number is one, but for a phone or a postal code, or something as long."""
+    """Return whether a flaw matters. A number does in a phone or a postal code, and if it is as long as a phone number."""
     return flaw.kind != "number" or code in _DIGITS or len(cells[flaw.column].lstrip("-")) >= _PHONE
 
 

@@ -1,4 +1,4 @@
-"""Rows that made no contact, as a file to mend and import again: the input's own columns, and why."""
+"""Write failed rows to a file with the columns of the input and the reasons, to fix and import again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
 from outreach_async.wholefiles import draft_of
 
 if TYPE_CHECKING:
-    from outreach_async.importer.file import File  # which reads what is written here
+    from outreach_async.importer.file import File  # imports this module to recognise a rejects file
 
 REASONS: Final = ("_row", "_code", "_field", "_message")
-"""Columns that a rejects file has over those of its input: the row's line, its outcome, the field at fault if one is named, and
-why. An import leaves them out."""
+"""Columns that a rejects file adds to those of its input: the row's line, its outcome, the field at fault if the error names one,
+and the error's message. An import ignores them."""
 
 _HEAD: Final = 1 << 16
 _UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
@@ -40,14 +40,14 @@ _CUSTOM: Final = re.compile(r"\bcustom_[0-9]+\b")
 
 @attrs.frozen
 class Reject:
-    """A row that made no contact.
+    """A failed row.
 
     Attributes:
-        line: Where it begins in the input.
-        cells: As they stand there.
-        code: What became of it, as outcomes are called.
-        field: The field at fault, several with commas, or an empty text.
-        message: Why.
+        line: The line on which the row begins in the input.
+        cells: Its cells, as in the input.
+        code: Its outcome.
+        field: The field at fault, several separated by commas, or an empty string.
+        message: The error's message.
     """
 
     line: int
@@ -57,27 +57,27 @@ class Reject:
     message: str
 
     def under(self, headers: Sequence[str]) -> list[str]:
-        """Return the row of a file with these columns: a cell for each, what is over in the last, and the reasons."""
+        """Return the cells of a line with these columns and the reasons. Surplus cells are joined in the last column."""
         last = len(headers) - 1
         cells = [*self.cells[:last], ",".join(self.cells[last:])]
         return [*cells, *[""] * (len(headers) - len(cells)), str(self.line), self.code, self.field, self.message]
 
 
 class RejectsFile:
-    """A CSV file in UTF-8 of rows that made no contact; it takes its name when the block ends, however it ends.
+    """A CSV file of failed rows, in UTF-8. It appears under its name when the block ends, even if the block raises.
 
-    Cells that a spreadsheet would take for a formula are shielded by an apostrophe, and control characters other than newline and
-    tab are written as escapes; an import of the file takes both back.
+    Cells that a spreadsheet would run as a formula get an apostrophe, and control characters other than newline and tab are
+    escaped. An import of the file reverses both.
 
     Args:
-        path: Where it will be.
-        headers: The input's columns.
+        path: Path of the file.
+        headers: Column names of the input.
 
     Attributes:
-        rows: How many it has.
+        rows: Number of rows written.
 
     Raises:
-        OSError: When entered or left: it cannot be written.
+        OSError: On entering or leaving the block: the file cannot be written.
 
     Example:
         ```python
@@ -95,14 +95,14 @@ class RejectsFile:
         self._headers = headers
 
     def __enter__(self) -> Self:
-        """Begin the file.
+        """Create the file.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         with ExitStack() as stack:
             draft = stack.enter_context(draft_of(self._path))
-            # The service may send halves of characters, which no file can hold.
+            # An answer of the service may contain lone surrogates, which UTF-8 cannot encode.
             file = stack.enter_context(draft.open("w", encoding="utf-8", errors="backslashreplace", newline=""))
             self._writer = csv.writer(file)
             self._writer.writerow([*map(shield, self._headers), *REASONS])
@@ -129,7 +129,7 @@ class RejectsFile:
 
 
 def is_reject(outcome: ContactOutcome) -> bool:
-    """Whether the row made no contact, or may have made none, and no other row stood for it.
+    """Return whether a row failed: it made no contact, or may have made none, and no other row was sent in its place.
 
     Example:
         ```python
@@ -141,17 +141,17 @@ def is_reject(outcome: ContactOutcome) -> bool:
 
 
 LineOf: TypeAlias = Callable[[int], int | None]
-"""Returns the line of a row by its index, or `None`."""
+"""Returns the line of a row by its index, or `None` if it is unknown."""
 
 
 def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: LineOf = lambda _index: None) -> Reject:
-    """Return the row as it goes into a rejects file.
+    """Return a failed row as a `RejectsFile` writes it.
 
     Args:
-        line: Where it begins.
-        cells: As they stand there.
-        outcome: What became of it.
-        line_of: Knows the line of a row that it repeats.
+        line: The line on which the row begins in the input.
+        cells: Its cells, as in the input.
+        outcome: Its outcome.
+        line_of: Returns the line of the row that this row duplicates.
 
     Example:
         ```python
@@ -165,11 +165,11 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: Li
 
 
 def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Reject]:
-    r"""Yield the rejects of a file by its outcomes, which come by index.
+    r"""Yield the failed rows of a file, given its outcomes in order of their index.
 
     Raises:
-        InvalidRequest: The file can no longer be read, or there is no journal behind the outcomes.
-        JournalError: It cannot be read.
+        InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
+        JournalError: The journal cannot be read.
 
     Example:
         ```python
@@ -188,13 +188,13 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Rejec
 
 
 def spooled_rejects(journal: Journal) -> tuple[tuple[str, ...], Iterator[Reject]]:
-    """Return the rejects of an input that is gone, from what the journal keeps of it: the fields' codes as columns, and the rows.
+    """Return the failed rows of a spooled input from its journal: the field codes as columns, and the rows.
 
-    Of a row that could never be sent the journal keeps no more than the reason.
+    The journal does not store a row that could never be sent, only the reason.
 
     Raises:
-        InvalidRequest: There is no journal.
-        JournalError: It cannot be read.
+        InvalidRequest: The journal does not exist.
+        JournalError: The journal cannot be read.
 
     Example:
         ```python
@@ -221,13 +221,13 @@ def _spooled(outcome: ContactOutcome) -> dict[str, str]:
 
 
 def message_of(outcome: ContactOutcome, line_of: LineOf) -> str:
-    """Return why a row made no contact; another row is named by its line, where that is known."""
+    """Return why a row failed. Another row is named by its line, if that is known."""
     line = line_of(outcome.repeats) if outcome.repeats is not None else None
     return str(outcome.error or "") if line is None else refused_as(f"line {line}")
 
 
 def field_of(outcome: ContactOutcome) -> str:
-    """Return the field that an outcome's error names: a check's at the start, the service's in its answer or its words."""
+    """Return the field that an error names: a check at its start, the service in its message or in the body of its answer."""
     error = outcome.error
     if isinstance(error, InvalidRequest):
         return found["field"] if (found := _FIELD.match(str(error))) else ""
@@ -245,15 +245,15 @@ def _is_field(name: str) -> bool:
 
 
 def begins_as_rejects(path: Path) -> bool:
-    """Whether a file begins as a `RejectsFile` does.
+    """Return whether a file begins as a `RejectsFile` does.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         return is_rejects(next(csv.reader(io.StringIO(file.read(_HEAD), newline="")), ()))
 
 
 def is_rejects(headers: Sequence[str]) -> bool:
-    """Whether a file with these columns was written as a `RejectsFile`."""
+    """Return whether a file with these columns is a rejects file."""
     return tuple(header.strip() for header in headers[-len(REASONS) :]) == REASONS

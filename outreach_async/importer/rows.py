@@ -1,4 +1,4 @@
-"""One row of a file: a mapping that knows its line."""
+"""One row of a file: a mapping of field codes to values that knows its line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from outreach_async.errors import InvalidRequest
 
 @attrs.frozen
 class Remark:
-    r"""What a person should know of one cell, though it can be sent as it stands.
+    r"""A warning about one cell, which can be sent as it is.
 
     Attributes:
-        kind: What was found, in one word, such as `"mojibake"`.
+        kind: The kind of problem, in one word, such as `"mojibake"`.
         column: Name of the column.
-        code: What the column is sent under.
-        message: What is the matter, and what to do.
+        code: Field code that the column maps to.
+        message: The problem and its remedy.
 
     Example:
         ```python
@@ -37,17 +37,17 @@ class Remark:
 
 @attrs.frozen
 class Row(Mapping[str, Any]):
-    r"""A row as `create_many` takes it: its members are those of a new contact.
+    r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
 
-    Reading the members of a row with a fault raises `InvalidRequest`, so a bulk run reports it as `rejected` for that reason, at
-    its place, instead of the source failing under it.
+    Reading the fields of a row with a fault raises `InvalidRequest`. A bulk run reports such a row as `rejected` with that
+    reason, in the row's position; its source does not fail.
 
     Attributes:
         line: The line of the file on which the row begins, from 1; the header usually is line 1.
-        cells: The texts as they stand in the file.
-        members: What the cells mean, by code; an empty cell means nothing.
+        cells: The strings in the file.
+        members: The values by field code; blank cells are omitted.
         fault: Why the row cannot be read; `None` if it can.
-        warnings: What reading it brought to light and a person should know; the row can be sent.
+        warnings: Problems found while reading; the row can still be sent.
 
     Example:
         ```python
@@ -65,7 +65,7 @@ class Row(Mapping[str, Any]):
     warnings: tuple[Remark, ...] = ()
 
     def refusal(self) -> InvalidRequest | None:
-        r"""Return why a run would refuse the row before sending it; `None` if it would send it.
+        r"""Return the error that would reject the row before it is sent; `None` if the row can be sent.
 
         Example:
             ```python

@@ -1,4 +1,4 @@
-"""Where the bytes of a file come from: a path, or a stream that is kept for the time being, since a file is read twice."""
+"""Read the bytes of a file from a path, or from a stream, which is copied because a file is read more than once."""
 
 from __future__ import annotations
 
@@ -20,56 +20,56 @@ import attrs
 from outreach_async.errors import InvalidRequest
 
 STDIN: Final = "-"
-"""The path that stands for standard input."""
+"""Path of standard input."""
 
 _BLOCK: Final = 1 << 18
 _GZIP: Final = b"\x1f\x8b"
 
 
 class Readable(Protocol):
-    """A stream of bytes."""
+    """A binary stream."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes; none at the end."""
+        """Return at most `size` bytes; none at the end."""
 
 
 Given: TypeAlias = str | Path | Readable
-"""What can be opened: a path, `"-"` for standard input, or a stream."""
+"""An input to open: a path, `"-"` for standard input, or a stream."""
 
 
 class Spool:
-    """The bytes of a stream, in a file that has no name: nobody else can read it, and it goes with the process however that ends.
+    """A copy of a stream in an unnamed file, which nobody else can open. It vanishes with the process, however that ends.
 
     Args:
-        stream: Is read to its end; without, there are no bytes until another process writes them.
+        stream: The stream, read to its end; `None` for an empty file that another process will fill.
     """
 
     def __init__(self, stream: Readable | None = None) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
         finalize(self, self._file.close)
-        self._lock = Lock()
+        self._lock = Lock()  # readers share the file's position: no thread may seek between another's seek and read
         while stream is not None and (block := stream.read(_BLOCK)):
             self._file.write(block)
 
     @contextmanager
     def lend(self) -> Iterator[int]:
-        """Yield the file's descriptor to another process, which may move its place; readers of this object wait meanwhile."""
+        """Yield the file's descriptor for another process. That process shares the file's position, so readers wait meanwhile."""
         with self._lock:
-            self._file.flush()  # nothing is left to be written, nor kept of what was read: the next seek asks the system
+            self._file.flush()  # leaves no buffered data behind, so that the next seek asks the operating system
             yield self._file.fileno()
 
     def open(self) -> BinaryIO:
-        """Return a reader of its own place, at the start."""
+        """Return a reader with its own position, at the start."""
         return io.BufferedReader(_Reader(self))
 
     def read_at(self, place: int, buffer: memoryview) -> int:
-        """Read from a place on, as `readinto` does."""
+        """Read into a buffer from a position, as `readinto` does."""
         with self._lock:
             self._file.seek(place)
             return self._file.readinto(buffer)
 
     def size(self) -> int:
-        """Return how many bytes there are."""
+        """Return the size in bytes."""
         with self._lock:
             return self._file.seek(0, io.SEEK_END)
 
@@ -85,7 +85,7 @@ class _Reader(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # a BufferedReader gives no other buffer
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # a BufferedReader passes no other buffer
         count = self._spool.read_at(self._place, buffer)
         self._place += count
         return count
@@ -101,12 +101,12 @@ class _Reader(io.RawIOBase):
 
 @attrs.frozen
 class Source:
-    """Bytes that can be read again and again.
+    """Bytes that can be read any number of times.
 
     Attributes:
-        name: What to call them.
-        path: Where they are; `None` if they are kept here.
-        zipped: Whether they are gzip.
+        name: Name in messages.
+        path: Path of the file; `None` for a copied stream.
+        zipped: Whether the bytes are gzip.
     """
 
     name: str
@@ -116,10 +116,10 @@ class Source:
 
     @classmethod
     def of(cls, given: Given) -> Source:
-        """Find a file. What can be read only once, standard input, a pipe or a stream, is kept in a temporary file.
+        """Open an input. Standard input, a pipe and a stream can be read only once, so they are copied to a temporary file.
 
         Raises:
-            InvalidRequest: A folder, or not readable.
+            InvalidRequest: The input is a folder, or cannot be read.
         """
         if isinstance(given, str | Path) and str(given) != STDIN:
             return cls._at(Path(given))
@@ -129,7 +129,7 @@ class Source:
     @classmethod
     def _at(cls, path: Path) -> Source:
         if path.is_dir():
-            raise InvalidRequest(f"{path}: not a file but a folder; name a file in it")
+            raise InvalidRequest(f"{path}: expected a file, got a folder; pass a file in it")
         with explained(str(path)), path.open("rb") as file:
             if not path.is_file():
                 return cls._kept(file, str(path))
@@ -144,7 +144,7 @@ class Source:
 
     @contextmanager
     def raw(self) -> Iterator[BinaryIO]:
-        """Open the bytes as they are.
+        """Open the bytes as stored.
 
         Raises:
             InvalidRequest: They cannot be read.
@@ -154,7 +154,7 @@ class Source:
 
     @contextmanager
     def plain(self) -> Iterator[BinaryIO]:
-        """Open the bytes, unpacked.
+        """Open the bytes, unpacked if they are gzip.
 
         Raises:
             InvalidRequest: They cannot be read.
@@ -168,7 +168,7 @@ class Source:
 
     @contextmanager
     def lend(self) -> Iterator[int]:
-        """Yield a descriptor of the bytes as they are to another process, which has to seek to their start.
+        """Yield a descriptor of the bytes as stored to another process, which must seek to the start first.
 
         Raises:
             InvalidRequest: They cannot be read.
@@ -181,7 +181,7 @@ class Source:
             yield file.fileno()
 
     def fingerprint(self) -> str:
-        """Return a digest of the bytes as they are.
+        """Return a digest of the bytes as stored.
 
         Raises:
             InvalidRequest: They cannot be read.
@@ -200,14 +200,14 @@ class Source:
 
 @contextmanager
 def explained(name: str) -> Iterator[None]:
-    """Make a failure to read a person's to mend.
+    """Turn a failure to read into an error with a remedy.
 
     Raises:
-        InvalidRequest: The block could not read.
+        InvalidRequest: The block failed to read.
     """
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InvalidRequest(f"{name}: damaged gzip ({error}); fetch it anew") from error
+        raise InvalidRequest(f"{name}: damaged gzip ({error}); download or create it again") from error
     except OSError as error:
-        raise InvalidRequest(f"{name}: {error.strerror or error}; name a file that can be read") from error
+        raise InvalidRequest(f"{name}: {error.strerror or error}; pass a readable file") from error

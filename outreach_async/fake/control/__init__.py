@@ -1,7 +1,7 @@
-"""The control plane: what a test does to the fake, for clients in any language, over plain HTTP and JSON under `/_fake/`.
+"""The control plane: set up and drive the fake from any language, over plain HTTP and JSON under `/_fake/`.
 
-`outreach-async serve` has it, and from Python `Controlled(fake)` puts it before a fake that is served or mounted. Below, `FAKE`
-is the first line that `serve` prints, with `/_fake` behind it. Fill a workspace:
+`outreach-async serve` includes it. In Python, wrap a fake in `Controlled(fake)` before serving or mounting it. Below, `FAKE` is
+the first line that `serve` prints, with `/_fake` appended. Fill a workspace:
 
     $ curl $FAKE/workspaces -d '{"id": "space_1", "custom_fields": ["Plan"]}'
     {"ids":["space_1"]}
@@ -14,7 +14,7 @@ is the first line that `serve` prints, with `/_fake` behind it. Fill a workspace
     $ curl $FAKE/contacts -d '{"workspace": "space_1", "rows": [{"id": "contact_1", "email": "bo@acme.example", "city": "Lyon"}]}'
     {"ids":["contact_1"]}
 
-Change it, or settle what a person does with an e-mail that time, once it moves, will send:
+Change it, or script what a contact does with an e-mail that the fake will send as time advances:
 
     $ curl -X PATCH $FAKE/campaigns -d '{"id": "camp_1", "status": "live", "rates": {"bounce": 0}}'
     {"ids":["camp_1"]}
@@ -23,17 +23,17 @@ Change it, or settle what a person does with an e-mail that time, once it moves,
     $ curl $FAKE/contacts/answers -d '{"contact": "bo@acme.example", "replies_after": "2h"}' -o /dev/null -w '%{http_code}'
     200
 
-`GET $FAKE/world` writes everything as a world file, and `PUT $FAKE/world` reads one, of 16 MiB at most. `reset` goes back to
-where the server started, or to the last `checkpoint`: what is stored, the time and the behaviour, with no fault waiting and an
-empty journal:
+`GET $FAKE/world` returns everything as a world file, and `PUT $FAKE/world` loads one, of at most 16 MiB. `reset` restores the
+state in which the server started, or the last `checkpoint`: the stored data, the time and the behaviour. It also removes pending
+faults and empties the request log:
 
     $ curl -X POST $FAKE/checkpoint
     {"seed":0,"now":"2026-01-01T00:00:00Z","requests":0,"unfired":0,"openapi":"$FAKE/openapi.json","control":"$FAKE/control.json"}
     $ curl -X POST $FAKE/reset
     {"seed":0,"now":"2026-01-01T00:00:00Z","requests":0,"unfired":0,"openapi":"$FAKE/openapi.json","control":"$FAKE/control.json"}
 
-Faults have the names and arguments of `outreach_async.fake.faults`; they come in order, or by a rule, perhaps by chance from the
-seed:
+Faults have the names and arguments of `outreach_async.fake.faults`. They strike in order, or by a rule, optionally with a
+probability drawn from the seed:
 
     $ curl $FAKE/faults/script -d '{"operation": "create_contact", "faults": [{"name": "status", "code": 503}, {"name": "ok"}]}'
     {"unfired":["create_contact: status(503)"]}
@@ -46,21 +46,21 @@ seed:
     $ curl -X DELETE $FAKE/faults
     {"unfired":[]}
 
-Behaviour has the knobs of `Behaviour`; PATCH turns some, PUT starts from a preset:
+Behaviour has the knobs of `Behaviour`. PATCH sets some of them, PUT starts from a preset:
 
     $ curl -X PATCH $FAKE/behaviour -d '{"past_end": "error", "rate_limit": {"limit": 100}}' -o /dev/null -w '%{http_code}'
     200
     $ curl -X PUT $FAKE/behaviour -d '{"preset": "strict", "numbers": "mixed"}' -o /dev/null -w '%{http_code}'
     200
     $ curl -X PATCH $FAKE/behaviour -d '{"past_end": "eror"}'
-    {"error":{"message":"past_end: Invalid enum value 'eror'","field":"past_end","remedy":"its readings are empty, clamp, error"}}
+    {"error":{"message":"past_end: Invalid enum value 'eror'","field":"past_end","remedy":"use one of empty, clamp, error"}}
 
-Time stands still until it is moved, by ten years at most at once:
+Time stands still until you advance it, by at most ten years per request:
 
     $ curl $FAKE/time/advance -d '{"days": 2, "hours": 12}'
     {"now":"2026-01-03T12:00:00Z","unix":1767441600.0}
 
-And what is there now; keys are masked in the journal, whose requests are those of the service alone:
+Read the stored contacts, and the request log, which masks keys and holds only requests to the service:
 
     $ curl "$FAKE/contacts?workspace=space_1&email=BO@acme.example"
     {"contacts":[{"id":"contact_1","email":"bo@acme.example","fields":{"city":"Lyon"},"campaigns":[],"owner":"key_1","created":1767225600}]}
@@ -68,7 +68,8 @@ And what is there now; keys are masked in the journal, whose requests are those 
     {"total":0,"counts":{},"statuses":{},"requests":[]}
 
 `GET $FAKE/control.json` describes all of this as OpenAPI 3.1, and `GET $FAKE/openapi.json` the service. Errors are 4xx with
-`message`, `field` and `remedy`, and change nothing. The plane answers to `localhost` and IP addresses only, and to no web page.
+`message`, `field` and `remedy`, and change nothing. The control plane accepts requests to `localhost` and IP addresses only, and
+none from web pages.
 """
 
 from __future__ import annotations

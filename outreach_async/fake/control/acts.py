@@ -1,4 +1,4 @@
-"""What the control plane does, one function each: what was said goes in, what is answered comes out."""
+"""The control plane's actions, one function each, from the request body to the response body."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from outreach_async.fake.service import FakeService
 from outreach_async.fake.worldfile import WorldError
 
 _FARTHEST: Final = timedelta(days=3_660)
-"""How far one request may move time on: whatever happens on the way is acted out while everybody waits."""
+"""Longest advance per request. The server computes everything that happens meanwhile, and other requests wait for it."""
 
 _END: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Estimates look decades ahead, and a calendar ends with the year 9999."""
+"""Latest time. Estimates look decades ahead, and Python's calendar ends with the year 9999."""
 
-_UNCHANGED: Final = "nothing was changed: correct it and send it again"
+_UNCHANGED: Final = "nothing was changed; correct the request and send it again"
 
 
 class Start:
-    """What `reset` goes back to.
+    """The state that `reset` restores.
 
     Args:
-        service: The fake, whose state at this moment it is.
+        service: The fake, whose current state it is.
     """
 
     def __init__(self, service: FakeService) -> None:
@@ -42,11 +42,11 @@ class Start:
         self.keep()
 
     def keep(self) -> None:
-        """Let it be the state at this moment."""
+        """Replace it with the current state."""
         self._state, self._behaviour = self._service.snapshot(), self._service.behaviour
 
     def go_back(self) -> None:
-        """Restore it: what is stored, the time and the behaviour, with no fault waiting and an empty journal."""
+        """Restore the stored data, the time and the behaviour, remove pending faults, and empty the request log."""
         self._service.reset()
         self._service.restore(self._state)
         self._service.behaviour = self._behaviour
@@ -54,12 +54,12 @@ class Start:
 
 @attrs.frozen
 class Control:
-    """What an act works with.
+    """The context of an action.
 
     Attributes:
         service: The fake.
-        start: What `reset` goes back to.
-        base_url: Where the fake is served.
+        start: The state that `reset` restores.
+        base_url: Base URL of the fake.
     """
 
     service: FakeService
@@ -68,7 +68,7 @@ class Control:
 
 
 def state(control: Control, _: Any = None) -> bodies.State:
-    """Say what is being served."""
+    """Return the state of the server."""
     service = control.service
     return bodies.State(
         seed=service.seed,
@@ -81,24 +81,24 @@ def state(control: Control, _: Any = None) -> bodies.State:
 
 
 def reset(control: Control, _: bodies.Nothing) -> bodies.State:
-    """Go back to the start."""
+    """Restore the initial state, or the last checkpoint."""
     control.start.go_back()
     return state(control)
 
 
 def checkpoint(control: Control, _: bodies.Nothing) -> bodies.State:
-    """Let `reset` go back to what is now."""
+    """Make `reset` restore the current state."""
     control.start.keep()
     return state(control)
 
 
 def get_world(control: Control, _: bodies.Nothing) -> bytes:
-    """Write all that is stored."""
+    """Return everything stored as a world file."""
     return control.service.dump().encode()
 
 
 def put_world(control: Control, said: dict[str, Any]) -> bodies.State:
-    """Replace all that is stored."""
+    """Replace everything stored with a world file."""
     try:
         control.service.load(said)
     except WorldError as error:
@@ -122,7 +122,7 @@ def add_owner_key(control: Control, said: bodies.OwnerKey) -> bodies.Made:
 def add_mailboxes(control: Control, said: bodies.Mailboxes) -> bodies.Made:
     """Add mailboxes."""
     if taken := {"workspace", "count", "trouble"} & said.fields.keys():
-        raise Problem(400, f"a mailbox has no {min(taken)!r}", f"fields.{min(taken)}", "say it beside fields")
+        raise Problem(400, f"a mailbox has no {min(taken)!r}", f"fields.{min(taken)}", "pass it beside fields")
     with _refusing(said):
         ids = control.service.add_mailboxes(said.workspace, said.count, trouble=said.trouble, **said.fields)
         return bodies.Made(ids=ids)
@@ -137,7 +137,7 @@ def add_campaign(control: Control, said: bodies.Campaign) -> bodies.Made:
 def change_mailbox(control: Control, said: bodies.MailboxChange) -> bodies.Made:
     """Change fields of a mailbox."""
     if "mailbox" in said.fields:
-        raise Problem(400, "a mailbox has no 'mailbox'", "fields.mailbox", "say which one beside fields, as id")
+        raise Problem(400, "a mailbox has no 'mailbox'", "fields.mailbox", "pass the mailbox's id beside fields, as id")
     with _refusing(said):
         control.service.set_mailbox(said.id, **said.fields)
     return bodies.Made(ids=[said.id])
@@ -152,7 +152,7 @@ def change_campaign(control: Control, said: bodies.CampaignChange) -> bodies.Mad
 
 
 def settle_answers(control: Control, said: bodies.Answers) -> bodies.State:
-    """Settle what a contact does with an e-mail."""
+    """Script what a contact does with an e-mail."""
     with _refusing(said):
         control.service.sim.script(**_members(said))
     return state(control)
@@ -174,7 +174,7 @@ def list_contacts(control: Control, said: bodies.WhichContacts) -> bodies.Contac
 
 
 def list_requests(control: Control, said: bodies.WhichRequests) -> bodies.Requests:
-    """List the journal's last entries."""
+    """List the last entries of the request log."""
     journal = control.service.requests
     wanted = [entry for entry in journal.recent(CAPACITY) if said.operation in {msgspec.UNSET, entry.operation}]
     return bodies.Requests(
@@ -186,73 +186,73 @@ def list_requests(control: Control, said: bodies.WhichRequests) -> bodies.Reques
 
 
 def clear_requests(control: Control, _: bodies.Nothing) -> bodies.State:
-    """Empty the journal."""
+    """Empty the request log."""
     control.service.requests.clear()
     return state(control)
 
 
 def script_faults(control: Control, said: bodies.Script) -> bodies.Waiting:
-    """Let an operation's next requests meet faults."""
+    """Script faults for the next requests of an operation."""
     faults = [_fault(f"faults[{place}]", fault) for place, fault in enumerate(said.faults)]
     control.service.faults.script(said.operation, *faults)
     return list_faults(control)
 
 
 def add_fault(control: Control, said: bodies.Rule) -> bodies.Waiting:
-    """Let a fault strike by a rule."""
+    """Add a fault that strikes by a rule."""
     match = None if said.containing is None else _containing(said.containing)
     control.service.faults.add(_fault("fault", said.fault), operation=said.operation, match=match, times=said.times, p=said.p)
     return list_faults(control)
 
 
 def list_faults(control: Control, _: Any = None) -> bodies.Waiting:
-    """List faults that have not struck."""
+    """List the faults that have not struck yet."""
     return bodies.Waiting(unfired=control.service.faults.unfired)
 
 
 def clear_faults(control: Control, _: bodies.Nothing) -> bodies.Waiting:
-    """Forget every fault."""
+    """Remove every fault."""
     control.service.faults.clear()
     return list_faults(control)
 
 
 def get_behaviour(control: Control, _: Any = None) -> bodies.Readings:
-    """Say every knob's reading."""
+    """Return the value of every knob."""
     return bodies.Readings(behaviour=plain(control.service.behaviour), readings=readings())
 
 
 def put_behaviour(control: Control, said: NewBehaviour) -> bodies.Readings:
-    """Take a preset, and turn some knobs of it."""
+    """Start from a preset, and set some knobs."""
     return _turn(control, preset(said), said)
 
 
 def patch_behaviour(control: Control, said: Knobs) -> bodies.Readings:
-    """Turn some knobs."""
+    """Set some knobs."""
     return _turn(control, control.service.behaviour, said)
 
 
 def get_time(control: Control, _: Any = None) -> bodies.Time:
-    """Say the time."""
+    """Return the time."""
     return bodies.Time(now=_text(control.service.now), unix=control.service.now)
 
 
 def advance(control: Control, said: bodies.Period) -> bodies.Time:
-    """Move time on."""
+    """Advance the time."""
     try:
         step = timedelta(**_members(said))
     except OverflowError:
         step = timedelta.max
     if step > _FARTHEST:
-        raise Problem(400, f"time moves on by {_FARTHEST.days} days at most at once", None, "advance in several requests")
+        raise Problem(400, f"expected at most {_FARTHEST.days} days per request", None, "advance in several requests")
     if control.service.now + step.total_seconds() > _END:
-        raise Problem(400, "the year 9000 is the end of time", None, "reset, or load a world with an earlier now")
+        raise Problem(400, "the time cannot reach the year 9000", None, "reset, or load a world with an earlier now")
     control.service.advance(seconds=step.total_seconds())
     return get_time(control)
 
 
 @contextmanager
 def _refusing(said: msgspec.Struct) -> Iterator[None]:
-    """Turn what the fake says against a call into a problem."""
+    """Turn an error of the fake into a problem."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -260,13 +260,13 @@ def _refusing(said: msgspec.Struct) -> Iterator[None]:
 
 
 def _at_fault(members: dict[str, Any], message: str) -> str | None:
-    """Find the member that an error is about: the one that it quotes, or whose name it begins with."""
+    """Return the member that an error is about: the one that it quotes, or the one whose name it begins with."""
     begun = re.match(r"(\w+)(?=[=:\s])", message)
     return (_quoted(members, message) or "").lstrip(".") or (begun[1] if begun and begun[1] in members else None)
 
 
 def _quoted(value: Any, message: str) -> str | None:
-    """Find the path to a text, or to a member's name, that a message quotes; names on the first level are ours."""
+    """Return the path to a string, or to a member's name, that a message quotes. Names on the first level are our own."""
     if isinstance(value, str):
         return "" if repr(value) in message else None
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

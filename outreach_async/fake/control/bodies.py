@@ -1,7 +1,7 @@
-"""What a request of the control plane may say, and what is answered.
+"""The bodies of the control plane's requests and responses.
 
-Structs, and not attrs classes as elsewhere: msgspec reads them strictly, says where an error is, refuses unknown members, and
-makes the schemas of the OpenAPI document from these very classes.
+They are structs, and not attrs classes as elsewhere: msgspec parses them strictly, locates errors, refuses unknown members, and
+generates the schemas of the OpenAPI document from these classes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import msgspec
 from outreach_async.fake.control.fault_bodies import FaultBody
 
 Operation = Literal["list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown"]
-"""As faults name them."""
+"""Operations, as faults name them."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-"""How many are made up in one request."""
+"""Number of items to generate in one request."""
 
 _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -27,11 +27,11 @@ _Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
-    """What a request may say; anything else is refused."""
+    """A request body. Unknown members are refused."""
 
 
 class Nothing(Body):
-    """No member at all."""
+    """A body without members."""
 
 
 class Workspace(Body):
@@ -47,14 +47,14 @@ class Workspace(Body):
 
 
 class OwnerKey(Body):
-    """The API key of a user; made up if not given."""
+    """The API key of a user; generated if `key` is null."""
 
     workspaces: list[str]
     key: Annotated[str, msgspec.Meta(pattern="^key_.")] | None = None
 
 
 class Mailboxes(Body):
-    """Mailboxes, made up but for the fields given."""
+    """Mailboxes, generated except for the given fields."""
 
     workspace: str
     count: Count = 1
@@ -80,7 +80,7 @@ class Campaign(Body):
 
 
 class CampaignChange(Body):
-    """What changes of a campaign; what is not given stays."""
+    """Changes of a campaign. Omitted members stay as they are."""
 
     id: str
     status: _Text | None = None
@@ -89,14 +89,14 @@ class CampaignChange(Body):
 
 
 class MailboxChange(Body):
-    """What changes of a mailbox: fields by name."""
+    """Changes of a mailbox: fields by name."""
 
     id: str
     fields: dict[str, Any]
 
 
 class NewContacts(Body):
-    """Contacts: how many to make up, or rows of `email` and fields by code."""
+    """Contacts: a number to generate, or rows of `email` and fields by code."""
 
     workspace: str
     rows: Count | list[dict[str, str | None]]
@@ -105,14 +105,14 @@ class NewContacts(Body):
 
 
 class Answers(Body):
-    """What a contact does with an e-mail that is still to be sent; what is not said does not happen."""
+    """The actions of a contact on an e-mail that is still to be sent. Omitted actions do not happen."""
 
     contact: _Text
-    """Its e-mail, or its id."""
+    """The contact's e-mail address or id."""
     step: Annotated[int, msgspec.Meta(ge=1)] = 1
     campaign: str | None = None
     opens_after: _Span | None = None
-    """Seconds, or a text such as `90s`, `2h` or `1d12h`, from the sending; the others likewise."""
+    """Seconds from the sending, or a string such as `90s`, `2h` or `1d12h`; the same for the others."""
     clicks_after: _Span | None = None
     replies_after: _Span | None = None
     unsubscribes_after: _Span | None = None
@@ -121,26 +121,26 @@ class Answers(Body):
 
 
 class Script(Body):
-    """Faults that the next requests of an operation meet, one each, in order."""
+    """Faults for the next requests of an operation, one each, in order."""
 
     operation: Operation
     faults: Annotated[list[FaultBody], msgspec.Meta(min_length=1)]
 
 
 class Rule(Body):
-    """A fault that strikes every request which meets all conditions."""
+    """A fault that strikes every request that meets all conditions."""
 
     fault: FaultBody
     operation: Operation | None = None
     containing: str | None = None
-    """A text that the request's target or body must contain."""
+    """A string that the request's target or body must contain."""
     times: Annotated[int, msgspec.Meta(ge=1)] | None = None
     p: _Share | None = None
-    """How probable it is that the fault strikes; drawn from the seed."""
+    """Probability that the fault strikes, drawn from the seed."""
 
 
 class Period(Body):
-    """How far time moves on."""
+    """The time to advance by."""
 
     weeks: _Period = 0.0
     days: _Period = 0.0
@@ -150,40 +150,40 @@ class Period(Body):
 
 
 class WhichContacts(Body):
-    """Whose contacts are wanted, and perhaps the one that an e-mail finds."""
+    """The workspace whose contacts to list, and optionally the e-mail address of one of them."""
 
     workspace: str
     email: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class WhichRequests(Body):
-    """Which entries of the journal are wanted."""
+    """The entries of the request log to list."""
 
     operation: Operation | msgspec.UnsetType = msgspec.UNSET
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
 
 
 class Answer(msgspec.Struct):
-    """What is answered."""
+    """A response body."""
 
 
 class State(Answer):
-    """What is being served."""
+    """The state of the server."""
 
     seed: int
     now: str
     requests: int
-    """How many reached the service."""
+    """Number of requests that reached the service."""
     unfired: int
-    """Faults that have not struck yet."""
+    """Number of faults that have not struck yet."""
     openapi: str
-    """Where the service is described."""
+    """URL of the service's OpenAPI document."""
     control: str
-    """Where the control plane is described."""
+    """URL of the control plane's OpenAPI document."""
 
 
 class Made(Answer):
-    """Ids of what was added, in order; for an owner key the key."""
+    """Ids of the added items in order; for an owner key, the key."""
 
     ids: list[str]
 
@@ -196,13 +196,13 @@ class Time(Answer):
 
 
 class Contacts(Answer):
-    """Stored contacts, in the order they were stored."""
+    """Stored contacts, in the order of their creation."""
 
     contacts: list[dict[str, Any]]
 
 
 class Asked(Answer):
-    """A request in the journal, with every owner key masked and no header fields; `status` is null if no answer came."""
+    """A request in the log. Owner keys are masked, header fields are omitted, and `status` is null if no response was sent."""
 
     number: int
     operation: Operation
@@ -215,11 +215,11 @@ class Asked(Answer):
     request_id: str | None
     at: float
     fault: str | None
-    """The fault that struck."""
+    """The fault that struck; null if none did."""
 
 
 class Requests(Answer):
-    """The journal: how many requests there were, and the last ones."""
+    """The request log: the number of requests, and the last ones."""
 
     total: int
     counts: dict[str, int]
@@ -228,20 +228,20 @@ class Requests(Answer):
 
 
 class Waiting(Answer):
-    """Faults that were asked for and have not struck."""
+    """Faults that have not struck yet."""
 
     unfired: list[str]
 
 
 class Readings(Answer):
-    """Every knob's reading, and the readings that it knows by name."""
+    """The value of every knob, and the named values that it accepts."""
 
     behaviour: dict[str, Any]
     readings: dict[str, list[Any]]
 
 
 class Detail(Answer):
-    """What is wrong, where, and what to do about it."""
+    """What is wrong, where, and how to correct it."""
 
     message: str
     field: str | None

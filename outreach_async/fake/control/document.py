@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 documents: the service's, kept in a file, and the control plane's, made from its table of operations."""
+"""The OpenAPI 3.1 documents: the service's, stored in a file, and the control plane's, generated from its table of routes."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 _REFUSALS: Final = {
     "400": "The request is malformed, or cannot be carried out.",
-    "403": "Asked for by a name that is not allowed, or by a web page.",
+    "403": "The host name is not accepted, or the request comes from a web page.",
 }
 _INFO: Final = {
     "title": "Control plane of the fake outreach service",
     "version": "1.0.0",
-    "description": "Reset, seeding, faults, behaviour and time of the service that is served beside it.",
+    "description": "Reset and fill the fake service on the same server, and control its faults, behaviour and time.",
 }
 
 
 def service_document(url: str) -> dict[str, Any]:
-    """Describe the service.
+    """Return the document of the service.
 
     Args:
-        url: Where it is served.
+        url: Base URL of the service.
     """
     return {**_file(), "servers": [{"url": url}]}
 
 
 def control_document(url: str, routes: Iterable[Route]) -> dict[str, Any]:
-    """Describe the control plane.
+    """Return the document of the control plane.
 
     Args:
-        url: Where it is served.
+        url: Base URL of the control plane.
         routes: Its operations.
     """
     routes = tuple(routes)
@@ -59,7 +59,7 @@ def control_document(url: str, routes: Iterable[Route]) -> dict[str, Any]:
 
 def _operation(route: Route, schemas: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
     refusals = {status: _answer(said, schemas[Refusal]) for status, said in _REFUSALS.items()}
-    # Refused while it is read, when nobody knows yet whom it is for.
+    # The server refuses a long body while reading it, before it routes the request, so the answer is not a `Refusal`.
     refusals["413"] = _answer("The body is longer than 16 MiB.", {"type": "object"})
     return {
         "operationId": route.act.__name__.lstrip("_"),
@@ -86,7 +86,7 @@ def _answer(description: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _file() -> dict[str, Any]:
-    from importlib.resources import files  # takes longer to import than all the rest
+    from importlib.resources import files  # slow to import, and used for this document only
 
     document: dict[str, Any] = json.loads(files("outreach_async.fake").joinpath("openapi.json").read_text(encoding="utf-8"))
     return document

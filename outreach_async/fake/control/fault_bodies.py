@@ -1,6 +1,6 @@
-"""Faults as JSON: `{"name": "status", "code": 503}`, the names and arguments those of the functions of `faults`.
+"""Faults as JSON: `{"name": "status", "code": 503}`, with the names and arguments of the functions in `faults`.
 
-The forms are made from these functions, so that a fault added there can be asked for here.
+The forms are generated from these functions, so a fault added there is available here.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAKERS: Final[Mapping[str, Callable[..., Fault]]] = {
     for name in faults.__all__
     if inspect.isfunction(maker := getattr(faults, name)) and inspect.signature(maker).return_annotation == "Fault"
 }
-"""The functions that make faults, by name."""
+"""Functions that create faults, by name."""
 
 _FIELD: Final = msgspec.Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
 
-# What JSON can say of an argument, where that is not its annotation: bounds, so that an error names the place; texts, not bytes.
+# Types of arguments whose annotation JSON cannot express, or with bounds, so that an error names the place. Bytes become strings.
 _TYPES: Final[Mapping[str, Any]] = {
     "code": Annotated[int, msgspec.Meta(ge=200, le=599)],
     "retry_after": Annotated[float, msgspec.Meta(ge=0)] | Annotated[str, _FIELD] | None,
@@ -59,25 +59,25 @@ _FORMS: Final = {_OK: _form(_OK, [])} | {
     name: _form(name, _fields(make)) for name, make in MAKERS.items() if name != _COMMIT_THEN
 }
 
-# What never arrived cannot have been stored.
+# A request that never arrived cannot have been stored.
 _COMMITTED: Final = [form for name, form in _FORMS.items() if name != "refuse"]
 
 if TYPE_CHECKING:
-    FaultBody: TypeAlias = msgspec.Struct  # the union is made at run time
+    FaultBody: TypeAlias = msgspec.Struct  # the union is created at run time
 else:
     FaultBody = reduce(or_, [*_FORMS.values(), _form(_COMMIT_THEN, [("fault", reduce(or_, _COMMITTED))])])
 
 TAKES: Final = "; ".join(
     f"{name}({', '.join(inspect.signature(MAKERS[name]).parameters) if name in MAKERS else ''})" for name in (_OK, *MAKERS)
 )
-"""The faults and their arguments, for a person."""
+"""The faults and their arguments, in readable form."""
 
 
 def made(said: FaultBody) -> Fault:
-    """Make the fault that was asked for.
+    """Return the fault that a body describes.
 
     Raises:
-        ValueError: Its arguments do not go together.
+        ValueError: Its arguments are inconsistent.
     """
     name = str(said.__struct_config__.tag)
     if name == _OK:

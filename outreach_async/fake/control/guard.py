@@ -1,8 +1,8 @@
-"""Who may use the control plane: programs on this machine, and not the web pages that its browser shows.
+"""Restrict the control plane to programs on this machine, and exclude the web pages in its browser.
 
-A page can send requests to a server on loopback. It cannot read the answers, unless its own name resolves to that server in the
-end (DNS rebinding): then the browser takes the two for one origin, and the `Host` header alone tells. Some requests do harm
-without being read; those carry the page's `Origin`.
+A web page can send requests to a server on loopback. It cannot read the responses, unless its own name later resolves to that
+server (DNS rebinding): the browser then considers both to be one origin, and only the `Host` header reveals the page. Some
+requests do harm even if the response is never read; those carry the page's `Origin`.
 """
 
 from __future__ import annotations
@@ -15,46 +15,48 @@ from outreach_async.fake.control.reading import Problem
 
 
 def check_host(headers: Mapping[str, str], names: Collection[str]) -> str:
-    """Check by which name the control plane is asked for.
+    """Check the host name of a request.
 
     Args:
         headers: The request's header fields.
-        names: Names that are allowed, lower case, besides `localhost` and IP addresses, which nobody can make resolve elsewhere.
+        names: Accepted names in lower case, besides `localhost` and IP addresses, which nobody can make resolve elsewhere.
 
     Returns:
         The host with its port.
 
     Raises:
-        Problem: 403 for another name.
+        Problem: 403 if the name is not accepted.
     """
     host = headers.get("host", "")
     name = _name(host)
     if not (name == "localhost" or name.endswith(".localhost") or name in names or _is_address(name)):
-        remedy = "ask for it as localhost or by IP address, or start the server with --control-host NAME"
-        raise Problem(403, "the control plane does not answer to this name", "host", remedy)
+        remedy = "use localhost or an IP address, or start the server with --control-host NAME"
+        raise Problem(403, "the control plane does not accept this host name", "host", remedy)
     return host
 
 
 def check_origin(headers: Mapping[str, str], host: str) -> None:
-    """Check that no web page of another origin asks.
+    """Check that a request does not come from a web page of another origin.
 
     Raises:
-        Problem: 403 if one does.
+        Problem: 403 if it does.
     """
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Problem(403, "the control plane does not answer web pages", "origin", "ask from a program, without Origin")
+        raise Problem(
+            403, "the control plane does not accept web pages", "origin", "send the request from a program, without Origin"
+        )
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether an address to listen at is reached from this machine only."""
+    """Return whether an address to listen on can be reached from this machine only."""
     return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 
 def _name(host: str) -> str:
     try:
         return urlsplit(f"//{host}").hostname or ""
-    except ValueError:  # brackets without an address in them
+    except ValueError:  # brackets without an address
         return ""
 
 

@@ -1,6 +1,6 @@
-"""The fake's behaviour as JSON: knobs by name, their types those of `Behaviour`, so that a knob added there can be turned here.
+"""The fake's behaviour as JSON. The knobs and their types are those of `Behaviour`, so a knob added there is available here.
 
-Readings that are functions exist in Python only.
+Values that are functions can be set in Python only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _form(name: str, fields: Iterable[Any]) -> type[msgspec.Struct]:
 
 
 def _members(kind: type[attrs.AttrsInstance], say: Callable[[Any], Any]) -> list[Any]:
-    """List the members of a form for an attrs class: those without a default are required."""
+    """Return the members of a form for an attrs class. Those without a default are required."""
     typed = [(field, say(field.type)) for field in attrs.fields(kind)]
     return [
         (field.name, type_) if field.default is attrs.NOTHING else (field.name, type_ | msgspec.UnsetType, msgspec.UNSET)
@@ -35,11 +35,11 @@ def _members(kind: type[attrs.AttrsInstance], say: Callable[[Any], Any]) -> list
 _OBJECTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
     kind: _form(kind.__name__, _members(attrs.resolve_types(kind), lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
 }
-"""The forms of readings that are objects."""
+"""Forms of the values that are objects."""
 
 
 def _sayable(annotation: Any) -> Any:
-    """Say a knob's type in what JSON has."""
+    """Return a knob's type as JSON can express it."""
     if get_origin(annotation) is Literal:
         return annotation
     kinds = get_args(annotation) or (annotation,)
@@ -47,7 +47,7 @@ def _sayable(annotation: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    Knobs: TypeAlias = msgspec.Struct  # made at run time
+    Knobs: TypeAlias = msgspec.Struct  # created at run time
     NewBehaviour: TypeAlias = msgspec.Struct
 else:
     _KNOBS: Final = _members(attrs.resolve_types(Behaviour), _sayable)
@@ -56,10 +56,10 @@ else:
 
 
 class KnobError(ValueError):
-    """A knob cannot be turned so.
+    """A knob does not accept a value.
 
     Attributes:
-        knob: Its name.
+        knob: Name of the knob.
     """
 
     def __init__(self, knob: str, message: str) -> None:
@@ -68,10 +68,10 @@ class KnobError(ValueError):
 
 
 def turned(behaviour: Behaviour, said: Knobs) -> Behaviour:
-    """Turn the knobs that are named.
+    """Return a behaviour with the given knobs set.
 
     Raises:
-        KnobError: One cannot be turned so.
+        KnobError: A knob does not accept its value.
     """
     for name, value in _given(said).items():
         if name != "preset":
@@ -92,18 +92,18 @@ def _given(said: msgspec.Struct) -> dict[str, Any]:
 
 
 def preset(said: NewBehaviour) -> Behaviour:
-    """Make the preset that is named."""
+    """Return the preset that a body names."""
     made: Behaviour = getattr(Behaviour, _given(said)["preset"])()
     return made
 
 
 def plain(behaviour: Behaviour) -> dict[str, Any]:
-    """Write every knob as JSON. Credentials are masked, functions named."""
+    """Return every knob as JSON, with credentials masked and functions named."""
     return {field.name: _plain(getattr(behaviour, field.name)) for field in attrs.fields(Behaviour)}
 
 
 def readings() -> dict[str, list[Any]]:
-    """Write the readings of each knob, the default first."""
+    """Return the named values of each knob as JSON, the default first."""
     return {name: [_plain(value) for value in values] for name, values in READINGS.items()}
 
 

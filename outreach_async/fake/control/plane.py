@@ -1,4 +1,4 @@
-"""The control plane before a fake: what is asked of it never reaches the service, its faults or its journal."""
+"""Serve the control plane in front of a fake. Its requests never reach the service, its faults or its request log."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Controlled:
     """A fake with its control plane, for `server.serve` and `asgi.asgi_app`.
 
     Args:
-        service: The fake. Its state at this moment is what `reset` goes back to.
-        hosts: Names besides `localhost` and IP addresses by which the control plane may be asked for.
+        service: The fake. `reset` restores its state at this moment.
+        hosts: Accepted host names of the control plane, besides `localhost` and IP addresses.
 
     Attributes:
-        service: The same.
+        service: The fake.
     """
 
     def __init__(self, service: FakeService, hosts: Iterable[str] = ()) -> None:
@@ -34,11 +34,11 @@ class Controlled:
         self._start = Start(service)
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Carry a request out: itself under the prefix, else through the service."""
+        """Handle a request: one under the prefix here, any other by the service."""
         return self.exchange_at(request, f"http://{request.headers.get('host', '')}")
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
-        """Do the same where the service is reached at another URL than over HTTP at the host that the request names."""
+        """Handle a request to a fake whose base URL is given, and not `http://` with the request's host."""
         path, _, query = request.target.partition("?")
         if path != PREFIX and not path.startswith(f"{PREFIX}/"):
             return self.service.exchange(request)

@@ -1,4 +1,4 @@
-"""Reading what the control plane is asked, strictly; what is wrong is said with its place and what to do about it."""
+"""Parse the control plane's requests strictly. An error names the place and the remedy."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from outreach_async.fake.refusals import masked
 
 
 class Problem(Exception):
-    """What the control plane will not do.
+    """A request that the control plane refuses.
 
     Attributes:
         status: HTTP status code.
-        message: What is wrong, without any key.
+        message: What is wrong, with keys masked.
         field: The member or parameter at fault, with dots; `None` if there is none.
-        remedy: What to do about it.
-        headers: Header fields of the answer.
+        remedy: How to correct the request.
+        headers: Header fields of the response.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class Problem(Exception):
 
 
 def read_body(raw: bytes, kind: Any) -> Any:
-    """Read a body.
+    """Parse a body.
 
     Raises:
-        Problem: It is not what is wanted here.
+        Problem: The body is not valid for this operation.
     """
     try:
         return msgspec.json.decode(raw, type=kind)
@@ -49,19 +49,19 @@ def read_body(raw: bytes, kind: Any) -> Any:
         raise _misfit(error, kind) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = str(error) if isinstance(error, msgspec.DecodeError) else type(error).__name__
-        raise Problem(400, f"the body cannot be read: {reason}", None, "send one JSON object in UTF-8") from None
+        raise Problem(400, f"cannot parse the body: {reason}", None, "send one JSON object in UTF-8") from None
 
 
 def read_query(query: str, kind: Any) -> Any:
-    """Read query parameters.
+    """Parse query parameters.
 
     Raises:
-        Problem: They are not what is wanted here.
+        Problem: The parameters are not valid for this operation.
     """
     given: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name in given:
-            raise Problem(400, f"the parameter {name} is given twice", name, "give it once")
+            raise Problem(400, f"the parameter {name} is given twice", name, "pass it once")
         given[name] = value
     try:
         return msgspec.convert(given, kind, strict=False)
@@ -80,8 +80,8 @@ def _misfit(error: msgspec.ValidationError, kind: Any) -> Problem:
 def _remedy(field: str, known: tuple[str, ...]) -> str:
     first = re.split(r"[.\[]", field)[0]
     if first in {"fault", "faults"}:
-        return f"faults are: {TAKES}"
+        return f"available faults: {TAKES}"
     if first in READINGS:
-        return f"its readings are {', '.join(map(str, READINGS[first]))}"
+        return f"use one of {', '.join(map(str, READINGS[first]))}"
     guess = suggestion(first, list(known)) if first not in known else ""
-    return guess or (f"this takes {', '.join(known)}" if known else "send an object with no other member")
+    return guess or (f"accepted: {', '.join(known)}" if known else "send an object without other members")

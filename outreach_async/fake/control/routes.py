@@ -1,4 +1,4 @@
-"""The control plane's operations as a table: what is asked, with which body, and what is answered."""
+"""The control plane's operations as a table: method, path, request body and response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outreach_async.fake.control.knob_bodies import Knobs, NewBehaviour
 from outreach_async.fake.control.reading import Problem, read_body, read_query
 
 PREFIX: Final = "/_fake"
-"""No path of the service begins so."""
+"""Prefix of the control plane's paths. No path of the service begins with it."""
 
 
 @attrs.frozen
@@ -23,11 +23,11 @@ class Route:
 
     Attributes:
         method: HTTP method.
-        path: Path behind the prefix.
-        act: What does it.
-        answers: What is answered, for the document; bytes are JSON already.
-        says: What the body may say; for GET, the query.
-        status: HTTP status of the answer.
+        path: Path after the prefix.
+        act: Function that carries it out.
+        answers: Type of the response, for the document; bytes are JSON already.
+        says: Type of the request body; for GET, of the query.
+        status: HTTP status of the response.
     """
 
     method: str
@@ -38,10 +38,10 @@ class Route:
     status: int = 200
 
     def carry_out(self, control: Control, query: str, body: bytes) -> Any:
-        """Do what a request asks for.
+        """Carry out a request, and return the content of the response.
 
         Raises:
-            Problem: It cannot be done.
+            Problem: The request is invalid, or cannot be carried out.
         """
         if self.method == "GET":
             return self.act(control, read_query(query, self.says))
@@ -95,19 +95,19 @@ _BY_PATH: Final[Mapping[str, Mapping[str, Route]]] = {
 
 
 def find_route(method: str, path: str) -> Route:
-    """Find what a request asks for.
+    """Return the route of a request.
 
     Args:
         method: HTTP method.
-        path: Path behind the prefix; a slash at its end does not count.
+        path: Path after the prefix; a trailing slash is ignored.
 
     Raises:
         Problem: 404 for an unknown path, 405 for another method on a known one.
     """
     methods = _BY_PATH.get(path.rstrip("/") or "/")
     if methods is None:
-        raise Problem(404, "there is nothing at this path", None, f"{PREFIX}/control.json tells what there is")
+        raise Problem(404, "unknown path", None, f"see {PREFIX}/control.json for every path")
     if method not in methods:
         allowed = ", ".join(methods)
-        raise Problem(405, f"{method} is not allowed here", None, f"this takes {allowed}", {"allow": allowed})
+        raise Problem(405, f"{method} is not allowed here", None, f"allowed: {allowed}", {"allow": allowed})
     return methods[method]

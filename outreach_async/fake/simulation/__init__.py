@@ -1,11 +1,11 @@
-"""What happens while time passes: e-mails leave by the queue, the waits and the daily limits, and people answer them.
+"""Simulate a campaign as time passes: e-mails are sent according to queues, waits and daily limits, and people respond.
 
-events   what is to happen, in order of time
-chance   what becomes of an e-mail: rates, and draws that depend on nothing but their names
+events   future events, in order of time
+chance   the responses to an e-mail: rates, and draws that depend only on their names
 flows    a campaign's queue and counts
-ledgers  a mailbox's counts by day, and the windows over them
-state    all of it, copied in no time
-engine   moves it on
-control  `fake.sim`: what a test says and sees of it
-file     its form in a world file
+ledgers  a mailbox's counts per day, and the sums over its windows
+state    the state as a whole, with cheap copies
+engine   advances the state
+control  `fake.sim`: scripts and listeners of a test
+file     the state in a world file
 """

@@ -1,4 +1,7 @@
-"""What becomes of an e-mail. Every draw is a hash of names: no order of calls, size of steps or other contact can change it."""
+"""Draw the responses to an e-mail.
+
+Every draw is a hash of names. The order of calls, the size of time steps and other contacts do not affect it.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ from outreach_async.fake.given import check_known
 from outreach_async.fake.simulation.events import BOUNCE, CLICK, DAY, INTERESTED, MINUTE, OPEN, REPLY, SECOND, UNSUBSCRIBE
 
 Draw = Callable[[str], float]
-"""Draws a number from 0 up to, but not including, 1 for the name of what it decides."""
+"""Draws a number in [0, 1) by the name of the decision."""
 
 Plan = tuple[tuple[int, int], ...]
-"""What becomes of an e-mail: kinds of events, and microseconds from the send to each."""
+"""The responses to an e-mail: kinds of events, and microseconds from the sending to each."""
 
 _PRECISION: Final = 53  # bits of a float's fraction
 
 
 def draw(*names: object) -> float:
-    """Draw a number from 0 up to, but not including, 1; always the same for the same names."""
+    """Return a number in [0, 1) that depends only on the names."""
     text = "|".join(map(str, names)).encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(text, digest_size=8).digest()
     return float(int.from_bytes(digest, "big") >> 64 - _PRECISION) / (1 << _PRECISION)
@@ -29,23 +32,23 @@ def draw(*names: object) -> float:
 
 def _share(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"rates: {attribute.name} must be a number, not {type(value).__name__}")
+        raise TypeError(f"rates: expected a number for {attribute.name}, got {type(value).__name__}")
     if not 0 <= value <= 1:
-        raise ValueError(f"rates: {attribute.name}={value} must be from 0 to 1")
+        raise ValueError(f"rates: expected {attribute.name} from 0 to 1, got {value}")
 
 
 @attrs.frozen
 class Rates:
-    """How people answer.
+    """The probabilities of responses.
 
     Attributes:
-        open: Share of the e-mails that arrive. Whoever clicks, replies or unsubscribes has opened, so it counts as no lower than
-            what those need.
-        click: Share of the e-mails that arrive.
-        reply: The same.
-        bounce: Share of all e-mails: those that do not arrive.
-        unsubscribe: Share of the e-mails that arrive; nobody both replies and unsubscribes.
-        interested: Share of the replies.
+        open: Share of delivered e-mails. Clicking, replying and unsubscribing require an open, so the share is raised to what
+            they need.
+        click: Share of delivered e-mails.
+        reply: Share of delivered e-mails.
+        bounce: Share of all e-mails: those that are not delivered.
+        unsubscribe: Share of delivered e-mails. No contact both replies and unsubscribes.
+        interested: Share of replies.
     """
 
     open: float = attrs.field(default=0.4, validator=_share)
@@ -56,31 +59,31 @@ class Rates:
     interested: float = attrs.field(default=0.3, validator=_share)
 
     def changed(self, given: Mapping[str, float]) -> Rates:
-        """Exchange some of the rates.
+        """Return a copy with some rates replaced.
 
         Raises:
-            TypeError: There is no such rate, or it is no number.
+            TypeError: A rate is unknown, or not a number.
             ValueError: A rate is not from 0 to 1.
         """
         if not isinstance(given, Mapping):
-            raise TypeError(f"rates must be a mapping of shares by name, not {type(given).__name__}")
+            raise TypeError(f"rates: expected a mapping of shares by name, got {type(given).__name__}")
         for name in given:
             check_known(name, attrs.fields_dict(Rates), "rates")
         return attrs.evolve(self, **given)
 
     @property
     def opening(self) -> float:
-        """The share that opens, at least as many as those who go on to do something."""
+        """Share of delivered e-mails that are opened, including those needed for clicks, replies and unsubscribes."""
         return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
 
 def plan(rates: Rates, chance: Draw) -> Plan:
-    """Draw what becomes of an e-mail. What bounced is not opened; only what was opened leads to anything."""
+    """Draw the responses to an e-mail. A bounced e-mail is not opened, and an unopened one has no other response."""
     if chance("bounce") < rates.bounce:
         return ((BOUNCE, _between(MINUTE, 30 * MINUTE, chance("bounce delay"))),)
     if chance("open") >= rates.opening:
         return ()
-    # Half of the opens come within nine hours.
+    # The cube makes early opens more probable: half of them come within nine hours.
     opened = _between(MINUTE, 3 * DAY, chance("open delay") ** 3)
     return ((OPEN, opened), *_clicks(rates, chance, opened), *_leaves(rates, chance, opened))
 
@@ -92,7 +95,7 @@ def _clicks(rates: Rates, chance: Draw, opened: int) -> Plan:
 
 
 def _leaves(rates: Rates, chance: Draw, opened: int) -> Plan:
-    """Draw whether the e-mail ends its contact's path."""
+    """Draw whether the contact's path ends with a reply or an unsubscribe."""
     if chance("reply") * rates.opening < rates.reply:
         kind = INTERESTED if chance("interested") < rates.interested else REPLY
         return ((kind, opened + _between(MINUTE, 2 * DAY, chance("reply delay") ** 2)),)

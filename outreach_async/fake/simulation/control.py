@@ -1,4 +1,4 @@
-"""`fake.sim`: what a test has people do, and what it sees them do."""
+"""`fake.sim`: script what contacts do, and listen to what happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outreach_async.fake.simulation.engine import Listener
 from outreach_async.fake.simulation.events import BOUNCE, CLICK, INTERESTED, OPEN, REPLY, SECOND, UNSUBSCRIBE
 
 Span = str | float | timedelta
-"""A span of time: text such as `90s`, `2h` or `1d12h`, seconds, or a timedelta."""
+"""A span of time: a string such as `90s`, `2h` or `1d12h`, seconds, or a timedelta."""
 
 _UNITS: Final = {
     "ms": SECOND // 1000,
@@ -30,22 +30,22 @@ _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
 class Control:
-    """What a test has people do, and what it sees them do.
+    """Script what contacts do, and listen to what happens.
 
     Args:
-        seeding: Gives what fills the world.
+        seeding: Returns a context manager that yields the seeder of the world.
     """
 
     def __init__(self, seeding: Callable[[], AbstractContextManager[Seeder]]) -> None:
         self._seeding = seeding
         self.listeners: list[Listener] = []
-        """Who is told what happens, while it happens."""
+        """Callables that receive every past event, as it happens."""
 
     def watch(self, listener: Listener) -> None:
-        """Have a listener told of every e-mail, open, click, reply, unsubscribing and bounce from now on, in order of time.
+        """Call a listener with every e-mail, open, click, reply, unsubscribe and bounce from now on, in order of time.
 
-        It takes an `outreach_async.fake.Activity`; a list's `append` makes a log. `reset` lets listeners go; snapshots and world
-        files do not hold them.
+        It receives an `outreach_async.fake.Activity`; pass a list's `append` to collect them. `reset` removes listeners.
+        Snapshots and world files do not contain them.
 
         Example:
             ```python
@@ -71,24 +71,24 @@ class Control:
         bounces_after: Span | None = None,
         interested: bool = False,
     ) -> None:
-        """Settle what a contact does with an e-mail that is still to be sent; what is not said does not happen.
+        """Script what a contact does with an e-mail that is still to be sent. Omitted actions do not happen.
 
-        Whoever clicks, replies or unsubscribes has opened: at that time at the latest.
+        A contact that clicks, replies or unsubscribes has opened the e-mail, at that time at the latest.
 
         Args:
-            contact: Its e-mail, whether it is stored yet or not; or the id of a stored one.
+            contact: The contact's e-mail address, stored or not; or the id of a stored contact.
             step: The step's order, from 1.
-            campaign: Campaign id; any campaign if not given.
-            opens_after: Span from the send to the open: `"2h"`, `"1d12h"`, seconds or a timedelta. The others likewise.
-            clicks_after: To the click.
-            replies_after: To the reply, which ends the contact's path through the campaign.
-            unsubscribes_after: To the unsubscribing, which ends it too.
-            bounces_after: To the bounce, which ends it too.
+            campaign: Campaign id; `None` for any campaign.
+            opens_after: Span from the sending to the open: `"2h"`, `"1d12h"`, seconds or a timedelta; the same for the others.
+            clicks_after: Span from the sending to the click.
+            replies_after: Span from the sending to the reply, which ends the contact's path through the campaign.
+            unsubscribes_after: Span from the sending to the unsubscribe, which ends the path, too.
+            bounces_after: Span from the sending to the bounce, which ends the path, too.
             interested: Whether the reply shows interest.
 
         Raises:
-            TypeError: A span or the step is of the wrong kind.
-            ValueError: The parts do not fit together, a span is malformed, or there is no such contact or campaign.
+            TypeError: A span or the step has the wrong type.
+            ValueError: The actions contradict each other, a span is malformed, or there is no such contact or campaign.
 
         Example:
             ```python
@@ -108,7 +108,7 @@ class Control:
         }
         plan = _plan({kind: microseconds(span) for kind, span in spans.items() if span is not None}, interested=interested)
         if not whole("step", step):
-            raise ValueError("step=0: the first step is 1")
+            raise ValueError("step: expected 1 or more, got 0; the first step is 1")
         with self._seeding() as seeder:
             if campaign is not None and campaign not in seeder.world.campaigns:
                 raise ValueError(f"there is no campaign {campaign!r}: add it first")
@@ -116,7 +116,7 @@ class Control:
 
 
 def _token(seeder: Seeder, contact: str) -> str:
-    """Find what a contact's chance is drawn by."""
+    """Return the token of a contact's draws."""
     if "@" in text("contact", contact) or not contact.startswith("contact_"):
         return seeder.key(contact.strip())
     tables: Mapping[str, Mapping[str, Contact]] = seeder.world.contacts
@@ -124,45 +124,45 @@ def _token(seeder: Seeder, contact: str) -> str:
         for key, stored in contacts.items():
             if stored.id == contact:
                 return key
-    raise ValueError(f"there is no contact {contact!r}: add it first, or give its e-mail")
+    raise ValueError(f"there is no contact {contact!r}: add it first, or pass its e-mail address")
 
 
 def _plan(spans: Mapping[int, int], *, interested: bool) -> Plan:
     if interested and INTERESTED not in spans:
-        raise ValueError("interested=True is about a reply: say replies_after as well")
+        raise ValueError("interested=True needs a reply: pass replies_after as well")
     if BOUNCE in spans and len(spans) > 1:
-        raise ValueError("what bounces is neither opened nor answered: leave the others out, or bounces_after")
+        raise ValueError("bounces_after excludes every other action: omit the others, or bounces_after")
     if UNSUBSCRIBE in spans and spans.keys() & {REPLY, INTERESTED}:
-        raise ValueError("replies_after and unsubscribes_after both end the path: say one of them")
+        raise ValueError("replies_after and unsubscribes_after both end the path: pass only one of them")
     later = [span for kind, span in spans.items() if kind not in {OPEN, BOUNCE}]
     if later and spans.get(OPEN, 0) > min(later):
-        raise ValueError("opens_after must not be later than what the open leads to: say a shorter span, or leave it out")
+        raise ValueError("opens_after must not be later than what follows the open: pass a shorter span, or omit it")
     opened = {OPEN: min(later)} if later and OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 
 
 def microseconds(span: Span) -> int:
-    """Read a span of time.
+    """Parse a span of time.
 
     Returns:
         Whole microseconds.
 
     Raises:
-        TypeError: It is no text, number or timedelta.
-        ValueError: The text is no span, or the span is negative or not finite.
+        TypeError: The span is not a string, a number or a timedelta.
+        ValueError: The string is malformed, or the span is negative or not finite.
     """
     if isinstance(span, str):
         return _read(span)
     if isinstance(span, bool) or not isinstance(span, int | float | timedelta):
-        raise TypeError(f"a span of time must be a text such as '2h', seconds or a timedelta, not {type(span).__name__}")
+        raise TypeError(f"expected a span of time (a string such as '2h', seconds or a timedelta), got {type(span).__name__}")
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"a span of time must be finite and not negative, not {span}")
+        raise ValueError(f"expected a span of time that is finite and not negative, got {span}")
     return round(seconds * SECOND)
 
 
 def _read(span: str) -> int:
     parts = _PART.findall(span)
     if not parts or "".join(number + unit for number, unit in parts) != span:
-        raise ValueError(f"{span!r} is no span of time such as 90s, 2h or 1d12h")
+        raise ValueError(f"expected a span of time such as 90s, 2h or 1d12h, got {span!r}")
     return round(sum(float(number) * _UNITS[unit] for number, unit in parts))

@@ -1,7 +1,8 @@
-"""Moving the simulation on: everything that is to happen up to an instant, in order.
+"""Advance the simulation: process every event up to an instant, in order.
 
-E-mails leave when they are due and their campaign is live, through the mailbox that wrote to the contact before, else through the
-one with most room left today; if none has any, at the next midnight. Campaigns that wait for the same midnight take turns.
+An e-mail is sent when it is due and its campaign is live. It leaves through the mailbox that sent the contact's first e-mail,
+or, if that one is full today, through the one with the most capacity left. If no mailbox has capacity, it waits for the next
+midnight (UTC). Campaigns that wait for the same midnight take turns.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ LIVE: Final = "live"
 
 @attrs.frozen
 class Activity:
-    """Something that has happened.
+    """A past event.
 
     Attributes:
-        at: Unix seconds.
+        at: Time, in Unix seconds.
         kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply that shows interest), `unsubscribed` or `bounced`.
         campaign: Campaign id.
-        contact: Contact id; `#` and a number for those that a campaign was seeded with but are not stored. `~2` behind it, and so
-            on, for another round of one who joined again.
-        step: The step's order, from 1.
+        contact: Contact id; `#` and a number for a contact that a campaign was seeded with but is not stored. `~1`, `~2` and so
+            on follow it in the later rounds of a contact that rejoined.
+        step: Order of the step, from 1.
         template: Template id.
         mailbox: Id of the mailbox that sent the e-mail.
 
@@ -70,10 +71,10 @@ Listener = Callable[[Activity], object]
 
 @attrs.define
 class Rooms:
-    """A campaign's mailboxes on one day, the one with most room first.
+    """A campaign's mailboxes on one day, ordered by remaining capacity.
 
-    Room only shrinks on one day. So an entry is looked at again when it comes up, and put back if others used the mailbox
-    meanwhile: the first one that is right is the best.
+    Capacity only shrinks within a day, so an entry of the heap is never too low. An entry that comes up is compared with the
+    current capacity, and put back if the mailbox was used meanwhile. The first accurate entry is the maximum.
     """
 
     room: Callable[[str], int]
@@ -82,13 +83,13 @@ class Rooms:
 
     @classmethod
     def of(cls, mailboxes: Sequence[str], room: Callable[[str], int]) -> Rooms:
-        """Look at each mailbox once; of those with equal room the campaign's first comes first."""
+        """Read each mailbox's capacity once. Of equal ones, the campaign's first mailbox is first."""
         heap = [(-room(id_), place, id_) for place, id_ in enumerate(mailboxes)]
         heapq.heapify(heap)
         return cls(room, heap, frozenset(mailboxes))
 
     def pick(self, sticky: str) -> str | None:
-        """Pick a mailbox for a contact: its own, else the one with most room; `None` if none has any."""
+        """Return a mailbox for a contact: its first one, otherwise the one with most capacity; `None` if all are full."""
         if sticky in self._members and self.room(sticky) > 0:
             return sticky
         while self._heap:
@@ -105,14 +106,14 @@ class Rooms:
 
 @attrs.define
 class Engine:
-    """Moves one world on.
+    """Advances one world.
 
     Attributes:
         state: The simulation.
         campaigns: Campaigns by id.
         mailboxes: Mailboxes by id.
-        seed: What chance is drawn from.
-        listeners: Who is told what happens.
+        seed: Seed of the draws.
+        listeners: Callables that receive every past event.
     """
 
     state: Simulation
@@ -124,12 +125,12 @@ class Engine:
     _rooms: dict[str, Rooms] = attrs.Factory(dict)
 
     def run(self, until: int) -> None:
-        """Let everything happen that is to happen up to and including an instant, in Unix microseconds."""
+        """Process every event up to and including an instant, in Unix microseconds."""
         state = self.state
         state.set_out(self.campaigns, self.seed)
         while True:
             first = state.heap[0].at if state.heap else None
-            # Queues come before what is due only now: whoever waited goes first.
+            # At one instant, waiting contacts are served before those that are due only now, so that no one is overtaken.
             if state.wake is not None and state.wake <= until and (first is None or state.wake <= first):
                 now, state.wake = state.wake, None
                 self._serve_queues(now)
@@ -149,7 +150,7 @@ class Engine:
     def _fall_due(self, event: Event) -> None:
         campaign = self.campaigns[event.campaign]
         if not _sends(campaign.steps[event.step]):
-            return  # it stays left to send: nothing that can be done to a campaign sets a step going
+            return  # the contact stays left to send: no operation can start a step that does not run
         self.state.flow(campaign.id).queue.append(event)
         if campaign.status == LIVE and not self._send_next(campaign, event.at):
             self.state.wake_at(_midnight(event.at))
@@ -162,10 +163,10 @@ class Engine:
             self.state.wake_at(_midnight(now))
 
     def _send_next(self, campaign: Campaign, now: int) -> bool:
-        """Send to the first in a campaign's queue.
+        """Send to the first contact in a campaign's queue.
 
         Returns:
-            Whether there was anybody, and a mailbox for it.
+            Whether there was a contact, and a mailbox with capacity.
         """
         flow = self.state.flow(campaign.id)
         while flow.queue and flow.has_ended(flow.queue[0].who):
@@ -217,12 +218,12 @@ class Engine:
                     return scripts[due.token, where, due.step]
         return plan(campaign.steps[due.step].templates[template].rates or campaign.rates, chance)
 
-    # Answers.
+    # Responses.
 
     def _answered(self, event: Event) -> None:
         flow = self.state.flow(event.campaign)
         if event.kind in ENDS and not flow.end(event.who, event.stop):
-            return  # whoever left already does not leave again
+            return  # a path ends only once: ignore the later of two endings
         ledger = self.state.ledger(self.mailboxes[event.mailbox], event.at // DAY)
         if event.kind == BOUNCE:
             flow.bounces += 1
@@ -236,7 +237,7 @@ class Engine:
         self._note(event, flow, event.mailbox)
 
     def _note(self, event: Event, flow: Flow, mailbox: str) -> None:
-        """Keep when it was, and tell it."""
+        """Store the time of an event, and pass it to the listeners."""
         at = event.at / SECOND
         flow.last = self.state.ledgers[mailbox].last = at
         if self.listeners:
@@ -247,12 +248,12 @@ class Engine:
 
 
 def _midnight(now: int) -> int:
-    """The next one, in UTC."""
+    """Return the next midnight, in UTC."""
     return (now // DAY + 1) * DAY
 
 
 def _sends(step: Step) -> bool:
-    """Tell whether a step is running and has something to send."""
+    """Return whether a step is live and has a live template."""
     return step.status == LIVE and any(template.status == LIVE for template in step.templates)
 
 
@@ -261,15 +262,15 @@ def _round(who: str) -> tuple[str, ...]:
 
 
 def rotated(step: Step, counts: Sequence[Sequence[int]], chance: Callable[[str], float]) -> int:
-    """Choose the template of an e-mail (rule T7): a drawn share is personalised, the letters take turns at the rest.
+    """Choose the template of an e-mail (rule T7): a drawn share is personalised, and the letters take turns at the rest.
 
     Args:
         step: The step, which has a live template.
         counts: The counts of each of its templates, e-mails sent first.
-        chance: Draws by the name of what is decided.
+        chance: Draws by the name of the decision.
 
     Returns:
-        The template's place.
+        The template's index.
     """
     live = [place for place, template in enumerate(step.templates) if template.status == LIVE]
     if len(live) == 1:

@@ -1,4 +1,4 @@
-"""What is to happen, in order of time, then kind; whoever came first goes first, as ids grow with time."""
+"""Future events, ordered by time and kind. Further ties go to the contact that joined first, because ids grow with time."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ UNSUBSCRIBE: Final = 5
 BOUNCE: Final = 6
 
 NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsubscribed", "bounced")
-"""What has happened, by kind."""
+"""Names of past events, by kind."""
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
 DAY: Final = 86_400 * SECOND
-"""Times are whole microseconds: one step of time then ends where two halves of it do."""
+"""Times are whole microseconds: sums are exact, so one advance ends exactly where two halves of it end."""
 
 
 class Event(NamedTuple):
-    """Something that is to happen.
+    """A future event.
 
     Attributes:
-        at: When, in Unix microseconds.
-        kind: What; of two at one instant the lower comes first, so an open precedes what follows from it.
+        at: Time, in Unix microseconds.
+        kind: Kind of the event. Of two events at one instant the lower kind is first, so an open precedes its consequences.
         campaign: The campaign's id.
-        who: The contact's id; `#` and a number for those that are not stored one by one. `~` and a number behind it for another
-            round of one who joined again.
-        step: Place of the step, from 0.
-        token: What the contact's chance is drawn by: the key of the e-mail, which does not change when others are added.
-        stop: Place of the first step that the contact does not go through.
-        mailbox: Id of the mailbox that wrote to the contact first; empty before that. Of an answer: the one that sent the e-mail.
-        template: Place of the e-mail's template in its step.
-        day: The UTC day on which the e-mail was sent, counted from 1970.
+        who: The contact's id; `#` and a number for a seeded contact that is not stored. `~` and a number follow it in the
+            later rounds of a contact that rejoined.
+        step: Index of the step, from 0.
+        token: Name for the contact's draws: the key of its e-mail address, which does not change when others are added.
+        stop: Index of the first step that the contact does not reach.
+        mailbox: Id of the mailbox that sent the contact's first e-mail; empty before it. In a response, the mailbox that sent the
+            e-mail.
+        template: Index of the e-mail's template in its step.
+        day: UTC day on which the e-mail was sent, in days since 1970.
     """
 
     at: int

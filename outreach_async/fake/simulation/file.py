@@ -1,7 +1,7 @@
-"""The simulation in a world file: the member `simulation`, which only a world in motion has.
+"""The simulation's state in a world file: the member `simulation`, present only if something has happened.
 
-{"wake": 1767312000000000,                                 when queues are looked at again, Unix microseconds, or null
- "campaigns": {"camp_1": {"since": …, "begun": true,       what differs from what the campaign was seeded with
+{"wake": 1767312000000000,                                 when to serve the queues again, Unix microseconds, or null
+ "campaigns": {"camp_1": {"since": …, "begun": true,       differences from the seeded campaign
                           "counts": [[[sent, opened, clicked, replied, unsubscribed], …], …],
                           "left": […], "bounces": 0, "interested": 0, "last": null, "joined": […], "queue": […],
                           "progress": {"contact_1": 2, "contact_2": null}, "rounds": {}}},
@@ -27,15 +27,15 @@ from outreach_async.fake.simulation.state import Simulation
 
 _EVENT: Final = (int, int, str, str, int, str, int, str, int, int)
 
-# Out.
+# Dumping.
 
 
 def simulation_document(state: Simulation, day: int) -> dict[str, Any]:
-    """Write the simulation, the same for the same state; empty if nothing has happened yet.
+    """Return the simulation's state, equal for equal states; empty if nothing has happened yet.
 
     Args:
-        state: The simulation.
-        day: Today, counted from 1970.
+        state: The state.
+        day: Today, in days since 1970.
     """
     flows = {id_: _flow_document(flow) for id_, flow in sorted(state.flows.items()) if flow.begun or flow.rounds}
     ledgers = {id_: _ledger_document(ledger, day) for id_, ledger in sorted(state.ledgers.items()) if ledger.life}
@@ -62,7 +62,7 @@ def _flow_document(flow: Flow) -> dict[str, Any]:
 
 
 def _ledger_document(ledger: Ledger, day: int) -> dict[str, Any]:
-    # How far a ledger was moved on depends on who looked at it: the same state must give the same text.
+    # A ledger's day depends on when it was last read. Roll a copy to today, so that equal states give equal documents.
     ledger = ledger.copy()
     ledger.roll(day)
     return {
@@ -82,18 +82,18 @@ def _days(ring: Sequence[int], latest: int) -> list[tuple[int, int]]:
     return [(day, ring[day % len(ring)]) for day in days if ring[day % len(ring)]]
 
 
-# In.
+# Loading.
 
 
 def load_simulation(
     document: Any, state: Simulation, campaigns: Mapping[str, Campaign], mailboxes: Mapping[str, Mailbox]
 ) -> None:
-    """Put a world in motion as a file says.
+    """Load the state of a simulation from a world file.
 
     Raises:
-        KeyError: Something is missing.
-        TypeError: Something is of the wrong kind.
-        ValueError: Something is not in the world, or does not fit it.
+        KeyError: A member is missing.
+        TypeError: A value has the wrong type.
+        ValueError: A value refers to something that is not in the world, or does not fit it.
     """
     for id_, item in _typed(document["campaigns"], dict).items():
         state.flows[id_] = _flow(item, _known(id_, campaigns), campaigns, mailboxes)
@@ -110,7 +110,7 @@ def _flow(item: Any, campaign: Campaign, campaigns: Mapping[str, Campaign], mail
     lefts = [whole("left", left) for left in item["left"]]
     shape = [[len(COUNTS)] * len(step.templates) for step in campaign.steps]
     if [[len(part) for part in step] for step in counts] != shape or len(lefts) != len(shape):
-        raise ValueError(f"{campaign.id}: counts and left are not those of its steps and templates")
+        raise ValueError(f"{campaign.id}: counts and left do not match its steps and templates")
     return Flow(
         whole("since", item["since"]),
         counts,
@@ -151,14 +151,14 @@ def _ring(days: Iterable[Any], length: int, latest: int) -> list[int]:
     ring = [0] * length
     for day, count in days:
         if not latest - length < whole("day", day) <= latest:
-            raise ValueError(f"day {day}: there are {length} days up to {latest}")
+            raise ValueError(f"day {day}: expected one of the {length} days up to {latest}")
         ring[day % length] = whole("count", count)
     return ring
 
 
 def _event(item: Any, campaigns: Mapping[str, Campaign], mailboxes: Mapping[str, Mailbox]) -> Event:
     if len(item) != len(_EVENT):
-        raise ValueError(f"an event has {len(_EVENT)} parts, not {len(item)}")
+        raise ValueError(f"expected an event of {len(_EVENT)} parts, got {len(item)}")
     event = Event(*(_typed(part, kind) for part, kind in zip(item, _EVENT, strict=True)))
     steps = _known(event.campaign, campaigns).steps
     mailbox = mailboxes.get(event.mailbox)
@@ -174,7 +174,7 @@ def _plan(item: Any) -> Plan:
     plan = tuple((whole("kind", kind), whole("microseconds", delay)) for kind, delay in item)
     for kind, _ in plan:
         if not DUE < kind < len(NAMES):
-            raise ValueError(f"kind {kind}: what becomes of an e-mail is from {DUE + 1} to {len(NAMES) - 1}")
+            raise ValueError(f"kind {kind}: expected a kind from {DUE + 1} to {len(NAMES) - 1}")
     return plan
 
 
@@ -190,5 +190,5 @@ def _moment(value: Any) -> float | None:
 
 def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
-        raise TypeError(f"must be of type {kind.__name__}, not {type(value).__name__}")
+        raise TypeError(f"expected the type {kind.__name__}, got {type(value).__name__}")
     return value

@@ -1,8 +1,8 @@
-"""A mailbox's counts by UTC day, with the sums over its windows kept up to date: no answer adds up days (rules B2 to B4).
+"""A mailbox's counts per UTC day, with running sums over its windows, so that no answer adds up days (rules B2 to B4).
 
-The figures that a mailbox was seeded with are of one day. As time passes they leave the windows as if they had been sent evenly:
-what was sent today counts on that day; the rest of the 30 days leaves over the next 29; the rest of the 90 over 60. Opens and
-bounces are of the day their e-mail was sent on, so that no share exceeds the whole.
+The figures that a mailbox was seeded with belong to one day. As time passes they leave the windows as if they had been sent
+evenly: those of the day itself count on that day, the rest of the 30 days leaves over the next 29 days, and the rest of the 90
+days over 60. Opens and bounces belong to the day on which their e-mail was sent, so that no share exceeds the whole.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ QUARTER: Final = 90
 
 @attrs.frozen
 class Past:
-    """What a mailbox was seeded with.
+    """The figures that a mailbox was seeded with.
 
     Attributes:
-        day: The UTC day that the figures are of, counted from 1970.
+        day: UTC day of the figures, in days since 1970.
         today: E-mails sent on that day.
-        month: In the 30 days up to it.
-        quarter: In the 90 days up to it.
-        bounced: Of those of the 30 days.
-        opened: Share of those of 14 days.
-        opens: Share of all ever.
-        clicks: The same.
-        pinned: Figures set by hand to what no service can have counted: they stay as they are.
+        month: E-mails sent in the 30 days up to it.
+        quarter: E-mails sent in the 90 days up to it.
+        bounced: Bounces of the 30 days.
+        opened: Share opened of 14 days.
+        opens: Share opened of all e-mails.
+        clicks: Share clicked of all e-mails.
+        pinned: Figures set to values that no service could have counted; they stay unchanged.
     """
 
     day: int
@@ -48,7 +48,7 @@ class Past:
 
     @classmethod
     def of(cls, mailbox: Mailbox) -> Past:
-        """Read a mailbox's figures; damaged ones count as 0."""
+        """Read a mailbox's figures. Invalid ones count as 0."""
         values = mailbox.values
         counts = {name: _count(values[name]) for name in ("sent_today", "sent_30days", "sent_90days", "bounced_30days")}
         today, month, quarter, bounced = (count or 0 for count in counts.values())
@@ -62,20 +62,20 @@ class Past:
         return cls(int(mailbox.as_of // DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
 
     def month_after(self, days: int) -> int:
-        """What is still in the window of 30 days after so many days."""
+        """Return the e-mails still in the window of 30 days after a number of days."""
         return (self.today if days < MONTH else 0) + _rest(self.month - self.today, MONTH - 1, days)
 
     def quarter_after(self, days: int) -> int:
-        """What is still in the window of 90 days."""
+        """Return the e-mails still in the window of 90 days after a number of days."""
         rest = _rest(self.month - self.today, MONTH - 1, max(0, days - QUARTER + MONTH))
         return (self.today if days < QUARTER else 0) + rest + _rest(self.quarter - self.month, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
-        """What of the window of 30 days has bounced: always the same part."""
+        """Return the bounces still in the window of 30 days after a number of days, always in the same proportion."""
         return self.bounced * self.month_after(days) // self.month if self.month else self.bounced * (days == 0)
 
     def opened_after(self, days: int) -> Share:
-        """What of the window of 14 days was opened, of how many."""
+        """Return the opened e-mails, and all e-mails, still in the window of 14 days after a number of days."""
         return Share(_rest(self.opened.n, FORTNIGHT, days), _rest(self.opened.of, FORTNIGHT, days))
 
 
@@ -84,7 +84,7 @@ def _count(value: Any) -> int | None:
 
 
 def _share(value: Any, of: int) -> Share | None:
-    """Read a rate; a bare percentage is of so many as the other figures suggest."""
+    """Return a rate as a share; a plain percentage refers to the total that the other figures suggest."""
     if isinstance(value, Share):
         return value if 0 <= value.n <= value.of else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100  # noqa: PLR2004 - a percentage
@@ -92,29 +92,29 @@ def _share(value: Any, of: int) -> Share | None:
 
 
 def _rest(total: int, days: int, passed: int) -> int:
-    """What is left of a total that leaves over so many days, evenly."""
+    """Return what remains of a total that leaves evenly over a number of days."""
     return total * max(0, days - passed) // days
 
 
 @attrs.define
 class Ledger:
-    """What a mailbox sent, by day, and the sums over the windows that end with its latest day.
+    """A mailbox's counts by day, and the sums over the windows that end with its latest day.
 
     Attributes:
-        past: What it was seeded with.
-        day: The latest day, counted from 1970.
-        sent: E-mails by day; a ring, in which the day's place is its number modulo the length.
-        opened: Those of the e-mails sent on a day that were opened; likewise.
-        bounced: Those that bounced; likewise.
-        fortnight: E-mails sent in 14 days, the latest included.
-        month: In 30 days.
-        quarter: In 90 days.
-        opened_sum: Opened ones of the 14 days.
-        bounced_sum: Bounced ones of the 30 days.
-        life: E-mails sent ever.
-        opens: Opened ever.
-        clicks: Clicked ever.
-        last: When anything last happened, Unix seconds; `None` for never.
+        past: The seeded figures; the other counts do not include them.
+        day: The latest day, in days since 1970.
+        sent: E-mails by day, as a ring: a day's index is its number modulo the length.
+        opened: Opened e-mails by the day of their sending, as a ring.
+        bounced: Bounced e-mails by the day of their sending, as a ring.
+        fortnight: E-mails sent in 14 days, including the latest.
+        month: E-mails sent in 30 days.
+        quarter: E-mails sent in 90 days.
+        opened_sum: Opened e-mails of 14 days.
+        bounced_sum: Bounced e-mails of 30 days.
+        life: E-mails sent in total.
+        opens: Opens in total.
+        clicks: Clicks in total.
+        last: Time of the last event, in Unix seconds; `None` before the first.
     """
 
     past: Past
@@ -134,22 +134,22 @@ class Ledger:
 
     @classmethod
     def of(cls, mailbox: Mailbox) -> Ledger:
-        """Open a mailbox's ledger."""
+        """Return the ledger of a mailbox as it was seeded."""
         past = Past.of(mailbox)
         return cls(past, past.day)
 
     def copy(self) -> Ledger:
-        """Copy everything that changes."""
+        """Return a copy that shares no mutable value."""
         return attrs.evolve(self, sent=list(self.sent), opened=list(self.opened), bounced=list(self.bounced))
 
     def roll(self, day: int) -> None:
-        """Move on to a day. Time never goes back: an earlier day changes nothing."""
+        """Advance to a day. Time never goes back, so an earlier day changes nothing."""
         for _ in range(min(day - self.day, QUARTER)):
             self._turn()
         self.day = max(self.day, day)
 
     def _turn(self) -> None:
-        """Let every window lose its oldest day. After 90 turns they are empty, whatever the days' numbers are."""
+        """Remove the oldest day from every window. After 90 turns all windows are empty, so `roll` needs no more of them."""
         self.day += 1
         self.fortnight -= self.sent[(self.day - FORTNIGHT) % QUARTER]
         self.month -= self.sent[(self.day - MONTH) % QUARTER]
@@ -187,7 +187,7 @@ class Ledger:
             self.bounced_sum += 1
 
     def figures(self) -> Mapping[str, Any]:
-        """Make the figures of the mailbox's item, as of the latest day; those that stay as they were seeded are left out."""
+        """Return the figures of the mailbox's item as of the latest day, without those that stay as they were seeded."""
         past, days = self.past, self.day - self.past.day
         if not days and not self.life:
             return {}

@@ -1,7 +1,7 @@
-"""What is wrong with the values of a file, before the service says so: checks of rows, and a look at the whole file.
+"""Check the values of a file before the service sees them: row by row, or the whole file at once.
 
-The service has the last word, so all of this warns unless asked to do more. E-mail addresses and phone numbers are for the
-libraries that know them best (the extra `validate`), behind a fast path for those that are plain.
+The service has the last word, so checks only warn by default. E-mail addresses and phone numbers are checked by specialised
+libraries (the extra `validate`), after a fast path accepts the plain ones.
 """
 
 from outreach_async.importer.checks.checker import Checks, Finding

@@ -1,4 +1,4 @@
-"""The checks of the columns of one file, applied row by row."""
+"""Apply the checks to the columns of a file, row by row."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from outreach_async.importer.columns import Columns
 from outreach_async.importer.rows import Row
 
 Look: TypeAlias = Callable[[Any], str | None]
-"""Takes a cell, or a cell and the two letters of the row's country, and returns what is wrong."""
+"""Takes a cell, or a cell and the row's two-letter country code, and returns the problem; `None` if there is none."""
 
 _LONGEST: Final = 60
 _AT_A_TIME: Final = 250
 
 
 class Finding(NamedTuple):
-    """What a check found in a row.
+    """A problem that a check found in a row.
 
     Attributes:
-        check: The check.
-        level: What it counts for.
-        code: The field.
-        message: What was found, beginning with the field.
+        check: Name of the check.
+        level: Level of the check.
+        code: Code of the field.
+        message: The problem, beginning with the field.
     """
 
     check: str
@@ -58,18 +58,18 @@ _LOOKS: Final[dict[str, tuple[tuple[str, ...], Look]]] = {
     "date": (("job_start_date", "graduation_date"), moments.date_complaint),
     "website": (("website", "website_2", "website_3"), websites.complaint),
 }
-"""For each check the fields it looks at, and how."""
+"""For each check, the fields it covers and the function that looks at a cell."""
 
 _ABROAD: Final = frozenset({"phone", "state"})
-"""Checks that have to know the country."""
+"""Checks that need the country."""
 
 
 class Checks:
-    """Looks at rows, many at a time: most columns repeat few values, and each value is looked at once.
+    """Checks many rows at a time. Most columns have few distinct values, and each value is checked once.
 
     Args:
-        columns: Where the fields are.
-        policy: What each check counts for.
+        columns: The mapped columns.
+        policy: The level of each check.
     """
 
     def __init__(self, columns: Columns, policy: Policy) -> None:
@@ -84,14 +84,14 @@ class Checks:
         self._country = columns.cell("country")
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[Finding]]:
-        """Return what is found, by the place of the row; nothing in a row that cannot be read."""
+        """Return the findings by index of the row. Rows with a fault have none."""
         found = self._found(rows, self._checks)
         if self._cells != "off":
             self._remark(rows, found)
         return found
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows, those in which a check finds an error with it as their fault, so that they are never sent."""
+        """Yield the rows. A finding of level `error` becomes the fault of its row, which is then never sent."""
         if not self._errors and self._cells != "error":
             yield from rows
             return
@@ -133,7 +133,7 @@ class Checks:
 
 
 def _wrong(texts: Sequence[str], keys: Sequence[Hashable], look: Look) -> list[tuple[int, str]]:
-    """Return the places of the cells that something is wrong with, and what."""
+    """Return the indexes of the cells with a problem, and the problems."""
     wrong = {key: complaint for key in set(keys) if key != "" and (complaint := look(key))}
     return [(at, wrong[key]) for at, key in enumerate(keys) if key in wrong and texts[at]] if wrong else []
 

@@ -1,4 +1,4 @@
-"""E-mail addresses: whether they can be written to, and what makes one suspicious."""
+"""Check e-mail addresses: invalid ones, role addresses, and probable typing errors."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ _PLAIN: Final = re.compile(
     r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}",
     re.IGNORECASE | re.ASCII,
 )
-"""Addresses that nobody has to look at twice: the library takes fifty times as long, and finds nothing against them either."""
+"""Plain addresses, accepted without the library, which takes fifty times as long and accepts them, too."""
 
 _SHORT: Final = 63
-"""Characters up to which no part of an address can be too long."""
+"""Most characters of an address in which no part can be too long."""
 
 
 def complaint(text: str) -> str | None:
-    """Return why nobody can be reached at an address; `None` if somebody could be."""
+    """Return why an address is invalid; `None` if it is valid."""
     return None if len(text) <= _SHORT and _PLAIN.fullmatch(text) else _looked_up(text)
 
 
 def role_complaint(text: str) -> str | None:
-    """Return what speaks for an address being read by nobody in particular."""
+    """Return why an address probably belongs to a role and not to a person; `None` if it does not."""
     local = text.partition("@")[0].casefold()
-    return f"{local}@ is a function's address, not a person's" if local in _roles() else None
+    return f"{local}@ is a role address, not a person's" if local in _roles() else None
 
 
 def typo_complaint(text: str) -> str | None:
-    """Return which provider was probably meant."""
+    """Return a hint at the provider that was probably meant; `None` if the domain looks correct."""
     meant = _slips().get(text.rpartition("@")[2].casefold())
-    return f"the domain is one slip away from {meant}" if meant else None
+    return f"the domain is one typing error away from {meant}" if meant else None
 
 
 def _looked_up(text: str) -> str | None:
@@ -40,19 +40,19 @@ def _looked_up(text: str) -> str | None:
     try:
         validate_email(text, check_deliverability=False, strict=True)
     except EmailNotValidError as error:
-        return f"no address to write to: {error}"
+        return f"not a valid address: {error}"
     return None
 
 
 @cache
 def _roles() -> frozenset[str]:
-    """Return RFC 2142's mailboxes, and those that list services commonly turn away."""
+    """Return the mailbox names of RFC 2142, and those that mailing list services commonly reject."""
     return frozenset(_words("roles"))
 
 
 @cache
 def _slips() -> dict[str, str]:
-    """Return the provider by every text that is one slip from its domain, and that nobody has as a domain of his own."""
+    """Return the provider by domain, for unknown domains that are one typing error away from the provider's."""
     providers = _words("providers")
     found = {slip: provider for provider in reversed(providers) for slip in _one_slip(provider)}
     return {slip: provider for slip, provider in found.items() if slip not in {*providers, *_words("neighbours")}}
@@ -63,7 +63,7 @@ def _words(table: str) -> list[str]:
 
 
 def _one_slip(word: str) -> set[str]:
-    """Return what a word becomes if a letter is left out, doubled, swapped with the next, or mistyped as one beside it."""
+    """Return the word with one letter omitted, doubled, swapped with the next, or replaced by a neighbour on the keyboard."""
     splits = [(word[:at], word[at:]) for at in range(len(word))]
     left_out = {before + rest[1:] for before, rest in splits}
     doubled = {before + rest[0] + rest for before, rest in splits}

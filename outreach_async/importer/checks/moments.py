@@ -1,4 +1,4 @@
-"""Dates and time zones. Which forms the service takes is not documented: these are the ones that nobody can misread."""
+"""Check dates and time zones. The service does not document the forms it accepts, so the unambiguous ones pass."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT)[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
 @lru_cache(maxsize=_CACHED)
 def date_complaint(text: str) -> str | None:
-    """Return what is wrong with a date: `YYYY-MM-DD`, `YYYY-MM` and `YYYY` are right if there is such a day."""
+    """Return the problem of a date; `None` for a real date as `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
     found = _DATE.fullmatch(text)
     if found is None:
-        return "which forms of dates are taken is not documented; YYYY-MM-DD cannot be misread"
+        return "the service does not document its date formats; use YYYY-MM-DD, which is unambiguous"
     try:
         date(int(found["year"]), int(found["month"] or 1), int(found["day"] or 1))
     except ValueError:
-        return "there is no such day"
+        return "there is no such date"
     return None
 
 
 @lru_cache(maxsize=_CACHED)
 def timezone_complaint(text: str) -> str | None:
-    """Return what is wrong with a time zone: a name of the time zone database is right, and an offset such as `UTC+05:30`."""
+    """Return the problem of a time zone; `None` for a name of the time zone database, or an offset such as `UTC+05:30`."""
     names = _timezones()
     if not names or names.get(text.casefold()) == text or _OFFSET.fullmatch(text):
         return None
     near = get_close_matches(text.casefold().replace(" ", "_"), names, n=1, cutoff=0.7)
-    meant = f"; {names[near[0]]!r} may be meant" if near else ""
-    return f"no name of the time zone database, such as 'Europe/Berlin'{meant}"
+    meant = f"; did you mean {names[near[0]]!r}?" if near else ""
+    return f"expected a name of the time zone database, such as 'Europe/Berlin'{meant}"
 
 
 @cache
 def _timezones() -> Mapping[str, str]:
-    """Return the names by folded name; none where neither the system nor the package tzdata has the database."""
+    """Return the names by folded name; none if neither the system nor the package tzdata provides the database."""
     return {name.casefold(): name for name in available_timezones()}

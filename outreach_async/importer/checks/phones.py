@@ -1,4 +1,4 @@
-"""Phone numbers: whether their country gives such numbers out."""
+"""Check phone numbers against the numbering plans of their countries."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
 _NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
 _MARKS: Final = dict.fromkeys(map(ord, "+ ().-"))
 _KINDS: Final = ("fixed_line", "mobile")
-"""Nearly all numbers of people; the rest is for the library."""
+"""Nearly all numbers of people; the library checks the rest."""
 _LONGEST_CODE: Final = 3
-"""Digits of a country's calling code at most."""
+"""Most digits of a country's calling code."""
 
 
 def complaint(number: tuple[str, str | None]) -> str | None:
-    """Return what is wrong with a number.
+    """Return the problem of a phone number; `None` if it is valid.
 
     Args:
-        number: Its text, and the two letters of the country that it belongs to if it does not say so itself.
+        number: The number, and the two-letter code of its country in case it has no country code.
     """
     text, country = number
     return None if not text or _is_plain(text, country) else _looked_up(text, country)
 
 
 def _is_plain(text: str, country: str | None) -> bool:
-    """Whether a number is right at first sight: the library takes fifty times as long, and agrees."""
+    """Return whether a number is valid at first sight. The library takes fifty times as long, and agrees."""
     if text[0] == "+":
         if not _INTERNATIONAL.fullmatch(text):
             return False
@@ -54,14 +54,14 @@ def _looked_up(text: str, country: str | None) -> str | None:
         number = phonenumbers.parse(text, country)
     except phonenumbers.NumberParseException as error:
         if error.error_type == phonenumbers.NumberParseException.INVALID_COUNTRY_CODE and not text.lstrip().startswith("+"):
-            return "the country is not known; write the number with its country code, such as +1 206 555 0100"
-        return f"no phone number: {error}"
-    return None if phonenumbers.is_valid_number(number) else f"no number that +{number.country_code} gives out"
+            return "the country is unknown; add the country code, as in +1 206 555 0100"
+        return f"not a phone number: {error}"
+    return None if phonenumbers.is_valid_number(number) else f"not a valid number of +{number.country_code}"
 
 
 @cache
 def _international(beginning: str) -> tuple[re.Pattern[str] | None, int]:
-    """Match the numbers of the countries with the calling code that digits begin with, after so many digits."""
+    """Return a pattern for the numbers of the countries with the calling code that the digits begin with, and its length."""
     import phonenumbers
 
     for length in range(1, _LONGEST_CODE + 1):
@@ -73,7 +73,7 @@ def _international(beginning: str) -> tuple[re.Pattern[str] | None, int]:
 
 @cache
 def _national(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
-    """Match the numbers of a country, and what is dialled before them within it."""
+    """Return a pattern for the numbers of a country, and one for the prefix dialled within the country."""
     from phonenumbers import PhoneMetadata
 
     metadata = PhoneMetadata.metadata_for_region(region, None)
@@ -85,7 +85,7 @@ def _national(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | No
 
 @cache
 def _of_regions(regions: tuple[str, ...]) -> re.Pattern[str]:
-    """Match the numbers that countries give out, as they are dialled from abroad."""
+    """Return a pattern for the numbers of countries, as dialled from abroad."""
     from phonenumbers import PhoneMetadata
 
     known = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))

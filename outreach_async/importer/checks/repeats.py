@@ -1,4 +1,4 @@
-"""E-mails that a file has more than once: found in one pass, with 16 bytes a row."""
+"""Find the e-mails that occur more than once in a file, in one pass, with 16 bytes per row."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _BUCKETS: Final = 256
 
 
 class Seen:
-    """Remembers the e-mails of a file by eight bytes each.
+    """Stores the e-mails of a file as eight bytes each.
 
-    Two different e-mails look like one in a file of a million with a chance of one in thirty million; what is found is told, and
-    decides nothing.
+    In a file of a million rows, two different e-mails look equal with a probability of one in thirty million. Findings are only
+    reported; nothing depends on them.
     """
 
     def __init__(self) -> None:
@@ -22,17 +22,17 @@ class Seen:
         self._lines = [array("Q") for _ in range(_BUCKETS)]
 
     def add(self, line: int, email: str) -> None:
-        """Remember the e-mail of a line."""
+        """Store the e-mail of a line."""
         key = hash(email)
         self._keys[key % _BUCKETS].append(key)
         self._lines[key % _BUCKETS].append(line)
 
     def count(self) -> int:
-        """Return how many lines repeat an earlier one."""
+        """Return the number of lines that duplicate an earlier one."""
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first(self, few: int) -> list[tuple[int, int]]:
-        """Return the first lines that repeat an earlier one, each with the first of those."""
+        """Return the first lines that duplicate an earlier one, each with the first line of that e-mail."""
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:

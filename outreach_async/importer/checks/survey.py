@@ -1,4 +1,4 @@
-"""A look at the whole file before anything is sent: how many rows can be, and what is found in them."""
+"""Read the whole file before anything is sent: count the rows to send, and collect the findings of the checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from outreach_async.importer.file import File
 from outreach_async.importer.rows import Row
 
 FEW: Final = 3
-"""Findings of each kind that are kept with their line."""
+"""Most findings of each check that are stored with their line."""
 
 _AT_A_TIME: Final = 1000
 
@@ -30,13 +30,13 @@ Show = Callable[[int], None]
 
 @attrs.define
 class Kind:
-    """What one check found in a file.
+    """The findings of one check in a file.
 
     Attributes:
-        check: The check.
-        level: What it counts for.
-        count: How often it found something.
-        first: The first lines of them, with what was found.
+        check: Name of the check.
+        level: Level of the check.
+        count: Number of findings.
+        first: Lines and messages of the first findings.
     """
 
     check: str
@@ -53,14 +53,14 @@ class Kind:
 
 @attrs.frozen(kw_only=True)
 class Survey:
-    """What was found in a file. The rows are those that can be sent, those that cannot, and those that others stand for.
+    """The result of reading a file. Each row can be sent, can never be sent, or is superseded by another row.
 
     Attributes:
-        rows: How many there are.
-        refused: How many can never be sent.
-        stood_for: In how many rows' stead another with the same e-mail is sent, as the policy over repeats has it.
-        kinds: What the checks found, by check.
-        lines: The line of each row, where repeats are refused and so have to be named.
+        rows: Number of rows.
+        refused: Rows that can never be sent.
+        stood_for: Rows superseded by another row with the same e-mail, according to `repeats`.
+        kinds: Findings by check.
+        lines: The line of each row, stored if `repeats` is `"error"`, because its messages name the earlier line.
     """
 
     rows: int
@@ -71,20 +71,20 @@ class Survey:
 
     @classmethod
     def unseen(cls, rows: int) -> Survey:
-        """Return what stands for a look at a file that nobody needs: so many rows, and nothing found."""
+        """Return the result for a file that is not read: the given number of rows, and no findings."""
         return cls(rows=rows, refused=0, stood_for=0, kinds={}, lines=array("Q"))
 
     @property
     def sent(self) -> int:
-        """How many rows will be sent."""
+        """Number of rows that will be sent."""
         return self.rows - self.refused - self.stood_for
 
     def line_of(self, index: int) -> int | None:
-        """Return the line of a row, if it was kept."""
+        """Return the line of a row by its index; `None` if lines were not stored."""
         return self.lines[index] if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:
-        """Return how often each check found something, as JSON values."""
+        """Return the number of findings by check, as JSON values."""
         return {name: kind.count for name, kind in self.kinds.items()}
 
 
@@ -97,24 +97,24 @@ async def survey(
     tell: Tell = lambda _row, _error: None,
     show: Show = lambda _rows: None,
 ) -> Survey:
-    """Read the whole file once.
+    """Read the whole file once and return the findings.
 
     Args:
         file: The file.
-        columns: Where the fields are.
-        policy: What each check counts for.
-        repeats: What becomes of an e-mail that comes again, as in `create_many`.
-        tell: Takes each row that can never be sent, and why.
-        show: Is told from time to time how many rows were read.
+        columns: The mapped columns.
+        policy: The level of each check.
+        repeats: What happens to duplicate e-mails, as in `create_many`.
+        tell: Called with each row that can never be sent, and the reason.
+        show: Called from time to time with the number of rows read so far.
 
     Raises:
-        InvalidRequest: A part of the file cannot be read at all.
+        InvalidRequest: A part of the file cannot be read.
     """
     surveyor = _Surveyor(Checks(columns, policy), policy, repeats)
     rows = file.rows(columns)
     while some := list(islice(rows, _AT_A_TIME)):
         show(surveyor.rows)
-        await checkpoint()
+        await checkpoint()  # the checks are CPU-bound: let other tasks run, and a cancellation through
         for row, refusal in surveyor.refusals(some):
             tell(row, refusal)
     return surveyor.result()
@@ -133,7 +133,7 @@ class _Surveyor:
         self.rows = 0
 
     def refusals(self, rows: Sequence[Row]) -> Iterator[tuple[Row, InvalidRequest]]:
-        """Look at rows, and yield those that can never be sent, and why."""
+        """Check rows, and yield those that can never be sent, with the reason."""
         findings = self._checks.findings(rows)
         for at, row in enumerate(rows):
             found = findings.get(at, ())
@@ -145,7 +145,7 @@ class _Surveyor:
             self.rows += 1
 
     def result(self) -> Survey:
-        """Return what was found."""
+        """Return the result."""
         again = self._seen.count()
         if again and self._told and self._repeats != "error":
             first = [(line, same_as(f"line {earlier}")) for line, earlier in self._seen.first(FEW)]
@@ -168,7 +168,7 @@ class _Surveyor:
     def _repeat(self, index: int, row: Row) -> InvalidRequest | None:
         email: str = row.members["email"]
         if self._recent is None:
-            # The service finds duplicates by e-mail, hardly by its case; rows that others stand for have the very same.
+            # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only the very same e-mail.
             self._seen.add(row.line, email if self._repeats in WHOLE_INPUT else email.strip().casefold())
             return None
         if (earlier := self._recent.earlier(index, email)) is None:
@@ -182,5 +182,5 @@ class _Surveyor:
 
 
 def _refusal(row: Row) -> InvalidRequest | None:
-    """Return why a row would be refused; one that could be read, and has an e-mail, never is: its codes are known."""
+    """Return why a row would be rejected. A readable row with an e-mail never is, because its codes are known: skip the check."""
     return None if row.fault is None and row.members["email"].strip() else row.refusal()

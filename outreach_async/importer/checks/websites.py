@@ -1,4 +1,4 @@
-"""Websites: an http or https URL, or a host alone."""
+"""Check websites: an http or https URL, or a host alone."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _SITE: Final = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*)?"
 
 
 def complaint(text: str) -> str | None:
-    """Return what is wrong with a website."""
-    return None if _SITE.fullmatch(text) else "neither an http or https URL nor a host such as www.example.com"
+    """Return the problem of a website; `None` if it is valid."""
+    return None if _SITE.fullmatch(text) else "expected an http or https URL, or a host such as www.example.com"

@@ -1,7 +1,6 @@
-"""The columns of other tools' exports, as data: which of them is which field, and which have none.
+"""The columns of other tools' exports: data files that map them to fields, or give the reason to ignore them.
 
-Each tool has a file beside this one. A tool is recognised by its header, and that is told: every column that is left out is named
-with the reason.
+Each tool has a file in this folder. A tool is recognised by its header. Every ignored column is reported with its reason.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Export:
-    """What the columns of a tool's export mean. Names are compared without regard to case and outer blanks.
+    """The meaning of the columns in a tool's export. Names are compared regardless of case and outer blanks.
 
     Attributes:
-        name: What the tool is called.
-        known_from: Where its columns are known from.
-        marks: Columns that it is known by.
-        least: How many of them a header has at least.
-        fields: For each code the columns it can come from, best first.
-        workspace: For each name that a workspace may call a field by, the columns it can come from.
-        misleading: Columns that are not what their name says elsewhere, and what they are.
-        left_out: Columns that no field is meant for, and what they are.
-        left_out_like: The same by regular expression, for columns that are numbered.
+        name: Name of the tool.
+        known_from: Source of the column names.
+        marks: Columns that identify the tool.
+        least: Fewest marks in a header of this tool.
+        fields: Columns by field code, best first.
+        workspace: Columns by a name that a workspace may give to the field.
+        misleading: Columns whose name means something else in this tool, and what.
+        left_out: Columns without a field, and what they hold.
+        left_out_like: The same by regular expression, for numbered columns.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Export:
 
     @classmethod
     def read(cls, text: str) -> Export:
-        """Read a tool's file."""
+        """Parse a tool's file."""
         known: dict[str, Any] = tomllib.loads(text)
         return cls(
             name=known["name"],
@@ -62,11 +61,11 @@ class Export:
         )
 
     def sources(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-        """Return the code of each column that is a field, by folded name: the best column that is there for each code.
+        """Return the code of each column that maps to a field, by folded name. Each code takes its best column in the header.
 
         Args:
-            headers: The columns' names.
-            taken: Codes that come from elsewhere.
+            headers: Column names.
+            taken: Codes that other columns already map to.
         """
         there = set(map(folded, headers))
         found: dict[str, str] = {}
@@ -77,11 +76,11 @@ class Export:
         return found
 
     def names(self, header: str) -> tuple[str, ...]:
-        """Return what a workspace may call the field of a column."""
+        """Return the names that a workspace may give to the field of a column."""
         return tuple(name for name, columns in self.workspace.items() if folded(header) in columns)
 
     def reason(self, header: str) -> str | None:
-        """Return why a column is left out; `None` if nobody has thought of it."""
+        """Return why a column is ignored; `None` if the tool's file does not list it."""
         name = folded(header)
         if name in self.left_out:
             return self.left_out[name]
@@ -89,11 +88,11 @@ class Export:
             return like
         if self.names(header):
             return "the workspace has no field for it"
-        return "another column has it, too" if any(name in columns for columns in self.fields.values()) else None
+        return "another column is used instead" if any(name in columns for columns in self.fields.values()) else None
 
 
 def export_of(headers: Sequence[str]) -> Export | None:
-    """Return the tool that writes such a header; `None` if it is none of those known."""
+    """Return the tool that writes such a header; `None` if it is none of the known ones."""
     there = set(map(folded, headers))
     counted = [(len(export.marks & there), export) for export in exports()]
     most, export = max(counted, key=lambda pair: pair[0])
@@ -102,13 +101,13 @@ def export_of(headers: Sequence[str]) -> Export | None:
 
 @cache
 def exports() -> tuple[Export, ...]:
-    """Return all tools known: those that have a file beside this one."""
+    """Return every known tool, one per file in this folder."""
     tables = sorted((file for file in files(__name__).iterdir() if file.name.endswith(".toml")), key=attrgetter("name"))
     return tuple(Export.read(table.read_text(encoding="utf-8")) for table in tables)
 
 
 def folded(name: str) -> str:
-    """Return a column's name as names are compared."""
+    """Return a column's name in the form in which names are compared."""
     return name.strip().casefold()
 
 

@@ -1,1 +1,1 @@
-"""One module a format: each turns its bytes into records, and knows nothing of fields."""
+"""One module per format. Each turns bytes into records, and knows nothing about fields."""

@@ -1,4 +1,4 @@
-"""Columns of Arrow as texts."""
+"""Convert Arrow columns to strings."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from pyarrow import types
 from outreach_async.importer.suspects import Flaw, number_flaw
 
 Array: TypeAlias = Any
-"""A `pyarrow.Array`: it has no types of its own."""
+"""A `pyarrow.Array`; pyarrow has no type annotations."""
 
 _ZEROS: Final = re.compile(r"(?:\.0+|(\.[0-9]*[1-9])0+)(?=Z|[+-][0-9]{4}$|$)")
 _OFFSET: Final = re.compile(r"([+-][0-9]{2})([0-9]{2})$")
 
 
 def is_text(kind: Any) -> bool:
-    """Whether the cells of a column of that type can be written as texts."""
+    """Return whether the cells of a column of this type can be written as strings."""
     return _writer(kind) is not None
 
 
 def texts_of(column: Array) -> list[str]:
-    """Return the cells of a column; nulls, and a float that is no number, are blank, and so is all of a nested column."""
+    """Return the cells of a column as strings. Nulls and NaN are blank; every cell of a nested column is blank."""
     write = _writer(column.type)
     return [""] * len(column) if write is None else [text or "" for text in write(column)]
 
 
 def flaws_of(at: int, column: Array, texts: Iterable[str]) -> dict[int, Flaw]:
-    """Return by row what is wrong with the cells of a column, whose texts are at hand."""
+    """Return the flaws of a column's cells by row, given the cells as strings."""
     if types.is_binary(column.type) or types.is_large_binary(column.type):
-        return {row: Flaw(at, "bytes", "the cell holds bytes that are no text", fatal=True) for row in _unreadable(column)}
+        return {row: Flaw(at, "bytes", "the cell contains bytes that are not UTF-8", fatal=True) for row in _unreadable(column)}
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
         return {}
-    exact = types.is_integer(column.type)  # a float keeps 15 digits
+    exact = types.is_integer(column.type)  # a float preserves 15 digits
     return {row: number_flaw(at, text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
 
 
@@ -63,7 +63,7 @@ def _booleans(column: Array) -> list[str | None]:
 
 
 def _floats(column: Array) -> list[str | None]:
-    """Return floats as short as they are exact, which for one of four bytes only a cast knows."""
+    """Return floats in their shortest exact form. For four-byte floats, only a cast knows it."""
     pairs = zip(column.to_pylist(), _cast(column), strict=True)
     return [
         None if value is None or math.isnan(value) else str(int(value)) if value.is_integer() else text for value, text in pairs
@@ -79,7 +79,7 @@ def _bytes(column: Array) -> list[str | None]:
 
 
 def _unreadable(column: Array) -> list[int]:
-    """Return the rows whose bytes are no UTF-8: old programs write texts as bytes, so they are taken for texts."""
+    """Return the rows whose bytes are not UTF-8. Old programs write strings as bytes, so bytes are read as strings."""
     return [row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_utf8(value)]
 
 

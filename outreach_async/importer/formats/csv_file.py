@@ -1,4 +1,4 @@
-"""CSV, read line by line however long the file is."""
+"""CSV files of any length, read line by line."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from outreach_async.importer.record import Record
 from outreach_async.importer.source import Given, Source
 
 _LINES, _CHARACTERS = 100, 1 << 16
-"""How much of a file the delimiter is found from."""
+"""Most lines and characters that the delimiter is detected from."""
 
 
 @attrs.frozen(kw_only=True)
 class CsvFile(Table):
-    r"""A CSV file whose first line names the columns: one of Excel's that says `sep=;` comes before it.
+    r"""A CSV file whose first line names the columns. A line such as `sep=;`, which Excel writes, may come before it.
 
     Attributes:
-        delimiter: What parts its cells.
-        encoding: How its bytes are read, as Python calls it.
+        delimiter: The delimiter.
+        encoding: Python's name of the encoding.
 
     Example:
         ```python
@@ -42,14 +42,14 @@ class CsvFile(Table):
 
     @classmethod
     def open(cls, path: Given, *, encoding: str | None = None) -> CsvFile:
-        r"""Read the header and the first rows.
+        r"""Open a file, and read the header and the first rows.
 
         Args:
-            path: Where the file is; `"-"` is standard input, and a stream will do.
-            encoding: How to read it; without, it has to be UTF-8, or begin with a byte order mark.
+            path: Path of the file, `"-"` for standard input, or a binary stream.
+            encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
 
         Raises:
-            InvalidRequest: Not readable, not in that encoding, or empty.
+            InvalidRequest: The file is unreadable, not in that encoding, or empty.
 
         Example:
             ```python
@@ -61,7 +61,7 @@ class CsvFile(Table):
 
     @classmethod
     def of(cls, source: Source, encoding: str | None = None) -> CsvFile:
-        """Do the same for bytes that have been found."""
+        """Read the header and the first rows of an opened source."""
         found = encoding_of(source, encoding)
         with closing(lines_of(source, found.codec)) as lines:
             sample = _sample(lines)
@@ -81,7 +81,7 @@ class CsvFile(Table):
         return islice(self._all(), 1, None)
 
     def _all(self) -> Generator[Record]:
-        """Yield the header and the rows that are not blank: spreadsheets save empty rows above a table and below it."""
+        """Yield the header and the rows that are not blank. Spreadsheets save blank rows above and below a table."""
         lines = _Noted(lines_of(self.source, self.encoding))
         for _ in range(self._skip):
             next(lines, None)
@@ -94,18 +94,18 @@ class CsvFile(Table):
                 yield Record(line, tuple(cells))
 
     def _refuse_swallowed(self, error: csv.Error, first: int, last: int, text: str) -> None:
-        """Refuse a file of which a quote swallowed lines: where its cell would end, and rows begin, cannot be known."""
+        """Reject a file in which a quote swallowed lines: the end of its cell, and the rows after it, cannot be determined."""
         if str(error) == UNCLOSED:
-            raise InvalidRequest(f"{self.name}: the quote that line {first} opens is never closed; close it")
+            raise InvalidRequest(f"{self.name}: the quote opened in line {first} is never closed; close it")
         if "field larger than" in str(error) and (last > first or '"' in text):
             raise InvalidRequest(
-                f"{self.name}: a cell of line {first} goes on for more than {csv.field_size_limit():,} characters;"
-                " a quote was probably never closed"
+                f"{self.name}: a cell in line {first} is longer than {csv.field_size_limit():,} characters;"
+                " check its quotes: one is probably never closed"
             )
 
 
 class _Noted(Iterator[str]):
-    """Lines, the last of which is remembered."""
+    """An iterator over lines that stores the last one."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
@@ -133,4 +133,4 @@ def _named(record: Record) -> tuple[str, ...]:
 
 def _unreadable(error: csv.Error, first: int, last: int) -> str:
     where = f"lines {first} to {last} are" if last > first else "the line is"
-    return f"{where} no CSV: {error}"
+    return f"{where} not CSV: {error}"

@@ -1,4 +1,4 @@
-"""How a CSV file parts its cells, found from its header and its first rows; pure."""
+"""Detect the delimiter of a CSV file from its header and first rows. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ import attrs
 from outreach_async.importer.file import trimmed
 
 DELIMITERS: Final = (",", ";", "\t", "|")
-UNCLOSED: Final = "unexpected end of data"  # csv.Error has no code, only this text
+UNCLOSED: Final = "unexpected end of data"  # csv.Error has no code, only this message
 
-_WORDS: Final = {";": "semicolons part the cells", "\t": "tabs part the cells", "|": "upright strokes part the cells"}
+_WORDS: Final = {
+    ";": "columns are separated by semicolons",
+    "\t": "columns are separated by tabs",
+    "|": "columns are separated by |",
+}
 _STATED: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
 @attrs.frozen
 class Dialect:
-    """How cells are parted.
+    """The delimiter of a CSV file, and the lines before its header.
 
     Attributes:
-        delimiter: By what.
-        skip: Lines before the header, which state the delimiter.
+        delimiter: The delimiter.
+        skip: Number of lines before the header, which state the delimiter.
     """
 
     delimiter: str
@@ -32,17 +36,17 @@ class Dialect:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of it: nothing, if it is the usual one."""
+        """A note on the delimiter; none for a comma."""
         if self.skip:
-            return (f"{self.delimiter!r} parts the cells, as the first line says",)
+            return (f"columns are separated by {self.delimiter!r}, as stated in the first line",)
         return (_WORDS[self.delimiter],) if self.delimiter in _WORDS else ()
 
 
 def dialect_of(sample: Sequence[str]) -> Dialect:
-    """Find the delimiter: the one that parts most rows into as many cells as the header, then the one with most cells.
+    """Detect the delimiter: it gives most rows as many cells as the header; of several, the one with most cells wins.
 
     Args:
-        sample: The first lines of a file; the last record may be cut off.
+        sample: The first lines of a file; the last record may be incomplete.
     """
     if sample and (stated := _STATED.fullmatch(sample[0])):
         return Dialect(stated[1], 1)
@@ -50,11 +54,11 @@ def dialect_of(sample: Sequence[str]) -> Dialect:
 
 
 def parse(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
-    """Yield the first and the last line of each record, from 1, and its cells, or why it has none.
+    """Yield the first and the last line of each record, from 1, and its cells, or the error.
 
-    Lines without any character are no records. Parsing goes on behind a fault, but for `UNCLOSED`.
+    Empty lines are skipped. Parsing continues after an error, except after `UNCLOSED`.
     """
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)  # lenient, an unclosed quote would swallow rows in silence
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)  # otherwise an unclosed quote would silently swallow rows
     while True:
         first = reader.line_num + 1
         try:
@@ -72,7 +76,7 @@ def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
     found = [cells for _, _, cells in parse(sample, delimiter) if not _is_cut(cells)]
     header, *rows = found or [[]]
     width = 0 if isinstance(header, csv.Error) else len(trimmed(tuple(header), 0))
-    if width < 2:  # noqa: PLR2004 - what parts nothing fits every row
+    if width < 2:  # noqa: PLR2004 - a delimiter that never occurs fits every row
         return 0.0, 0
     fitting = sum(1 for cells in rows if not isinstance(cells, csv.Error) and len(trimmed(tuple(cells), width)) == width)
     return (fitting + 1) / (len(rows) + 1), width

@@ -1,4 +1,4 @@
-"""JSON Lines: an object a line; its columns are all the keys that there are."""
+"""JSON Lines: one object per line. The columns are the keys of all objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outreach_async.importer.source import Given, Source
 from outreach_async.importer.suspects import Flaw
 
 _WIDEST: Final = 1000
-"""Columns at most: a file with more has data for keys."""
+"""Most columns. A file with more uses data as keys."""
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
 
@@ -28,7 +28,7 @@ class JsonLinesFile(Table):
     """A file with a JSON object on each line.
 
     Attributes:
-        encoding: How its bytes are read, as Python calls it.
+        encoding: Python's name of the encoding.
     """
 
     encoding: str
@@ -36,20 +36,20 @@ class JsonLinesFile(Table):
 
     @classmethod
     def open(cls, path: Given, *, encoding: str | None = None) -> JsonLinesFile:
-        """Read the file once for its keys.
+        """Open a file, and read it once for its keys.
 
         Args:
-            path: Where the file is; `"-"` is standard input, and a stream will do.
-            encoding: How to read it; without, it has to be UTF-8, or begin with a byte order mark.
+            path: Path of the file, `"-"` for standard input, or a binary stream.
+            encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
 
         Raises:
-            InvalidRequest: Not readable, not in that encoding, without any key, or with more than a thousand.
+            InvalidRequest: The file is unreadable, not in that encoding, has no key, or has more than 1,000.
         """
         return cls.of(Source.of(path), encoding)
 
     @classmethod
     def of(cls, source: Source, encoding: str | None = None) -> JsonLinesFile:
-        """Do the same for bytes that have been found."""
+        """Read the keys of an opened source."""
         found = encoding_of(source, encoding)
         keys = _keys_of(source, found.codec)
         heading = Heading.of(source.name, keys)
@@ -62,52 +62,56 @@ class JsonLinesFile(Table):
 
 
 def _keys_of(source: Source, codec: str) -> tuple[str, ...]:
-    """Return all keys, in the order in which they first come."""
+    """Return all keys, in the order of their first occurrence."""
     keys: dict[str, None] = {}
     with closing(_objects(source, codec)) as objects:
         for line, members in objects:
             if not isinstance(members, str):
                 keys.update(dict.fromkeys(key for key, _ in members))
             if len(keys) > _WIDEST:
-                raise InvalidRequest(f"{source.name}: by line {line} there are more than {_WIDEST:,} keys; is it a table?")
+                raise InvalidRequest(
+                    f"{source.name}: expected at most {_WIDEST:,} keys, got more by line {line}; check that the file is a table"
+                )
     return tuple(keys)
 
 
 def _objects(source: Source, codec: str) -> Generator[tuple[int, _Members | str]]:
-    """Yield the number of each line that is not blank, and its members, or why it has none."""
+    """Yield the number and the members of each line that is not blank, or the error instead of the members."""
     for number, line in enumerate(lines_of(source, codec), 1):
         if not (text := line.strip()):
             continue
         if number == 1 and text.startswith("["):
-            raise InvalidRequest(f"{source.name}: a JSON array; write an object a line instead, as 'jq -c .[]' does")
+            raise InvalidRequest(
+                f"{source.name}: expected an object per line, got a JSON array; convert it, for example with 'jq -c .[]'"
+            )
         yield number, _members(text)
 
 
 def _members(text: str) -> _Members | str:
-    # Numbers stay as they are written: as floats, the digits of a phone would not come back.
+    # Numbers stay as written: a float would lose digits of a phone number.
     try:
         found = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_refuse)
     except RecursionError:
         return "the line is nested too deeply"
     except ValueError as error:
-        return f"the line is no JSON: {error}"
+        return f"the line is not JSON: {error}"
     if not isinstance(found, _Object):
-        return "the line is no JSON object; write its members by name"
+        return "the line is not a JSON object; write its members by name"
     keys = [key for key, _ in found]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
-        return f"the key {twice!r} stands twice; keep one of them"
+        return f"the key {twice!r} occurs twice; remove one of them"
     return found
 
 
 class _Object(tuple[tuple[str, Any], ...]):
-    """The members of an object: no JSON array becomes one."""
+    """The members of an object. A type of its own distinguishes them from an array."""
 
     __slots__ = ()
 
 
 def _refuse(constant: str) -> Never:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _record(line: int, members: _Members, places: dict[str, int]) -> Record:
@@ -125,7 +129,7 @@ def _record(line: int, members: _Members, places: dict[str, int]) -> Record:
                 Flaw(
                     at,
                     "nested",
-                    f"{key!r} holds {what}, and a field is one text; write its parts under names of their own",
+                    f"{key!r} contains {what}, but a field is a string; give each part a key of its own",
                     fatal=True,
                 )
             )

@@ -1,4 +1,4 @@
-"""The lines of a text file, one at a time, none of them longer than can be held."""
+"""Read the lines of a text file one at a time, with a limit on their length."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from outreach_async.importer.formats.encoding import undecodable
 from outreach_async.importer.source import Source
 
 LONGEST: Final = 1 << 24
-"""Characters of a line at most: a file without line ends is no table, and would have to be held whole."""
+"""Most characters in a line. A file without line ends is not a table, and would have to be held in memory as a whole."""
 
 
 def lines_of(source: Source, codec: str) -> Generator[str]:
-    """Yield the lines with their ends, which may be LF, CR LF and CR, as a file of the old Macintosh has them.
+    """Yield the lines with their ends, which may be LF, CR LF, or CR, as on the classic Mac OS.
 
     Raises:
-        InvalidRequest: They cannot be read, are not in that encoding, or go on too long.
+        InvalidRequest: The file is unreadable, not in that encoding, or has a line that is too long.
     """
     number = 0
     try:
@@ -26,7 +26,9 @@ def lines_of(source: Source, codec: str) -> Generator[str]:
             while line := text.readline(LONGEST):
                 number += 1
                 if len(line) == LONGEST:
-                    raise InvalidRequest(f"{source.name}: line {number} is longer than {LONGEST:,} characters; is it a table?")
+                    raise InvalidRequest(
+                        f"{source.name}: line {number} is longer than {LONGEST:,} characters; check that the file is a table"
+                    )
                 yield line
     except UnicodeError:
         raise undecodable(source, codec) from None

@@ -1,4 +1,4 @@
-"""Parquet, a batch of rows at a time; needs pyarrow."""
+"""Parquet files, read in batches of rows with pyarrow."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _BUFFER: Final = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class ParquetFile(Table):
-    """A Parquet file. Its cells are texts: nulls are blank, times as ISO 8601 has them. Nested columns can only be left out.
+    """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601. Nested columns can only be ignored.
 
     Attributes:
-        nested: Types by place of the columns whose cells are no text.
+        nested: Types of the nested columns, by index.
     """
 
     nested: Mapping[int, str]
 
     @classmethod
     def of(cls, source: Source) -> ParquetFile:
-        """Read the schema.
+        """Open a file, and read its schema.
 
         Raises:
-            InvalidRequest: Not readable, no Parquet, or without columns.
+            InvalidRequest: The file is unreadable, not Parquet, or has no columns.
         """
         with _opened(source) as reader:
             schema = reader.schema_arrow
@@ -51,18 +51,18 @@ class ParquetFile(Table):
         """Yield the rows in order, reading on demand.
 
         Raises:
-            InvalidRequest: A nested column is not left out, or the file can no longer be read.
+            InvalidRequest: A nested column is not ignored, or the file can no longer be read.
         """
         for at, kind in self.nested.items():
             if at < len(columns.codes) and columns.codes[at] is not None:
                 name = columns.headers[at]
                 raise InvalidRequest(
-                    f"{self.name}: column {name!r} holds {kind}, and a field is one text; leave it out with '{name}=ignore'"
+                    f"{self.name}: column {name!r} contains {kind}, but a field is a string; ignore it with --map '{name}=ignore'"
                 )
         return super().rows(columns)
 
     def _read(self) -> Iterator[Record]:
-        line = 1  # so the first row is 2, as under the header of other formats
+        line = 1  # the first row is line 2, as below the header in other formats
         with _opened(self.source) as reader:
             for batch in reader.iter_batches(_BATCH, use_threads=False):
                 texts = [texts_of(column) for column in batch.columns]
@@ -83,9 +83,9 @@ def _by_row(columns: list[Any], texts: list[list[str]]) -> Mapping[int, list[Fla
 @contextmanager
 def _opened(source: Source) -> Iterator[Any]:
     try:
-        # Buffered, the pages of a row group are read as they are needed; else the whole of it is held.
+        # Buffered, the pages of a row group are read as needed; otherwise the whole group is held in memory.
         with source.raw() as file, Reader(file, buffer_size=_BUFFER, pre_buffer=False) as reader:
             yield reader
     except pa.ArrowException as error:
         told = str(error).partition("\n")[0]
-        raise InvalidRequest(f"{source.name}: not Parquet that can be read ({told}); write it anew") from error
+        raise InvalidRequest(f"{source.name}: not a readable Parquet file ({told}); export it again") from error

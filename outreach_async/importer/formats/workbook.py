@@ -1,4 +1,4 @@
-"""Workbooks, XLSX above all: a process of its own reads one, and its rows are kept in a temporary file."""
+"""Workbooks, mainly XLSX. A separate process reads the workbook and stores its rows in a temporary file."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from outreach_async.importer.source import Source, Spool
 from outreach_async.importer.suspects import Flaw, number_flaw
 
 READER: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
-"""The command that reads a workbook, with what it needs to know as its last argument."""
+"""Command that reads a workbook. `read_apart` appends its parameters as one JSON argument."""
 
-_ERROR: Final = "the cell shows an error such as #N/A; mend its formula, or clear it"
-_BLIND: Final = "cells that show an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to find them"
+_ERROR: Final = "the cell shows an error such as #N/A; fix its formula, or clear it"
+_BLIND: Final = "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect them"
 
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What the reader says at its end.
+    """The final message of the reader process.
 
     Attributes:
-        refused: Why the workbook cannot be read; `None` if it was.
+        refused: Why the workbook cannot be read; `None` if it was read.
         sheet: Name of the sheet that was read.
-        note: What a person should know of the choice of the sheet.
-        marked: Whether the file tells which cells show an error or zeros before their number.
+        note: A note on the choice of the sheet.
+        marked: Whether the file states which cells show an error or leading zeros.
     """
 
     refused: str | None = None
@@ -46,7 +46,7 @@ class Verdict:
 
 
 Read: TypeAlias = Callable[[Source, str | None], tuple[Verdict, Spool]]
-"""Reads a sheet: the first that can be seen, if none is named."""
+"""Reads the sheet of a name, or the first visible sheet for `None`."""
 
 _VERDICT: Final = msgspec.json.Decoder(Verdict)
 _ROW: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int, ...], tuple[int, ...]])
@@ -54,10 +54,10 @@ _ROW: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int, ...], 
 
 @attrs.frozen(kw_only=True)
 class WorkbookFile(Table):
-    """One sheet of a workbook: XLSX and XLSM, and as far as they tell, XLSB, XLS and ODS.
+    """One sheet of a workbook: XLSX and XLSM, and XLSB, XLS and ODS as far as they describe their cells.
 
     Attributes:
-        sheet: Its name.
+        sheet: Name of the sheet.
     """
 
     sheet: str
@@ -69,11 +69,11 @@ class WorkbookFile(Table):
 
         Args:
             source: The workbook.
-            sheet: Name of the sheet; without, the first that can be seen.
-            read: Reads it; without, a process of its own does.
+            sheet: Name of the sheet; `None` for the first visible one.
+            read: Reads the sheet; by default a separate process does.
 
         Raises:
-            InvalidRequest: Not readable, too large, shut by a password, without that sheet, or empty.
+            InvalidRequest: The workbook is unreadable, too large, protected by a password or empty, or has no such sheet.
         """
         found, spool = (read or read_apart)(source, sheet)
         cells = next((record.cells for record in _records(spool)), ())
@@ -86,13 +86,13 @@ class WorkbookFile(Table):
 
 
 def read_apart(source: Source, sheet: str | None, reader: Sequence[str] = READER) -> tuple[Verdict, Spool]:
-    """Read a sheet in a process of its own, and return what is known of it and its rows.
+    """Read a sheet in a separate process, and return its verdict and the rows.
 
-    Whatever ends the wait, such as a KeyboardInterrupt, ends that process too; it ends by itself if this one is killed.
+    If an exception such as KeyboardInterrupt ends the wait, that process is killed. It ends by itself if this process is killed.
 
     Args:
         source: The workbook.
-        sheet: Name of the sheet; `None` for the first that can be seen.
+        sheet: Name of the sheet; `None` for the first visible one.
         reader: The command to run.
 
     Raises:
@@ -105,7 +105,7 @@ def read_apart(source: Source, sheet: str | None, reader: Sequence[str] = READER
             done = subprocess.run([*reader, given], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
         except OSError as error:
             raise InvalidRequest(
-                f"{source.name}: the process that reads workbooks does not start ({error}); save it as CSV"
+                f"{source.name}: cannot start the process that reads workbooks ({error}); save the workbook as CSV"
             ) from error
     found = _verdict(done)
     if found.refused is not None:
@@ -114,7 +114,7 @@ def read_apart(source: Source, sheet: str | None, reader: Sequence[str] = READER
 
 
 def _verdict(done: subprocess.CompletedProcess[bytes]) -> Verdict:
-    """Return the verdict. A process without one says why it could not start, or was ended for what it took."""
+    """Return the verdict. A process without one failed to start, and says why, or was ended by one of its limits."""
     try:
         return _VERDICT.decode(done.stderr.partition(b"\n")[0])
     except msgspec.DecodeError:
@@ -123,11 +123,11 @@ def _verdict(done: subprocess.CompletedProcess[bytes]) -> Verdict:
         return Verdict(refused=f"the process that reads workbooks failed ({failure})")
     if sys.platform != "win32" and done.returncode == -signal.SIGPROF:
         return Verdict(refused=workbook_reader.TOO_LONG)
-    return Verdict(refused=workbook_reader.TOO_LARGE)  # an allocation that fails aborts
+    return Verdict(refused=workbook_reader.TOO_LARGE)  # a failed allocation aborts the process without a message
 
 
 def _records(spool: Spool) -> Iterator[Record]:
-    """Yield the rows that are not blank, the header first."""
+    """Yield the rows that are not blank, beginning with the header."""
     with spool.open() as file:
         for text in file:
             line, cells, errors, numbers = _ROW.decode(text)

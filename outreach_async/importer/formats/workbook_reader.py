@@ -1,11 +1,11 @@
-"""Read a workbook in a process of its own, with limits on memory and processor time.
+"""Read a workbook in a separate process, with limits on memory and processor time.
 
 `workbook.py` runs this file as a script. python-calamine holds a whole sheet in memory, and a workbook of a few kilobytes can
-describe one of hundreds of gigabytes. An allocation that fails aborts the process, and signals wait until a sheet is loaded:
-here, an abort costs the caller nothing, and the caller can end the process at any time.
+describe a sheet of hundreds of gigabytes. A failed allocation aborts the process, and signals wait until a sheet is loaded. In a
+separate process, an abort does not harm the caller, and the caller can end the process at any time.
 
-The workbook comes in on standard input. The rows go out on standard output, one JSON array a line, and the verdict, one JSON
-object, on standard error. Only the standard library and python-calamine are imported, which keeps the start short.
+Standard input is the workbook. Standard output receives the rows, one JSON array per line. Standard error receives the verdict,
+one JSON object. Only the standard library and python-calamine are imported, which keeps the start short.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from xml.parsers import expat
 if sys.platform != "win32":  # pragma: no branch - Windows has no such limits
     import resource
 
-MEMORY: Final = 384 * 2**20  # bytes; with those of the caller, it is less than 500 MB
-LONGEST: Final = 1 << 20  # bytes of a row as it is written out: the caller holds a row at a time
+MEMORY: Final = 384 * 2**20  # bytes; together with the caller's, less than 500 MB
+LONGEST: Final = 1 << 20  # bytes of a row as written: the caller holds one row at a time
 CELL: Final = 1 << 17  # characters of a cell, as in a CSV file; Excel allows 32,767
 _OUTPUT: Final = 1 << 30  # bytes of all rows, which go to a temporary file
-_SWOLLEN: Final = 200  # times its size that an archive may unpack to; sheets of people unpack to 5 to 40 times their size
+_SWOLLEN: Final = 200  # largest ratio of unpacked to packed size; sheets of people unpack to 5 to 40 times their size
 _MODEST: Final = 64 * 2**20  # bytes that any archive may unpack to
 _SHORT: Final = 1000  # characters of a message, which may quote the file
-_TICK: Final = 0.01  # seconds between two looks at what the process takes
+_TICK: Final = 0.01  # seconds between two checks of the process
 
-TOO_LARGE: Final = f"its sheet takes more than {MEMORY // 2**20} MiB of memory to read; save the sheet as CSV"
-TOO_LONG: Final = "its sheet takes too long to read for a file of its size; save the sheet as CSV"
-GONE: Final = "the process that asked for its rows is gone"
+TOO_LARGE: Final = f"the sheet needs more than {MEMORY // 2**20} MiB of memory to read; save it as CSV"
+TOO_LONG: Final = "the sheet takes too long to read for the size of its file; save it as CSV"
+GONE: Final = "the process that requested the rows has ended"
 
 _WORKBOOK: Final = "xl/workbook.xml"
 _RELATIONS: Final = "xl/_rels/workbook.xml.rels"
@@ -50,45 +50,45 @@ _STRICT_RELATION: Final = "http://purl.oclc.org/ooxml/officeDocument/relationshi
 _ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
 
 _BLOCK: Final = 1 << 16
-_ZEROS: Final = re.compile(r"0{2,255}")  # a format code has 255 characters at most
+_ZEROS: Final = re.compile(r"0{2,255}")  # a format code has at most 255 characters
 
 
 class Refused(Exception):
-    """The workbook cannot be read; the message says why."""
+    """The workbook cannot be read. The message says why."""
 
 
-def limit(size: int) -> None:  # pragma: no cover - it runs in a process of its own
-    """Make the system end this process when it takes too much memory, disk, or processor time to load a sheet.
+def limit(size: int) -> None:  # pragma: no cover - it runs in a separate process
+    """Make the system end this process if it takes too much memory, disk, or processor time to load a sheet.
 
-    macOS accepts the limit of memory and ignores it: there, only `watch` looks. Windows has no limit.
+    macOS accepts the memory limit and ignores it: there, only `watch` checks it. Windows has no limits.
     """
     if sys.platform == "win32":
         return
     for kind, most in (resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, _OUTPUT), (resource.RLIMIT_CORE, 0):
         _, hard = resource.getrlimit(kind)
-        with suppress(OSError, ValueError):  # a system that will not set one
+        with suppress(OSError, ValueError):  # some systems refuse to set a limit
             resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-    # python-calamine may hold the interpreter while it loads. No handler and no thread runs then, so the signal has to kill.
+    # python-calamine may hold the GIL while it loads: no handler and no thread can run, so the signal itself must kill.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     allow(seconds_for(size))
 
 
-def allow(seconds: float) -> None:  # pragma: no cover - it runs in a process of its own
-    """Allow so many seconds of processor time from now on."""
+def allow(seconds: float) -> None:  # pragma: no cover - it runs in a separate process
+    """Set the remaining processor time, in seconds."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def seconds_for(size: int) -> float:
-    """Return the processor time to allow for loading a workbook: one of 100,000 people has 8 MB and takes 1.2 s."""
+    """Return the seconds of processor time allowed to load `size` bytes: 100,000 people are 8 MB and take 1.2 s."""
     return 1 + size / 1e6
 
 
 def peak() -> int:
-    """Return the most memory that the process had so far, in bytes; 0 where that is unknown."""
-    if sys.platform == "win32":  # pragma: no cover - it does not tell
+    """Return the peak memory of the process so far, in bytes; 0 if it is unknown."""
+    if sys.platform == "win32":  # pragma: no cover - Windows does not report it
         return 0
-    if sys.platform == "linux":  # where getrusage begins with the peak of the process that started this one
+    if sys.platform == "linux":  # getrusage would begin with the peak of the parent process
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123 - pathlib slows the start
             return int(status.read().partition("VmHWM:")[2].split()[0]) * 1024
     else:  # pragma: no cover - coverage is measured on Linux
@@ -96,8 +96,8 @@ def peak() -> int:
 
 
 def watch(parent: int, most: int, leave: Callable[[str], object], wait: Callable[[float], object] = time.sleep) -> None:
-    """Leave, with the reason, when the parent is gone, or memory has been above `most`, which not every system limits."""
-    while os.getppid() == parent:
+    """Call `leave` with a reason when the parent has ended, or the peak memory exceeds `most`, in bytes."""
+    while os.getppid() == parent:  # an orphan gets another parent
         if peak() > most:
             leave(TOO_LARGE)
             return
@@ -111,19 +111,19 @@ def watch(parent: int, most: int, leave: Callable[[str], object], wait: Callable
 def read_workbook(
     file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
 ) -> dict[str, Any]:
-    """Write the rows of a sheet that are not blank, and return what is known of it.
+    """Write the rows of a sheet that are not blank, and return the verdict on the sheet.
 
-    A row is `[line, cells, errors, numbers]`: its cells as texts, the columns of those that show an error, and the columns of
-    those that are whole numbers without a format that shows zeros before them.
+    A row is `[line, cells, errors, numbers]`: the cells as strings, the columns of cells that show an error, and the columns of
+    whole numbers whose format does not show leading zeros.
 
     Args:
         file: The workbook.
-        sheet: Name of the sheet; `None` takes the first that can be seen.
-        write: Takes each row as a line of JSON.
+        sheet: Name of the sheet; `None` for the first visible one.
+        write: Called with each row as a line of JSON.
         loaded: Called once the sheet is in memory.
 
     Raises:
-        Refused: It cannot be read.
+        Refused: The workbook cannot be read.
     """
     import python_calamine
 
@@ -135,14 +135,14 @@ def read_workbook(
             table = book.get_sheet_by_name(name)
     except python_calamine.CalamineError as error:
         file.seek(0)
-        if _ENCRYPTED in file.read():  # python-calamine takes it for no workbook
-            raise Refused("shut by a password; save it without one") from error
-        what = f"no workbook that can be read ({error}), damaged perhaps, or of more cells than can be held"
-        raise Refused(f"{what}; save it anew, or as CSV") from error
+        if _ENCRYPTED in file.read():  # python-calamine does not recognise an encrypted workbook
+            raise Refused("protected by a password; save it without one") from error
+        what = f"not a readable workbook ({error}): it may be damaged, or have too many cells"
+        raise Refused(f"{what}; save it again, or as CSV") from error
     loaded()
     marked = archive is not None and _WORKBOOK in archive.namelist()
     marks = _MarkedRows(marks_of(archive, name) if archive is not None and marked else iter(()))
-    left = table.start[1] if table.start else 0  # columns before the first that is used are not given
+    left = table.start[1] if table.start else 0  # unused columns on the left are omitted
     for row, values in enumerate(table.iter_rows()):
         cells, errors, numbers = _row(values, left, marks.up_to(row))
         if errors or any(map(str.strip, cells)):
@@ -151,7 +151,7 @@ def read_workbook(
 
 
 def _archive(file: BinaryIO) -> zipfile.ZipFile | None:
-    """Return a workbook as a zip archive; `None` if it is none."""
+    """Return a workbook as a zip archive; `None` if it is not one."""
     try:
         archive = zipfile.ZipFile(file)
     except zipfile.BadZipFile:
@@ -163,24 +163,24 @@ def _archive(file: BinaryIO) -> zipfile.ZipFile | None:
 
 
 def _choice(book: Any, asked: str | None) -> tuple[str, str]:
-    """Return the name of the sheet to read, and what to say of it."""
+    """Return the name of the sheet to read, and a note on the choice."""
     from python_calamine import SheetTypeEnum, SheetVisibleEnum
 
     names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
     if asked is not None:
         if asked not in names:
-            raise Refused(f"no sheet {asked!r}; its sheets are {', '.join(map(repr, names))}")
+            raise Refused(f"no sheet {asked!r}; pass one of {', '.join(map(repr, names))}")
         return asked, ""
     hidden = [sheet.name for sheet in book.sheets_metadata if sheet.visible != SheetVisibleEnum.Visible]
     name = next((name for name in names if name not in hidden), None)
     if name is None:
-        raise Refused(f"no sheet that can be seen; name one of {', '.join(map(repr, names)) or 'none'}")
+        raise Refused(f"no visible sheet; pass one of these as --sheet: {', '.join(map(repr, names)) or 'none'}")
     others = [repr(each) for each in names if each != name]
-    return name, f"sheet {name!r} is read, and not {', '.join(others)}" if others else ""
+    return name, f"read sheet {name!r}, not {', '.join(others)}" if others else ""
 
 
 def _row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list[str], list[int], list[int]]:
-    """Return the cells of a row as texts, and the columns of errors and of whole numbers."""
+    """Return the cells of a row as strings, the columns of errors, and the columns of whole numbers."""
     cells = [value if isinstance(value, str) else text_of(value) for value in values]
     errors, numbers = [], []
     for at, value in enumerate(values):
@@ -199,7 +199,7 @@ def _line(row: int, cells: list[str], errors: list[int], numbers: list[int]) -> 
         raise Refused(f"row {row} has a cell of more than {CELL:,} characters; shorten it, or clear it")
     line = _ENCODER.encode((row, cells, errors, numbers)).encode()
     if len(line) >= LONGEST:
-        raise Refused(f"row {row} is longer than {LONGEST:,} bytes; is it a table?")
+        raise Refused(f"row {row} is longer than {LONGEST:,} bytes; check that the sheet is a table")
     return line + b"\n"
 
 
@@ -207,23 +207,23 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def text_of(value: Any) -> str:
-    """Return a cell that is no text: TRUE and FALSE, dates and times as ISO 8601 has them, whole numbers without `.0`."""
+    """Return a value as a string: TRUE or FALSE, dates and times as ISO 8601, whole numbers without `.0`."""
     return next(write for kind, write in _WRITERS if isinstance(value, kind))(value)
 
 
 def _number(value: float) -> str:
-    """Return a number as a spreadsheet shows it: with 15 digits at most, a whole one without `.0` and without an exponent."""
+    """Return a number as a spreadsheet shows it: at most 15 digits, a whole one without `.0` and without an exponent."""
     return str(int(value)) if float(value).is_integer() else format(value, ".15g")
 
 
 def _duration(value: timedelta) -> str:
-    """Return a duration as a spreadsheet shows it, hours going on past 24."""
+    """Return a duration as a spreadsheet shows it, with hours beyond 24."""
     seconds = round(value.total_seconds())
     sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
     return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
-# bool comes before int, which it is; a datetime is a date.
+# The order matters: a bool is an int, and a datetime is a date.
 _WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
     (bool, lambda value: str(value).upper()),
     ((int, float), _number),
@@ -232,27 +232,27 @@ _WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
 )
 
 
-# What an XLSX file knows of its cells beyond their values: which are errors, and which show zeros before their number. calamine
-# reads an error as a blank, and 00123 as 123.
+# An XLSX file describes more than the values of its cells: which ones are errors, and which show leading zeros. calamine reads an
+# error as blank, and 00123 as 123.
 
 
 class Mark(NamedTuple):
-    """What is special about a cell."""
+    """A cell that shows an error or leading zeros."""
 
     row: int  # from 0
     column: int  # from 0
-    width: int  # digits that its number is shown with at least; 0 for a cell that shows an error
+    width: int  # fewest digits of its number; 0 for a cell that shows an error
 
 
 class _MarkedRows:
-    """The marks of a sheet, taken row by row."""
+    """The marks of a sheet, consumed row by row."""
 
     def __init__(self, marks: Iterator[Mark]) -> None:
         self._marks = marks
         self._next = next(marks, None)
 
     def up_to(self, row: int) -> dict[int, int]:
-        """Return the widths of the marks by column that come before the end of a row."""
+        """Return the widths by column of the marks up to and including a row."""
         found: dict[int, int] = {}
         while self._next is not None and self._next.row <= row:
             found[self._next.column] = self._next.width
@@ -261,21 +261,21 @@ class _MarkedRows:
 
 
 def marks_of(archive: zipfile.ZipFile, sheet: str) -> Iterator[Mark]:
-    """Yield the marks of a sheet, in the order of its cells.
+    """Yield the marks of a sheet in the order of its cells.
 
     Raises:
-        Refused: The parts of the file do not hang together.
+        Refused: A part of the file is missing or damaged.
     """
     try:
         widths = _widths(archive)
         with archive.open(_part(archive, sheet)) as part:
             yield from _marks(part, widths)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, RuntimeError, expat.ExpatError) as error:
-        raise Refused(f"sheet {sheet!r} cannot be read ({error}); save the workbook anew") from error
+        raise Refused(f"cannot read sheet {sheet!r} ({error}); save the workbook again") from error
 
 
 def _part(archive: zipfile.ZipFile, sheet: str) -> str:
-    """Return the path of a sheet's part."""
+    """Return the path of a sheet's part in the archive."""
     with archive.open(_WORKBOOK) as file:
         found = [attributes for _, attributes in _elements(file, "sheet") if attributes.get("name") == sheet]
     relation = found[0].get(_RELATION) or found[0][_STRICT_RELATION] if found else ""
@@ -286,7 +286,7 @@ def _part(archive: zipfile.ZipFile, sheet: str) -> str:
 
 
 def _widths(archive: zipfile.ZipFile) -> dict[str, int]:
-    """Return by style how many digits it shows at least, for the styles that are nothing but zeros."""
+    """Return the fewest digits by style, for the styles whose format is only zeros."""
     if _STYLES not in archive.namelist():
         return {}
     formats: dict[str | None, int] = {}
@@ -320,7 +320,7 @@ def _marks(file: IO[bytes], widths: dict[str, int]) -> Iterator[Mark]:
 
 
 def _column(place: str) -> int:
-    """Return the column of a place such as `B3`, from 0."""
+    """Return the column of a reference such as `B3`, from 0."""
     column = 0
     for letter in place.rstrip("0123456789"):
         column = column * 26 + ord(letter) - ord("A") + 1
@@ -328,7 +328,7 @@ def _column(place: str) -> int:
 
 
 def _elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the local name and the attributes of each element of these names as it begins."""
+    """Yield the local name and the attributes of each element with one of the names, at its start tag."""
     found: list[tuple[str, dict[str, str]]] = []
     parser = expat.ParserCreate(namespace_separator=" ")
 
@@ -347,7 +347,7 @@ def _elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, st
 
 
 def verdict(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what reading a workbook came to: what is known of the sheet, or why it is refused."""
+    """Return the result of the work, or the reason for its failure."""
     try:
         return work()
     except Refused as error:
@@ -355,36 +355,36 @@ def verdict(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except MemoryError:
         return {"refused": TOO_LARGE}
     except OSError as error:
-        return {"refused": f"its rows cannot be kept in a temporary file ({error.strerror}); make room, or save it as CSV"}
-    except BaseException as error:  # noqa: BLE001 - a panic of python-calamine is no Exception
-        return {"refused": f"no workbook that can be read ({type(error).__name__}: {error}); save it anew, or as CSV"}
+        return {"refused": f"cannot store the rows in a temporary file ({error.strerror}); free disk space, or save it as CSV"}
+    except BaseException as error:  # noqa: BLE001 - a panic of python-calamine is not an Exception
+        return {"refused": f"not a readable workbook ({type(error).__name__}: {error}); save it again, or as CSV"}
 
 
 def told(found: dict[str, Any]) -> bytes:
-    """Return a verdict as it is sent, its texts cut to what a person reads."""
+    """Return a verdict as JSON, with its strings shortened."""
     short = {name: value[:_SHORT] if isinstance(value, str) else value for name, value in found.items()}
     return json.dumps(short).encode() + b"\n"
 
 
-def main() -> None:  # pragma: no cover - it runs in a process of its own
+def main() -> None:  # pragma: no cover - it runs in a separate process
     """Read the workbook on standard input."""
     given = json.loads(sys.argv[1])
     sys.path[:] = given["path"]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what Ctrl-C means is for the caller to say, who ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C, and ends this process
     answer = os.dup(2)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # python-calamine reports panics there
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # python-calamine prints panics there
 
     def leave(reason: str) -> None:
         try:
             os.write(answer, told({"refused": reason}))
-        finally:  # nobody reads it when the caller is gone
-            os._exit(1)
+        finally:  # the write fails if the caller has ended
+            os._exit(1)  # this is a thread: SystemExit would end only the thread
 
     with open(0, "rb", closefd=False) as file, open(1, "wb", closefd=False) as rows:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         limit(size)
-        most = max(MEMORY, peak())  # Linux counts from the peak of the caller, of which this was a copy for a moment
+        most = max(MEMORY, peak())  # on Linux the peak includes the caller's, because this process began as its copy
         threading.Thread(target=watch, args=(given["parent"], most, leave), daemon=True).start()
 
         def work() -> dict[str, Any]:
@@ -395,5 +395,5 @@ def main() -> None:  # pragma: no cover - it runs in a process of its own
         os.write(answer, told(verdict(work)))
 
 
-if __name__ == "__main__":  # pragma: no cover - it runs in a process of its own
+if __name__ == "__main__":  # pragma: no cover - it runs in a separate process
     main()
