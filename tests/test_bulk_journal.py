@@ -202,7 +202,7 @@ async def test_other_options_are_refused(journal: Journal, options: Any) -> None
 
 async def test_a_journal_that_is_there_is_not_taken_for_a_new_run(journal: Journal) -> None:
     await client(Script(added())).contacts.create_many(rows(3), journal=journal)
-    with pytest.raises(InvalidRequest, match="resume=True"):
+    with pytest.raises(InvalidRequest, match="already exists; resume its run"):
         await client(Script(added())).contacts.create_many(rows(3), journal=journal)
 
 

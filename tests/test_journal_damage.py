@@ -83,7 +83,7 @@ class TestLog:
         killed_journal(path, commits)
         for ending in ("-wal", "-shm"):
             Path(f"{path}{ending}").unlink()
-        requires_earlier(path, "-wal at the end of its name, is missing")
+        requires_earlier(path, r"whose name ends in -wal\) is missing")
 
     def test_an_unreadable_log_is_an_error(self, path: Path) -> None:
         killed_journal(path, 2)
@@ -149,7 +149,7 @@ class TestLog:
         killed_journal(path, 7)
         path.unlink()
         for resume in (True, False):
-            with pytest.raises(JournalError, match=r"it is missing, but its log .* is there"):
+            with pytest.raises(JournalError, match=r"the file is missing, but its log .* exists"):
                 opened(path, resume=resume)
         with writing(path, earlier="unknown") as writer:
             assert writer.suspects == EVERY_ROW
@@ -293,7 +293,7 @@ class TestEarlierUnknown:
     @pytest.mark.parametrize("content", [b"email\na@a.example\n", bytes(4096), b"SQLite format 3\0"])
     def test_a_foreign_file_is_refused_and_stays(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
-        with pytest.raises(InvalidRequest, match="is no journal"):
+        with pytest.raises(InvalidRequest, match="is not a journal"):
             opened(path, resume=True, earlier="unknown")
         assert {each: (path.parent / each).read_bytes() for each in names(path.parent)} == {"run.db": content}
 
