@@ -453,7 +453,7 @@ async def test_iterating_without_a_block_says_how_to_iterate() -> None:
 async def test_a_run_can_be_started_once() -> None:
     run = client(Script(added())).contacts.create_many(rows(1))
     await run
-    with pytest.raises(InvalidRequest, match="started before"):
+    with pytest.raises(InvalidRequest, match="has already started"):
         await run
 
 

@@ -115,10 +115,10 @@ async def test_a_finished_run_given_its_rows_again_reports_and_sends_nothing(jou
     ("given", "wrong"),
     [
         ([], "ends before row 0"),
-        (list(rows(19)), "rows 16 to 18 are not those"),
-        (list(rows(21)), "more than the 20 rows of the finished run"),
-        ([NewContact("tuesday@a.example"), *list(rows(20))[1:]], "rows 0 to 7 are not those"),
-        ([{"email": ""}] * 20, "rows 0 to 7 are not those"),
+        (list(rows(19)), "rows 16 to 18 differ"),
+        (list(rows(21)), "expected the 20 rows of the finished run, got more"),
+        ([NewContact("tuesday@a.example"), *list(rows(20))[1:]], "rows 0 to 7 differ"),
+        ([{"email": ""}] * 20, "rows 0 to 7 differ"),
     ],
     ids=["none", "fewer", "more", "another", "unreadable"],
 )

@@ -218,7 +218,7 @@ class TestRefused:
             pass
         other = Identity("space_1", {"duplicates": "overwrite", "campaign": None})
         with (
-            pytest.raises(InvalidRequest, match="duplicates was 'skip' and is 'overwrite'"),
+            pytest.raises(InvalidRequest, match="duplicates was 'skip' and is now 'overwrite'"),
             writing(path, resume=True, identity=other),
         ):
             pass
@@ -235,7 +235,7 @@ class TestRefused:
     def test_a_place_that_is_not_there(self, path: Path) -> None:
         with pytest.raises(InvalidRequest, match="No such file or directory; pass a path in a folder"), writing(path / "a.db"):
             pass
-        with pytest.raises(InvalidRequest, match="there is no"):
+        with pytest.raises(InvalidRequest, match="does not exist"):
             Journal(path).report()
 
     def test_a_name_that_the_system_cannot_take(self, path: Path) -> None:
@@ -586,7 +586,7 @@ def test_a_name_that_cannot_be_looked_up_is_an_error_that_says_so(path: Path) ->
     with pytest.raises(JournalError, match="File name too long"):
         Journal(path.with_name("x" * 300)).report()
     path.touch()
-    with pytest.raises(InvalidRequest, match="there is no"):
+    with pytest.raises(InvalidRequest, match="does not exist"):
         Journal(path / "run.db").report()
 
 

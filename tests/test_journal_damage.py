@@ -253,7 +253,7 @@ def test_a_reader_that_keeps_a_mark_from_the_file_is_an_error_and_its_rows_are_n
     with writing(path) as writer:
         writer.mark(window(0))
         writer._store._db.execute("PRAGMA busy_timeout = 1")
-        with reader_of(path), pytest.raises(JournalError, match="a program that reads the journal keeps its log from"):
+        with reader_of(path), pytest.raises(JournalError, match="a program that is reading the journal keeps its log from"):
             writer.mark(window(20))
         with pytest.raises(JournalError, match="keeps its log from"):
             writer.mark(window(20))
@@ -384,7 +384,7 @@ def test_a_spooled_row_that_changes_under_way_is_an_error_of_the_journal(path: P
         writer.end_spool(1)
         with writer._store.changes() as db:
             db.execute("UPDATE spool SET payload = '{'")
-        with pytest.raises(JournalError, match="the checksum of spooled row 0"):
+        with pytest.raises(JournalError, match="checksum mismatch in spooled row 0"):
             writer.spooled_rows(0, 1, "serial")
 
 
@@ -393,7 +393,7 @@ def test_an_error_that_may_pass_is_no_damage(path: Path, code: int) -> None:
     error = sqlite3.OperationalError("it is so")
     error.sqlite_errorcode = code
     assert not isinstance(unreadable(path, error), Damaged)
-    assert "it is so; fix the cause, and try again" in str(unreadable(path, error))
+    assert "it is so; fix the cause and try again" in str(unreadable(path, error))
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHORT_READ
     assert isinstance(unreadable(path, error), Damaged)
 

@@ -93,7 +93,7 @@ def test_an_error_that_is_missing_or_another_is_noticed() -> None:
     (row,) = msgspec.json.decode(stored.rows)
     with pytest.raises(Damage, match="the error of row 1 is missing"):
         unpacked(row, None, None)
-    with pytest.raises(Damage, match="the checksum of the error of row 1"):
+    with pytest.raises(Damage, match="checksum mismatch in the error of row 1"):
         unpacked(row, '["StatusError","y",null,null,0,false,false]', None)
 
 

@@ -162,7 +162,7 @@ def examined(path: Path, question: Callable[[sqlite3.Connection], T], mode: str)
         doubts = doubts + 1 if failure is not None and settled else 0
         if failure is not None and doubts == _DOUBTS:
             raise unreadable(path, failure) from failure
-    raise JournalError(f"journal {path}: it changes faster than it can be read; try again")
+    raise JournalError(f"journal {path} changes faster than it can be read; try again")
 
 
 def _answered(path: Path, files: _Facts, question: Callable[[sqlite3.Connection], T], mode: str) -> Answer[T]:

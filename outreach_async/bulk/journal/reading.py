@@ -23,7 +23,7 @@ from outreach_async.bulk.scribe import Scribe
 from outreach_async.wholefiles import write_whole
 
 if TYPE_CHECKING:
-    from outreach_async.bulk.journal.writer import Writer  # which reads, too
+    from outreach_async.bulk.journal.writer import Writer  # it imports this module
 
 _PAGE: Final = 1_000
 """Rows per query: a long query would keep the run from clearing its log."""
@@ -119,7 +119,7 @@ class Journal:
             async with client.contacts.create_many(rows, journal="run.db"):
                 pass  # left before its end
             await client.contacts.create_many(rows, journal="run.db", resume=True)
-            print([(kind, particulars) for at, kind, particulars in Journal("run.db").events()])
+            print([(kind, details) for at, kind, details in Journal("run.db").events()])
             # -> [('resumed', {'after': 'interrupted'})]
             ```
         """

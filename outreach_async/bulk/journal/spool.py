@@ -110,7 +110,7 @@ class Spool:
 
     def _row(self, db: sqlite3.Connection, found: Sequence[Any], policy: Repeats, duplicates: str) -> SpooledRow:
         index, key, text, crc, earliest, latest = found
-        require(checksum([index, key, text]) == crc, f"the checksum of spooled row {index} does not match")
+        require(checksum([index, key, text]) == crc, f"checksum mismatch in spooled row {index}")
         sent = latest if policy == "last" else earliest
         if index != sent:
             return SpooledRow(index, text.encode(), repeats=sent)
