@@ -26,7 +26,7 @@ def test_a_log_that_is_empty_is_an_error_at_once(tmp_path: Path, size: int) -> N
     killed_journal(path, 2)
     copy = cut_copy(path, tmp_path / "cut", size)
     began = time.monotonic()
-    with pytest.raises(JournalError, match="-wal at the end of its name, is empty or unreadable"):
+    with pytest.raises(JournalError, match=r"name ends in -wal\) is empty or unreadable"):
         Journal(copy).report()
     assert time.monotonic() - began < 5  # SQLite would give up after ten
 
