@@ -264,7 +264,7 @@ class Figures:
 
 def _is_foreign(error: Exception) -> bool:
     """Tell whether a file is not taken for a journal, or for one of a newer library: it is never touched."""
-    return isinstance(error, InvalidRequest) and any(text in str(error) for text in ("is no journal", "newer version"))
+    return isinstance(error, InvalidRequest) and any(text in str(error) for text in ("is not a journal", "newer version"))
 
 
 def _right_report(specimen: Specimen, found: dict[str, Any]) -> bool:

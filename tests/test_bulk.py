@@ -175,7 +175,7 @@ async def test_a_row_that_fails_is_an_outcome_that_says_what_the_evidence_allows
 async def test_a_service_that_was_never_reached_suspends_the_run_after_a_few_attempts_and_no_row_is_applied() -> None:
     script, found, began = Script(unsent()), list[ContactOutcome](), anyio.current_time()
     async with client(script).contacts.create_many(rows(1000), concurrency=8) as outcomes:
-        with pytest.raises(BulkSuspended, match=r"nobody was reached there in 4 attempts: .*no connection"):
+        with pytest.raises(BulkSuspended, match=r"service unreachable after 4 attempts: .*no connection"):
             await drain(outcomes, found)
     assert {(outcome.status.value, outcome.certain) for outcome in found} == {("not_applied", True)}
     assert len(script.requests) <= 8 + 3
@@ -453,7 +453,7 @@ async def test_iterating_without_a_block_says_how_to_iterate() -> None:
 async def test_a_run_can_be_started_once() -> None:
     run = client(Script(added())).contacts.create_many(rows(1))
     await run
-    with pytest.raises(InvalidRequest, match="started before"):
+    with pytest.raises(InvalidRequest, match="has already started"):
         await run
 
 

@@ -179,7 +179,7 @@ async def test_a_run_that_goes_on_has_no_reason_to_pause() -> None:
 async def test_refusals_that_use_up_the_retry_budget_are_named() -> None:
     async with client(Distant(*[added()] * 5, status(429))).contacts.create_many(rows(300), concurrency=8) as outcomes:
         await until_paused(outcomes)
-        assert outcomes.progress.why == "too many requests had to be repeated: the service answered 429"
+        assert outcomes.progress.why == "too many retries: the service answered 429"
 
 
 # Ctrl-C.

@@ -106,7 +106,7 @@ def test_a_run_against_an_outage_without_end_is_suspended(play: Any) -> None:
     assert isinstance(run.flow.halted, BulkSuspended)
     assert 605 <= run.ended <= 605 + 61
     assert run.fates == {Verdict.HALT: 64}
-    assert "nothing has succeeded for 6" in str(run.flow.halted)
+    assert "no request has succeeded for 6" in str(run.flow.halted)
 
 
 def test_where_nobody_was_ever_reached_a_run_is_suspended_within_seconds(play: Any) -> None:
@@ -115,7 +115,7 @@ def test_where_nobody_was_ever_reached_a_run_is_suspended_within_seconds(play: A
     assert run.ended == pytest.approx(3.5)
     assert run.service.started == pytest.approx([0, 0.5, 1.5, 3.5])
     assert run.fates == {Verdict.HALT: 64}
-    assert str(run.flow.halted) == "the run is suspended, for nobody was reached there in 4 attempts: nobody listens"
+    assert str(run.flow.halted) == "run suspended: service unreachable after 4 attempts: nobody listens"
 
 
 def test_failures_of_the_same_moment_count_once_where_nobody_was_ever_reached() -> None:

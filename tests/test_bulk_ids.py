@@ -61,8 +61,8 @@ async def test_rows_with_one_id_are_uncertain_unless_the_caller_has_them(order: 
     assert all(each.status is Outcome.UNKNOWN and each.possible == UNSURE for each in found[:2])
     assert all(isinstance(each.error, UnexpectedResponse) and each.error.maybe_sent for each in found[:2])
     assert [str(each.error) for each in found[:2]] == [
-        "create_contact: rows 0 and 1 were given the same contact id; one answer belongs to another row",
-        "create_contact: rows 1 and 0 were given the same contact id; one answer belongs to another row",
+        "create_contact: rows 0 and 1 received the same contact id; one response belongs to another row",
+        "create_contact: rows 1 and 0 received the same contact id; one response belongs to another row",
     ]
 
 

@@ -115,10 +115,10 @@ async def test_a_finished_run_given_its_rows_again_reports_and_sends_nothing(jou
     ("given", "wrong"),
     [
         ([], "ends before row 0"),
-        (list(rows(19)), "rows 16 to 18 are not those"),
-        (list(rows(21)), "more than the 20 rows of the finished run"),
-        ([NewContact("tuesday@a.example"), *list(rows(20))[1:]], "rows 0 to 7 are not those"),
-        ([{"email": ""}] * 20, "rows 0 to 7 are not those"),
+        (list(rows(19)), "rows 16 to 18 differ"),
+        (list(rows(21)), "expected the 20 rows of the finished run, got more"),
+        ([NewContact("tuesday@a.example"), *list(rows(20))[1:]], "rows 0 to 7 differ"),
+        ([{"email": ""}] * 20, "rows 0 to 7 differ"),
     ],
     ids=["none", "fewer", "more", "another", "unreadable"],
 )
@@ -202,7 +202,7 @@ async def test_other_options_are_refused(journal: Journal, options: Any) -> None
 
 async def test_a_journal_that_is_there_is_not_taken_for_a_new_run(journal: Journal) -> None:
     await client(Script(added())).contacts.create_many(rows(3), journal=journal)
-    with pytest.raises(InvalidRequest, match="resume=True"):
+    with pytest.raises(InvalidRequest, match="already exists; resume its run"):
         await client(Script(added())).contacts.create_many(rows(3), journal=journal)
 
 

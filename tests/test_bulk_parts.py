@@ -167,14 +167,14 @@ async def test_a_pause_and_its_end_show_in_the_progress() -> None:
 async def test_an_input_whose_first_rows_are_all_rejected_for_one_reason_stops_the_run(tmp_path: Any, journal: bool) -> None:
     script = Script(status(422, b'{"error":{"message":"first_name must be given"}}'))
     options: dict[str, Any] = {"journal": tmp_path / "run.db"} if journal else {}
-    with pytest.raises(BulkStopped, match=r"its first 50 rows were all rejected for the same reason: .*first_name must be given"):
+    with pytest.raises(BulkStopped, match=r"the first 50 rows were rejected with the same error: .*first_name must be given"):
         await client(script).contacts.create_many(rows(1000), concurrency=4, **options)
     assert len(script.requests) < 50 + 2 * 4
 
 
 @virtual_time
 async def test_a_final_status_that_proves_nothing_stops_a_run_whose_first_rows_all_meet_it() -> None:
-    with pytest.raises(BulkStopped, match=r"its first 50 rows were all rejected for the same reason: .*answered 425"):
+    with pytest.raises(BulkStopped, match=r"the first 50 rows were rejected with the same error: .*answered 425"):
         await client(Script(status(425))).contacts.create_many(rows(1000), concurrency=4)
 
 

@@ -148,7 +148,7 @@ def test_import_stops_at_a_refusal_that_concerns_every_row(
     assert ended.code == code
     assert json.loads(ended.out)["rows"] == 1
     (line,) = ended.err.splitlines()
-    assert line.startswith("outreach-async: the run stopped, for this concerns every row: ")
+    assert line.startswith("outreach-async: run stopped: this error affects every row: ")
 
 
 def _without(options: tuple[str, ...], name: str) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def test_a_dry_run_sends_nothing_and_says_what_it_found(
         "warning: role: 1 found",
         "warning: typo: 1 found",
         "warning: phone: 1 found",
-        "  line 5: email: the same as in line 2",
+        "  line 5: email: same address as line 2",
         "4 of 4 rows can be sent; nothing was created",
     ):
         assert f"{line}\n" in done.out
@@ -146,7 +146,7 @@ def test_a_repeated_row_is_refused_with_the_line_it_repeats(
     kept = ("--journal", str(tmp_path / "run.db")) if journal else ()
     done = shell("import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *kept, *there)
     assert done.code == 3
-    message = "email: the same as in line 2; leave one out, or choose what repeats should do"
+    message = "email: same address as line 2; remove one of them, or choose another policy for repeats"
     assert f"line 5: a@a.example: rejected: {message}\n" in done.out
     assert [(row["_row"], row["_field"], row["_message"]) for row in table(rejects)] == [("5", "email", message)]
     dry = shell("import", path, "--repeats", "error", "--dry-run", *there)

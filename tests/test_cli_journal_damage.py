@@ -161,5 +161,5 @@ def test_a_finished_run_of_a_file_is_not_reported_under_another_mapping(
     path = saved(tmp_path, TOWNS)
     assert shell("import", path, *TOWN, "--journal", str(journal), *there).code == 0
     refused = shell("import", path, "--map", "Town=region", "--journal", str(journal), "--resume", *there)
-    assert (refused.code, "'Town' was 'city' and is 'region'" in refused.err) == (2, True)
+    assert (refused.code, "'Town' was 'city' and is now 'region'" in refused.err) == (2, True)
     assert shell("import", path, *TOWN, "--journal", str(journal), "--resume", *there).code == 0

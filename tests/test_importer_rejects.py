@@ -53,9 +53,9 @@ def test_the_field_at_fault_is_the_one_that_a_check_or_the_service_names(error: 
 
 
 def test_a_row_that_repeats_another_names_it_by_its_line() -> None:
-    outcome = refused_repeat(7, None, 3, InvalidRequest("email: the same as in row 3; leave one out"))
-    assert reject(12, ["x"], outcome, lambda index: index + 2).message.startswith("email: the same as in line 5; ")
-    assert reject(12, ["x"], outcome).message.startswith("email: the same as in row 3; ")
+    outcome = refused_repeat(7, None, 3, InvalidRequest("email: same address as row 3; leave one out"))
+    assert reject(12, ["x"], outcome, lambda index: index + 2).message.startswith("email: same address as line 5; ")
+    assert reject(12, ["x"], outcome).message.startswith("email: same address as row 3; ")
     assert reject(12, ["x"], outcome).field == "email"
     assert not is_reject(stood_for(1, None, 0))
 
@@ -65,14 +65,14 @@ def test_rejects_are_found_by_index_and_repeated_rows_by_line(tmp_path: Path) ->
     path.write_text('email,city\na@a.example,"x\ny"\nbad,z\na@a.example,w\n', encoding="utf-8")
     outcomes = [
         attrs.evolve(rejected(InvalidRequest("email: bad"), 1)),
-        refused_repeat(2, None, 0, InvalidRequest("email: the same as in row 0")),
+        refused_repeat(2, None, 0, InvalidRequest("email: same address as row 0")),
     ]
     found = list(rejects_of(open_file(path), outcomes))
     assert [(each.line, list(each.cells), each.field) for each in found] == [
         (4, ["bad", "z"], "email"),
         (5, ["a@a.example", "w"], "email"),
     ]
-    assert found[1].message.startswith("email: the same as in line 2; ")
+    assert found[1].message.startswith("email: same address as line 2; ")
 
 
 @given(st.lists(st.lists(st.text(st.characters(codec="utf-8"), max_size=6), min_size=2, max_size=2), max_size=5))

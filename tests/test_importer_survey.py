@@ -78,13 +78,13 @@ async def test_of_each_kind_the_first_lines_are_told_and_all_are_counted() -> No
 async def test_rows_that_repeat_an_email_are_named_with_the_row_they_repeat() -> None:
     rows = [("a@a.example", ""), ("b@b.example", ""), ("A@a.example ", ""), ("a@a.example", ""), ("", "US"), ("", "US")]
     found, _ = await looked_at(rows)
-    assert found.kinds["repeat"].first == [(4, "email: the same as in line 2"), (5, "email: the same as in line 2")]
+    assert found.kinds["repeat"].first == [(4, "email: same address as line 2"), (5, "email: same address as line 2")]
     assert (found.sent, found.stood_for, found.refused) == (4, 0, 2)
     found, _ = await looked_at(rows, repeats="last")
-    assert found.kinds["repeat"].first == [(5, "email: the same as in line 2")]
+    assert found.kinds["repeat"].first == [(5, "email: same address as line 2")]
     assert (found.sent, found.stood_for, found.refused) == (3, 1, 2)
     found, refused = await looked_at(rows, repeats="error")
-    assert next((row.line, str(error).partition(";")[0]) for row, error in refused) == (5, "email: the same as in line 2")
+    assert next((row.line, str(error).partition(";")[0]) for row, error in refused) == (5, "email: same address as line 2")
     assert (found.sent, found.refused, found.kinds) == (3, 3, {})
     assert (found.line_of(3), found.line_of(99)) == (5, None)
     assert (await looked_at(rows, "repeat=off"))[0].kinds == {}

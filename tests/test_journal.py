@@ -153,7 +153,7 @@ class TestRefused:
     def test_one_that_exists_when_nothing_is_to_be_resumed(self, path: Path) -> None:
         with writing(path):
             pass
-        with pytest.raises(InvalidRequest, match="exists; pass resume=True"), writing(path):
+        with pytest.raises(InvalidRequest, match="already exists; resume its run"), writing(path):
             pass
 
     def test_one_that_this_process_writes(self, path: Path) -> None:
@@ -185,9 +185,9 @@ class TestRefused:
     @pytest.mark.parametrize("content", [b"email\na@a.example\n", b"SQLite format 3\0", bytes(4096)])
     def test_a_file_that_is_no_journal_which_stays_as_it_is(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
-        with pytest.raises(InvalidRequest, match="is no journal"), writing(path, resume=True):
+        with pytest.raises(InvalidRequest, match="is not a journal"), writing(path, resume=True):
             pass
-        with pytest.raises(InvalidRequest, match="is no journal"):
+        with pytest.raises(InvalidRequest, match="is not a journal"):
             Journal(path).report()
         assert path.read_bytes() == content
 
@@ -196,9 +196,9 @@ class TestRefused:
             db.execute("CREATE TABLE t (a)")
         db.close()
         content = path.read_bytes()
-        with pytest.raises(InvalidRequest, match="is no journal"), writing(path, resume=True):
+        with pytest.raises(InvalidRequest, match="is not a journal"), writing(path, resume=True):
             pass
-        with pytest.raises(InvalidRequest, match="is no journal"):
+        with pytest.raises(InvalidRequest, match="is not a journal"):
             Journal(path).report()
         assert path.read_bytes() == content
 
@@ -218,7 +218,7 @@ class TestRefused:
             pass
         other = Identity("space_1", {"duplicates": "overwrite", "campaign": None})
         with (
-            pytest.raises(InvalidRequest, match="duplicates was 'skip' and is 'overwrite'"),
+            pytest.raises(InvalidRequest, match="duplicates was 'skip' and is now 'overwrite'"),
             writing(path, resume=True, identity=other),
         ):
             pass
@@ -228,14 +228,14 @@ class TestRefused:
     def test_a_link_and_a_folder(self, path: Path) -> None:
         path.symlink_to(path.with_name("elsewhere.db"))
         for each in (path, path.parent):
-            with pytest.raises(InvalidRequest, match="no regular file"), writing(each, resume=True):
+            with pytest.raises(InvalidRequest, match="not a regular file"), writing(each, resume=True):
                 pass
         assert not path.with_name("elsewhere.db").exists()
 
     def test_a_place_that_is_not_there(self, path: Path) -> None:
-        with pytest.raises(InvalidRequest, match="No such file or directory; name a file in a folder"), writing(path / "a.db"):
+        with pytest.raises(InvalidRequest, match="No such file or directory; pass a path in a folder"), writing(path / "a.db"):
             pass
-        with pytest.raises(InvalidRequest, match="there is no"):
+        with pytest.raises(InvalidRequest, match="does not exist"):
             Journal(path).report()
 
     def test_a_name_that_the_system_cannot_take(self, path: Path) -> None:
@@ -255,7 +255,7 @@ class TestRefused:
     @pytest.mark.parametrize("resume", [True, False])
     def test_an_empty_file_which_stays_as_it_is(self, path: Path, resume: bool) -> None:
         path.touch()
-        with pytest.raises(InvalidRequest, match=r"empty file.*earlier=" if resume else "exists; pass resume=True"):
+        with pytest.raises(InvalidRequest, match=r"empty file.*earlier=" if resume else "already exists; resume its run"):
             opened(path, resume=resume)
         with pytest.raises(InvalidRequest, match=r"empty file.*earlier="):
             Journal(path).report()
@@ -303,7 +303,7 @@ class TestMarking:
 
     @pytest.mark.parametrize("other", [window(1), window(0, 0)])
     def test_a_window_that_does_not_follow_is_refused(self, path: Path, other: Window) -> None:
-        with writing(path) as writer, pytest.raises(InvalidRequest, match="mark in order"):
+        with writing(path) as writer, pytest.raises(InvalidRequest, match="mark rows in order"):
             writer.mark(other)
 
     @pytest.mark.parametrize("index", [5, -1])
@@ -541,7 +541,7 @@ class TestSpool:
         with writing(path, resume=True) as writer:
             assert writer.spooled == 1
             assert [row.payload for row in writer.spooled_rows(0, 9, "first")] == [b'{"email":"c"}']
-            with pytest.raises(InvalidRequest, match="its spool is complete with 1 rows"):
+            with pytest.raises(InvalidRequest, match="the spool is complete with 1 rows"):
                 writer.spool(ROWS[1:2])
 
     def test_an_outcome_is_read_with_the_row_that_was_spooled(self, path: Path) -> None:
@@ -586,7 +586,7 @@ def test_a_name_that_cannot_be_looked_up_is_an_error_that_says_so(path: Path) ->
     with pytest.raises(JournalError, match="File name too long"):
         Journal(path.with_name("x" * 300)).report()
     path.touch()
-    with pytest.raises(InvalidRequest, match="there is no"):
+    with pytest.raises(InvalidRequest, match="does not exist"):
         Journal(path / "run.db").report()
 
 
@@ -638,7 +638,7 @@ def test_a_closed_writer_refuses_and_lets_go_and_may_be_closed_again(path: Path)
     writer = opened(path)
     writer.close()
     writer.close()
-    with pytest.raises(JournalError, match="it was closed"):
+    with pytest.raises(JournalError, match="is closed"):
         writer.mark(window(0))
     with writing(path, resume=True) as other:
         writer.close()

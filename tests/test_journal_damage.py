@@ -83,7 +83,7 @@ class TestLog:
         killed_journal(path, commits)
         for ending in ("-wal", "-shm"):
             Path(f"{path}{ending}").unlink()
-        requires_earlier(path, "-wal at the end of its name, is missing")
+        requires_earlier(path, r"whose name ends in -wal\) is missing")
 
     def test_an_unreadable_log_is_an_error(self, path: Path) -> None:
         killed_journal(path, 2)
@@ -149,7 +149,7 @@ class TestLog:
         killed_journal(path, 7)
         path.unlink()
         for resume in (True, False):
-            with pytest.raises(JournalError, match=r"it is missing, but its log .* is there"):
+            with pytest.raises(JournalError, match=r"the file is missing, but its log .* exists"):
                 opened(path, resume=resume)
         with writing(path, earlier="unknown") as writer:
             assert writer.suspects == EVERY_ROW
@@ -253,7 +253,7 @@ def test_a_reader_that_keeps_a_mark_from_the_file_is_an_error_and_its_rows_are_n
     with writing(path) as writer:
         writer.mark(window(0))
         writer._store._db.execute("PRAGMA busy_timeout = 1")
-        with reader_of(path), pytest.raises(JournalError, match="a program that reads the journal keeps its log from"):
+        with reader_of(path), pytest.raises(JournalError, match="a program that is reading the journal keeps its log from"):
             writer.mark(window(20))
         with pytest.raises(JournalError, match="keeps its log from"):
             writer.mark(window(20))
@@ -293,7 +293,7 @@ class TestEarlierUnknown:
     @pytest.mark.parametrize("content", [b"email\na@a.example\n", bytes(4096), b"SQLite format 3\0"])
     def test_a_foreign_file_is_refused_and_stays(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
-        with pytest.raises(InvalidRequest, match="is no journal"):
+        with pytest.raises(InvalidRequest, match="is not a journal"):
             opened(path, resume=True, earlier="unknown")
         assert {each: (path.parent / each).read_bytes() for each in names(path.parent)} == {"run.db": content}
 
@@ -384,7 +384,7 @@ def test_a_spooled_row_that_changes_under_way_is_an_error_of_the_journal(path: P
         writer.end_spool(1)
         with writer._store.changes() as db:
             db.execute("UPDATE spool SET payload = '{'")
-        with pytest.raises(JournalError, match="the checksum of spooled row 0"):
+        with pytest.raises(JournalError, match="checksum mismatch in spooled row 0"):
             writer.spooled_rows(0, 1, "serial")
 
 
@@ -393,7 +393,7 @@ def test_an_error_that_may_pass_is_no_damage(path: Path, code: int) -> None:
     error = sqlite3.OperationalError("it is so")
     error.sqlite_errorcode = code
     assert not isinstance(unreadable(path, error), Damaged)
-    assert "it is so; fix the cause, and try again" in str(unreadable(path, error))
+    assert "it is so; fix the cause and try again" in str(unreadable(path, error))
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHORT_READ
     assert isinstance(unreadable(path, error), Damaged)
 

@@ -26,7 +26,7 @@ def test_a_log_that_is_empty_is_an_error_at_once(tmp_path: Path, size: int) -> N
     killed_journal(path, 2)
     copy = cut_copy(path, tmp_path / "cut", size)
     began = time.monotonic()
-    with pytest.raises(JournalError, match="-wal at the end of its name, is empty or unreadable"):
+    with pytest.raises(JournalError, match=r"name ends in -wal\) is empty or unreadable"):
         Journal(copy).report()
     assert time.monotonic() - began < 5  # SQLite would give up after ten
 
@@ -62,7 +62,7 @@ def test_a_full_database_is_an_error_after_which_nothing_is_written_and_the_run_
     writer.record([outcome_of(index) for index in range(12)])
     (pages,) = writer._store._db.execute("PRAGMA page_count").fetchone()
     writer._store._db.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(JournalError, match="database or disk is full; mend the cause"):
+    with pytest.raises(JournalError, match="database or disk is full; fix the cause"):
         fill(writer)
     writer._store._db.execute("PRAGMA max_page_count = 100000")
     noted = len(list(Journal(path).events()))

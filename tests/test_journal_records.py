@@ -93,7 +93,7 @@ def test_an_error_that_is_missing_or_another_is_noticed() -> None:
     (row,) = msgspec.json.decode(stored.rows)
     with pytest.raises(Damage, match="the error of row 1 is missing"):
         unpacked(row, None, None)
-    with pytest.raises(Damage, match="the checksum of the error of row 1"):
+    with pytest.raises(Damage, match="checksum mismatch in the error of row 1"):
         unpacked(row, '["StatusError","y",null,null,0,false,false]', None)
 
 
@@ -238,7 +238,7 @@ def test_only_the_same_run_is_gone_on_with(kept: Identity, given: Identity) -> N
     if same:
         identity.require_same("run.db", given, identity.facts(kept))
     else:
-        with pytest.raises(InvalidRequest, match=r"run\.db is of another run"):
+        with pytest.raises(InvalidRequest, match=r"run\.db belongs to another run"):
             identity.require_same("run.db", given, identity.facts(kept))
 
 
@@ -248,8 +248,8 @@ def test_the_refusal_of_another_run_names_what_changed_but_no_key() -> None:
     with pytest.raises(InvalidRequest) as caught:
         identity.require_same("run.db", given, kept)
     message = str(caught.value)
-    assert "workspace was 'space_1' and is 'space_2'; campaign was null and is 'key_...'" in message
-    assert "another fingerprint" in message
+    assert "workspace was 'space_1' and is now 'space_2'; campaign was null and is now 'key_...'" in message
+    assert "its fingerprint differs" in message
     assert "strict_validation" not in message
     assert "secret" not in message
 

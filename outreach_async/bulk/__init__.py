@@ -1,7 +1,7 @@
-"""Creating any number of contacts, many at a time, with an honest outcome for every row.
+"""Create any number of contacts concurrently, with an exact outcome for every row.
 
-The smallest program. Rows are `NewContact` values or mappings, from a list, a generator or an async generator; awaiting the run
-gives the figures. Programs here take the service from `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`:
+A minimal program: rows are `NewContact` values or mappings, from a list, a generator or an async generator, and awaiting the run
+returns a report. Programs here read `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the environment:
 
 ```python
 import anyio
@@ -20,18 +20,18 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-What a label means
-------------------
-Enter the run instead, and every row comes as a `ContactOutcome`. A row that fails is an outcome, never an exception. `status` is
-the service's own word (`added`, `skipped`, `overwriten` as the wire spells it, `updated_missing_fields`), or one of three more:
+Outcomes
+--------
+Enter the run with `async with` to get each row's `ContactOutcome`. A row that fails is an outcome, never an exception. `status`
+is the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of three more:
 
-    rejected     refused for the row's own sake, by a check before sending or by the service; `error` says why
-    not_applied  the service cannot hold the row: it was never sent, or refused for another reason than the row
-    unknown      it may have been carried out, and the last attempt failed
+    rejected     the row itself is invalid, according to a local check or the service; `error` says why
+    not_applied  the contact was not created or changed: the row was never sent, or the refusal was not about the row
+    unknown      the last attempt failed after the request may have taken effect
 
-Only a 4xx other than 408, 425 and 499 proves that a row was not carried out. A lost answer is repeated, which cannot make a
-second contact. But `skipped` may then speak of the contact that the lost attempt made: `possible` holds every outcome that
-agrees with what was seen, and `certain` says whether there is only one.
+Of all statuses, only a 4xx other than 408, 425 and 499 proves that a request had no effect. A request whose response was lost is
+retried, which cannot create a second contact. The retry may then report `skipped` for the contact that the lost attempt created:
+`possible` holds every outcome that is consistent with the evidence, and `certain` is true if there is only one.
 
 ```python
 import anyio
@@ -42,7 +42,7 @@ from outreach_async.fake import FakeService, FakeTransport, faults
 async def main() -> None:
     fake = FakeService()
     workspace = fake.add_workspace()
-    fake.faults.script("create_contact", faults.commit_then(faults.reset()))  # stored, and the answer lost
+    fake.faults.script("create_contact", faults.commit_then(faults.reset()))  # the contact is stored, but the response is lost
     rows = [{"email": "ann@company.example"}, {"email": "  "}]
     async with OutreachClient(
         transport=FakeTransport(fake), workspace=workspace, owner_key=fake.add_owner_key(workspace)
@@ -59,15 +59,15 @@ anyio.run(main)
 
 Journal and resume
 ------------------
-`journal="run.db"` keeps the run in one SQLite file, about 45 bytes a row. A row is marked there before it is sent, and its
-outcome is there before you see it: kill the process at any moment, and the same call with `resume=True` gives every row that is
-left its outcome, and none a second one. A row that may have been sent is sent again, and says so by `possible`. The input must
-be the same: another workspace, other options or changed rows are refused. `resume=True` begins anew where there is no journal
-yet.
+`journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent, and its
+outcome is committed there before you see it. If the process is killed at any moment, the same call with `resume=True` gives every
+remaining row its outcome, and no row a second one. A row that may have been sent is sent again, and its `possible` shows that.
+The input must be the same: another workspace, other options or changed rows are refused. If there is no journal yet,
+`resume=True` starts a new run.
 
-A journal belongs to one input, so name it after the input. If its run is finished, the same rows return the recorded figures
-without a request, and other or additional rows are refused. They are read again to compare them, unless the journal has them
-(`spool=True`) or both runs name a fingerprint of the input (`Journal(path, fingerprint=...)`), which then decides.
+A journal belongs to one input, so name it after the input. Once its run is finished, the same rows return the recorded report
+without a request; other or additional rows are refused. The rows are read again for this comparison, unless the journal contains
+them (`spool=True`) or both runs pass a fingerprint of the input (`Journal(path, fingerprint=...)`), which then decides.
 
 ```python
 import anyio
@@ -79,7 +79,7 @@ async def main() -> None:
     async with OutreachClient() as client:
         async with client.contacts.create_many(rows, concurrency=4, journal="run.db") as outcomes:
             async for outcome in outcomes:
-                outcomes.drain()  # as on Ctrl-C: pull no more, let what is under way end
+                outcomes.drain()  # as on Ctrl-C: pull no more rows, and let the requests in flight finish
         before = Journal("run.db").report()
         await client.contacts.create_many(rows, journal="run.db", resume=True)
     print(before.state, "and", Journal("run.db").report().state, "with", Journal("run.db").report().rows)
@@ -89,28 +89,28 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`Journal("run.db").outcomes()`, `.report()` and `.events()` read it at any time, also beside its run, and change nothing. A
-journal stands on a local disk, for the locks of network file systems may not hold, and not on Windows.
+`Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run, and change nothing.
+Keep a journal on a local disk, because locks on network file systems are unreliable. Journals do not work on Windows.
 
-While a run is under way, and after a crash, the latest outcomes are in a second file, `run.db-wal`. Copy or move both, and open
-them with no other program: SQLite's shell removes the log. A missing log, or a changed row, is a JournalError. A log that was cut
-loses outcomes at most: their rows count as possibly sent.
+During a run, and after a crash, the latest outcomes are in a second file, `run.db-wal`. Copy or move both files, and open them
+with no other program: the SQLite shell removes the log. A missing log or a changed row raises JournalError. A truncated log loses
+outcomes at most: their rows count as possibly sent.
 
-`earlier="unknown"` continues when the journal is damaged, empty or lost; it implies `resume=True`. Every row without an outcome
-then counts as possibly sent, in this run and in all that resume it, so `skipped` is never certain. A damaged journal is renamed
-to `run.db.damaged` (or `-1`, `-2`), with its log, and a new one begun, whose event `damaged` has the name and the reason; no
-outcome is taken over. A sound one is resumed with its outcomes. A file that is no journal is refused, as ever.
+`earlier="unknown"` continues when the journal is damaged, empty or lost, and implies `resume=True`. Every row without an outcome
+then counts as possibly sent, in this run and in every run that resumes it, so `skipped` is never certain. A damaged journal is
+renamed to `run.db.damaged` (then `-1`, `-2`) with its log, and a new one is started without its outcomes; the event `damaged` of
+the new one has the name and the reason. An intact journal is resumed with its outcomes. Any other file is refused, as always.
 
-Rows that come once, such as a stream, are kept in the journal by `spool=True` before the first is sent; resuming then needs no
-input. The file grows by the rows.
+If rows can be read only once, such as a stream, pass `spool=True`: the journal stores all rows before the first is sent, and
+resuming needs no input. The file grows by the size of the rows.
 
 Repeated e-mails
 ----------------
-`repeats` says what becomes of an e-mail that comes again. `"serial"` sends every row, one after the other for each address that
-the service might hold equal: case, compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot and
-Gmail's dots make no difference. `"error"` rejects a row that repeats one of the last 10,000. `"first"`, `"last"` and `"coalesce"`
-send one row for each e-mail and need a journal, for they read the whole input first; the other rows are `not_applied`, and
-`outcome.repeats` is the index of the row that stands for them.
+`repeats` decides about e-mails that occur more than once in the input (the word `duplicates` is the service's, for contacts that
+it already has). `"serial"` sends every row, one at a time per address that the service might treat as equal: case, compatibility
+forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot and Gmail's dots are ignored. `"error"` rejects a row
+that repeats one of the last 10,000. `"first"`, `"last"` and `"coalesce"` send one row per e-mail and need a journal, because they
+read the whole input first; the other rows are `not_applied`, and their `outcome.repeats` is the index of the row sent instead.
 
 ```python
 import anyio
@@ -128,27 +128,27 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-Pace, pauses and ends
----------------------
-`concurrency` rows are in flight, and never more than the client's `max_in_flight`. What the service asks for (429,
-`Retry-After`, quota headers) teaches the run a rate. While the service is down the run pauses and probes, and no row pays for
-it. Read `outcomes.progress` as often as you like: rows, total, rate (rows a second), state (`running`, `throttled`, `paused`),
-seconds until a pause ends, and seconds until the end. Iterating ends early in four ways:
+Rate, pauses and early ends
+---------------------------
+At most `concurrency` requests are in flight, and never more than the client's `max_in_flight`. The run learns its rate from 429,
+`Retry-After` and quota headers. While the service is down, the run pauses and sends probes; no row's own attempts are used up.
+`outcomes.progress` is cheap to read: rows, total, rate (rows per second), state (`running`, `throttled`, `paused`), seconds until
+a pause ends, and estimated seconds until the end. Iteration can end early in four ways:
 
-    BulkSuspended  time may mend it: the service was down or refusing for `max_outage` seconds, or asks for more than 15 minutes;
-                   `retry_after` says when to resume, in seconds. The command `outreach-async import` exits with 75 then
-    BulkStopped    it concerns every row: an unknown key, workspace or campaign, or the first `stop_after_rejects` rows were
-                   rejected for one reason. Mend that, and resume
-    JournalError   what can no longer be kept must not be sent: free the disk, and resume. Also a program that reads the journal
-                   and keeps a mark from its file for 10 seconds: no row is sent before its mark is there
-    your own       what the rows' own code raises comes through after the outcomes of the rows before
+    BulkSuspended  temporary: the service was down or refusing for `max_outage` seconds, or asks for more than 15 minutes; resume
+                   after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
+    BulkStopped    affects every row: an unknown key, workspace or campaign, or the first `stop_after_rejects` rows were rejected
+                   with the same error. Fix the cause, and resume
+    JournalError   the journal cannot be written, so sending stops: free disk space, and resume. Also: a program that reads the
+                   journal blocks a mark for 10 seconds (no row is sent before its mark is in the file)
+    your own       an exception raised by the iterable of rows is raised after the outcomes of the rows before it
 
-Both bulk errors have the figures so far as `report`, and `resumable` says whether there is a journal. Leaving the block early
-cancels what is in flight; with a journal those rows are told apart later.
+Both bulk errors carry the figures so far as `report`; `resumable` is true if there is a journal. Leaving the block early cancels
+the requests in flight; the journal records which of their rows may have been sent.
 
-Memory is bounded by a window of a few rows for each request in flight, whatever the input: a row is pulled only while fewer have
-not reached you. So a slow consumer slows the run down, and a million rows take what ten thousand take. `order="input"` hands
-outcomes out in the order of the rows, and so holds back what is done early.
+Memory is bounded by a window of a few rows per request in flight, whatever the size of the input: a row is pulled only while the
+window has room, and leaves the window when you take its outcome. A slow consumer slows the run down, and a million rows need as
+much memory as ten thousand. `order="input"` returns outcomes in the order of the rows, and holds back those that finish early.
 """
 
 from outreach_async.bulk.journal import Journal

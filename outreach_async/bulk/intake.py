@@ -1,4 +1,4 @@
-"""Rows on their way in, without a journal: pulled one at a time, when a worker is free for one."""
+"""Supplies the rows of a run without a journal: pulled one at a time, when a worker is free."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from outreach_async.bulk.suspects import NONE, Suspects
 
 
 class Intake(Protocol):
-    """Where workers get rows from."""
+    """Supplies rows to the workers."""
 
     async def next(self) -> Row | ContactOutcome | None:
-        """Return the next row, the outcome of one that is not sent, or `None` at the end.
+        """Return the next row, the outcome of a row that is not sent, or `None` at the end.
 
         Raises:
-            Exception: What the rows' own code raised.
+            Exception: Raised by the iterable of rows.
         """
         ...
 
     def stop(self) -> None:
-        """Hand out no further row."""
+        """Return no more rows."""
         ...
 
     def left(self) -> Suspects:
-        """Return which rows that were not handed out may have been sent by an earlier process."""
+        """Return the rows that were not returned by `next` and may have been sent by an earlier process."""
         ...
 
 
 class Direct:
-    """Hands out rows as they are pulled."""
+    """Returns rows as they are pulled."""
 
     def __init__(self, source: Source, reader: Reader) -> None:
         self._source = source
@@ -40,7 +40,7 @@ class Direct:
         self._stopped = False
 
     async def next(self) -> Row | ContactOutcome | None:
-        """Pull a row."""
+        """Pull and return the next row, or the outcome of a row that is not sent; `None` at the end."""
         given = END if self._stopped else await self._source.pull()
         if given is END:
             self._stopped = True
@@ -49,9 +49,9 @@ class Direct:
         return self._reader.read(index, given)
 
     def stop(self) -> None:
-        """Pull no further row."""
+        """Pull no more rows."""
         self._stopped = True
 
     def left(self) -> Suspects:
-        """Return that there are none: without a journal no earlier process is known."""
+        """Return no rows: without a journal, no earlier process is known."""
         return NONE

@@ -1,4 +1,4 @@
-"""Rows on their way in, with a journal: a window of them is marked there before the first of it is sent."""
+"""Supplies the rows of a run with a journal, in windows: a window is marked in the journal before its first row is sent."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from outreach_async.bulk.suspects import Suspects
 from outreach_async.errors import InvalidRequest
 
 LARGEST: Final = 1_000
-"""Rows of a window at most: a crash makes the rest of a window uncertain."""
+"""Maximum number of rows in a window: after a crash, every row of a window without an outcome is uncertain."""
 _AT_ONCE: Final = 50
-"""Rows read without letting others run."""
+"""Rows read before other tasks may run: parsing a whole window at once would delay the responses that arrive meanwhile."""
 
 
 class Marked:
-    """Hands out rows of windows that the journal holds, one window ahead of the workers; rows that have an outcome are left out.
+    """Supplies the rows of marked windows, one window ahead of the workers. Rows that already have an outcome are skipped.
 
     Args:
-        source: Where rows come from.
-        reader: Reads them.
-        writer: The journal.
-        scribe: Runs it.
-        size: Returns how many rows a new window may have.
+        source: Supplies the rows.
+        reader: Parses the rows.
+        writer: The journal's writer.
+        scribe: Runs the writer's calls.
+        size: Returns the maximum number of rows of a new window.
     """
 
     def __init__(self, source: Pulled, reader: Reader, writer: Writer, scribe: Scribe, size: Callable[[], int]) -> None:
@@ -54,7 +54,7 @@ class Marked:
         """Return the next row of a marked window.
 
         Raises:
-            InvalidRequest: The input is not the one that the journal is of.
+            InvalidRequest: The input differs from the one that the journal belongs to.
             JournalError: The journal cannot be written.
         """
         while not self._rows:
@@ -63,6 +63,8 @@ class Marked:
                 return None
             self._wanted.set()
             await self._news.wait()
+        # Ask for the next window when half of this one is left: its mark is committed while the workers send the other half, so
+        # they do not wait for the disk.
         if 2 * len(self._rows) <= self._last_size:
             self._wanted.set()
         return self._rows.popleft()
@@ -73,23 +75,23 @@ class Marked:
             raise failure
 
     def stop(self) -> None:
-        """Hand out no further row."""
+        """Return no more rows."""
         self._rows, held = deque(), self._rows
         if held:
             self._first = held[0].index
         self._end()
 
     def left(self) -> Suspects:
-        """Return which rows that were not handed out may have been sent by an earlier process."""
+        """Return the rows that were not returned by `next` and may have been sent by an earlier process."""
         return self._suspects.since(self._rows[0].index if self._rows else self._first)
 
     async def run(self) -> None:
-        """Fill window after window until the input ends; of a finished run, only compare its rows."""
+        """Fill windows until the input ends. In a finished run, only compare the rows with the marked ones."""
         try:
             while not self._over and not self._writer.settled and await self._fill():
                 await self._wanted.wait()
                 self._wanted = anyio.Event()
-        except Exception as error:  # noqa: BLE001 - handed to a worker, who stops the run over it
+        except Exception as error:  # noqa: BLE001 - raised in a worker, which stops the run
             self._failure = error
         self._end()
 
@@ -103,32 +105,34 @@ class Marked:
         self._news = anyio.Event()
 
     async def _fill(self) -> bool:
-        """Read, mark and hand out one window; return whether there may be another."""
+        """Read, mark and supply one window; return whether there may be another."""
         known = await self._scribe.do(self._writer.window_at, self._first) if self._first < self._known else None
         rows, digest = await (self._read(known.rows, whole=True) if known else self._read(self._size(), whole=False))
         if rows and known is None and self._writer.finished:
             raise InvalidRequest(
-                f"rows: the input changed: it has more than the {self._first} rows of the finished run that the journal is of;"
-                " resume with the same input, or pass the path of a new journal"
+                f"rows: the input changed: expected the {self._first} rows of the finished run, got more;"
+                " resume with the same input, or pass another journal path"
             )
         if not rows:
             if known is not None:
-                text = f"rows: the input changed: it ends before row {self._first}, which the journal knows; resume with the same"
+                text = f"rows: the input changed: it ends before row {self._first} of the journal; resume with the same input"
                 raise InvalidRequest(text)
             return False
         window = Window(self._first, len(rows), digest)
-        await self._scribe.do(self._writer.mark, window)
+        await self._scribe.do(self._writer.mark, window)  # on the disk before any row of the window reaches a worker
         done = await self._scribe.do(self._writer.done, window.first, window.rows) if known else frozenset[int]()
-        if self._over:
+        if self._over:  # `stop` was called while this waited for the source or the disk
             return False
-        if not self._writer.finished:  # of which no row is ever sent again
+        if not self._writer.finished:  # no row of a finished run is sent again
             self._rows += self._undone(rows, done)
         self._first, self._last_size = self._first + len(rows), len(rows)
         self._tell()
         return True
 
     async def _read(self, size: int, *, whole: bool) -> tuple[list[Row | ContactOutcome], bytes]:
-        """Read so many rows at most; without waiting for more than one unless all are wanted."""
+        """Read at most `size` rows. Unless `whole` is true, wait for the first one only."""
+        # Rows of a slow stream must not wait until a window is full. A window of an earlier run has a fixed size, or its digest
+        # could not be compared.
         rows: list[Row | ContactOutcome] = []
         digest = blake2b(digest_size=8)
         while len(rows) < size and (whole or not rows or self._source.ready):

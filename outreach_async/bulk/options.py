@@ -1,4 +1,4 @@
-"""From what `create_many` was asked to a run, or to why it can never be."""
+"""Validates the options of `create_many` and builds the run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.operations import Creation
 
 MAX_OUTAGE: Final = 900.0
+"""Seconds that a run waits for a service that is down, unless `max_outage` says otherwise."""
 
 
 @attrs.frozen(kw_only=True)
 class BulkOptions:
-    """How to run, as `create_many` documents it."""
+    """The bulk options; `create_many` documents them."""
 
     concurrency: int
     order: Order
@@ -52,18 +53,18 @@ def bulk_run(
     options: BulkOptions,
     identity: Mapping[str, Any],
 ) -> BulkRun:
-    """Return the run.
+    """Build the run.
 
     Args:
-        engine: Sends.
-        creation: The options to create contacts under.
-        terms: How long a row may take.
+        engine: Sends requests.
+        creation: The options of every contact request.
+        terms: Timeout and deadline of a row.
         rows: The input.
-        options: How to run.
-        identity: What the service is told with every row, but the key: a journal is resumed only with the same.
+        options: The bulk options.
+        identity: Workspace and request options, without the owner key: a journal is resumed only with the same values.
 
     Raises:
-        InvalidRequest: An option can never be right.
+        InvalidRequest: An option is invalid.
     """
     workers = min(require_number("concurrency", options.concurrency, least=1), engine.max_in_flight)
     _require_choice("order", options.order, get_args(Order))
@@ -103,7 +104,7 @@ def _keeping(options: BulkOptions, identity: Mapping[str, Any]) -> Keeping | Non
     journal = options.journal
     if not isinstance(journal, Journal):
         if not isinstance(journal, str | os.PathLike):
-            raise InvalidRequest(f"journal: expected a path, got {kind(journal)}; pass a file's name")
+            raise InvalidRequest(f"journal: expected a path or a Journal, got {kind(journal)}; pass the path of a file")
         journal = Journal(journal)
     told = {"workspace": identity["workspace"], "options": {**identity["options"], "repeats": options.repeats}}
     known = Identity(**told, source=journal.source, fingerprint=journal.fingerprint, mapping=journal.mapping)
@@ -113,10 +114,10 @@ def _keeping(options: BulkOptions, identity: Mapping[str, Any]) -> Keeping | Non
 def _refuse_without_journal(options: BulkOptions) -> None:
     if options.repeats in WHOLE_INPUT:
         raise InvalidRequest(
-            f"repeats: {options.repeats!r} has to read the whole input before the first row is sent; pass journal= to keep it in"
+            f"repeats: {options.repeats!r} needs a journal, to store the whole input before the first row is sent; pass a journal"
         )
     for name in ("resume", "spool"):
         if getattr(options, name):
-            raise InvalidRequest(f'{name}: needs a journal; pass journal="run.db"')
+            raise InvalidRequest(f'{name}: expected a journal, got None; pass journal="run.db"')
     if options.earlier == "unknown":
-        raise InvalidRequest('earlier: "unknown" needs a journal; pass journal="run.db"')
+        raise InvalidRequest('earlier: "unknown" needs a journal, got None; pass journal="run.db"')

@@ -1,4 +1,4 @@
-"""In which order outcomes reach the caller."""
+"""Holds outcomes until the caller takes them, in order of completion or in the order of the rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from outreach_async.bulk.outcome import ContactOutcome
 
 Order = Literal["completion", "input"]
-"""Outcomes as they come, or in the order of the rows, which holds the early ones back.
+"""Return outcomes as they complete, or in the order of the rows, which holds back those that complete early.
 
 Example:
     ```python
@@ -20,43 +20,43 @@ Example:
 
 
 Revised = Callable[[ContactOutcome], ContactOutcome]
-"""Returns what to say of a row instead."""
+"""Takes the outcome of a row and returns the one that replaces it."""
 
 
 class Ready(Protocol):
     """Outcomes that wait for the caller."""
 
     def __len__(self) -> int:
-        """Return 0 if none can be taken now."""
+        """Return 0 if no outcome can be taken now."""
         ...
 
     def expect(self, index: int, /) -> None:
-        """Take in that this row is under way."""
+        """Note that this row is being processed."""
         ...
 
     def forget(self, index: int, /) -> None:
-        """Take in that this row will have no outcome."""
+        """Note that this row will have no outcome."""
         ...
 
     def extend(self, outcomes: Iterable[ContactOutcome], /) -> None:
-        """Take outcomes."""
+        """Add outcomes."""
         ...
 
     def append(self, outcome: ContactOutcome, /) -> None:
-        """Take an outcome."""
+        """Add an outcome."""
         ...
 
     def revise(self, index: int, revised: Revised, /) -> None:
-        """Replace the outcome of a row, if it is still here."""
+        """Replace the outcome of a row, if the caller has not taken it yet."""
         ...
 
     def popleft(self) -> ContactOutcome:
-        """Return the next one; there has to be one."""
+        """Remove and return the next outcome; there must be one."""
         ...
 
 
 class AsCompleted(deque[ContactOutcome]):
-    """First done, first out."""
+    """Returns outcomes in order of completion."""
 
     def expect(self, _index: int) -> None:
         """Do nothing: no row waits for another."""
@@ -65,12 +65,12 @@ class AsCompleted(deque[ContactOutcome]):
         """Do nothing: no row waits for another."""
 
     def revise(self, index: int, revised: Revised) -> None:
-        """Replace the outcome of a row, if it is still here."""
+        """Replace the outcome of a row, if the caller has not taken it yet."""
         revise(self, index, revised)
 
 
 class AsGiven:
-    """Outcomes that come in any order and leave in the order of the rows."""
+    """Takes outcomes in any order and returns them in the order of the rows."""
 
     def __init__(self) -> None:
         self._expected: deque[int] = deque()
@@ -80,39 +80,39 @@ class AsGiven:
         return len(self._held) if self._expected and self._expected[0] in self._held else 0
 
     def expect(self, index: int) -> None:
-        """Let rows that come later wait for this one."""
+        """Make later rows wait for this one."""
         self._expected.append(index)
 
     def forget(self, index: int) -> None:
-        """Let nobody wait for this row any longer."""
+        """Stop waiting for this row."""
         self._expected.remove(index)
 
     def extend(self, outcomes: Iterable[ContactOutcome]) -> None:
-        """Take outcomes."""
+        """Add outcomes."""
         for outcome in outcomes:
             self.append(outcome)
 
     def append(self, outcome: ContactOutcome) -> None:
-        """Take an outcome."""
+        """Add an outcome."""
         self._held[outcome.index] = outcome
 
     def revise(self, index: int, revised: Revised) -> None:
-        """Replace the outcome of a row, if it is still here."""
+        """Replace the outcome of a row, if the caller has not taken it yet."""
         if index in self._held:
             self._held[index] = revised(self._held[index])
 
     def popleft(self) -> ContactOutcome:
-        """Return the outcome of the first row under way."""
+        """Remove and return the outcome of the first expected row."""
         return self._held.pop(self._expected.popleft())
 
 
 def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revised) -> None:
-    """Replace the outcome of a row, if it is among these."""
+    """Replace the outcome of a row, if it is in this sequence."""
     for place, outcome in enumerate(outcomes):
         if outcome.index == index:
             outcomes[place] = revised(outcome)
 
 
 def ready(order: Order) -> Ready:
-    """Return what keeps this order."""
+    """Return an empty container for this order."""
     return AsGiven() if order == "input" else AsCompleted()

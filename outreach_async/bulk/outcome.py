@@ -1,4 +1,4 @@
-"""What became of one row, and what the evidence allows to say of it."""
+"""The outcome of one row, derived from the responses and failures of its attempts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class ContactOutcome:
     """The outcome of one row of a bulk run.
 
     Attributes:
-        index: The row's place in the input, from 0.
-        contact: The row as it was given.
-        status: The service's last word, or `rejected`, `not_applied` or `unknown`.
-        id: The contact's id, where the service gave one.
-        possible: Every outcome that agrees with the evidence.
-        attempts: How often the row was sent or tried to be sent.
-        error: Why it failed; `None` for an answer of the service.
-        repeats: Index of the row with the same e-mail that stands for this one, or because of which this one was refused.
+        index: Index of the row in the input, from 0.
+        contact: The row as the caller passed it.
+        status: The status in the service's last response, or `rejected`, `not_applied` or `unknown`.
+        id: Id of the contact; `None` if the service returned none.
+        possible: Every outcome that is consistent with the evidence.
+        attempts: Number of attempts to send the row.
+        error: The error of a row that failed or was not sent; `None` otherwise.
+        repeats: Index of the row with the same e-mail that was sent instead, or because of which this row was rejected.
 
     Example:
         ```python
@@ -50,7 +50,7 @@ class ContactOutcome:
 
     @property
     def certain(self) -> bool:
-        """Whether `status` is known to be what happened."""
+        """True if `status` is the only possible outcome."""
         return len(self.possible) == 1
 
 
@@ -67,7 +67,7 @@ def answered(index: int, row: object, answer: CreateAnswer, trail: Trail) -> Con
 
 
 def failed(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
-    """Return the outcome of a row that was sent, or tried to be, and failed."""
+    """Return the outcome of a row whose attempts failed."""
     status = _status(error)
     possible: set[Outcome] = {Outcome.NOT_APPLIED if status is Outcome.UNKNOWN else status}
     if error.maybe_applied:
@@ -84,17 +84,17 @@ def _status(error: OutreachError) -> Outcome:
 
 
 def is_refusal(error: OutreachError) -> bool:
-    """Whether the service answered with a status that ends a row: asking again would change nothing."""
+    """Return whether the service answered with a status that is final for a row: a retry would change nothing."""
     return isinstance(error, StatusError) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL
 
 
 def unsent(index: int, row: object, status: Outcome, cause: OutreachError) -> ContactOutcome:
-    """Return the outcome of a row that was read, but not sent: it can never be right, or the run stopped before its turn."""
+    """Return the outcome of a row that was read but not sent: it is invalid, or the run stopped before its turn."""
     return ContactOutcome(index=index, contact=row, status=status, id=None, possible=frozenset({status}), attempts=0, error=cause)
 
 
 def unfinished(index: int, row: object, cause: OutreachError, duplicates: str, *, attempts: int, tainted: bool) -> ContactOutcome:
-    """Return the outcome of a row that was under way when the run ended."""
+    """Return the outcome of a row that was being processed when the run ended."""
     possible = {Outcome.NOT_APPLIED}
     if tainted:
         possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
@@ -105,30 +105,30 @@ def unfinished(index: int, row: object, cause: OutreachError, duplicates: str, *
 
 
 _REACH: Final = 4096
-"""Answers whose ids are remembered."""
+"""Number of recent responses whose ids are remembered."""
 
 
 class RecentIds:
-    """Notices when a row is given the id of another row's contact.
+    """Detects a response with the id of another row's contact.
 
-    Some server or proxy wrote a response twice, say, so that later answers on that connection belong to other rows. Two rows may
-    share an id only if their e-mails could be equal to the service.
+    This happens if, for example, a server or proxy writes a response twice: later responses on that connection then belong to
+    other rows. Two rows may share an id only if the service may treat their e-mails as equal.
     """
 
     def __init__(self) -> None:
         self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
-        """Return the index of another contact's row that was given this id; remember this row if there is none.
+        """Return the index of the row of another contact that received this id; remember this row if there is none.
 
         Args:
-            contact_id: Given to the row.
-            key: What is equal for e-mails that could be equal.
-            index: Of the row.
+            contact_id: The id that the row received, if any.
+            key: The row's order key: equal for e-mails that the service may treat as equal.
+            index: Index of the row.
         """
         if contact_id is None:
             return None
-        known = hash(key)  # takes less memory than the key
+        known = hash(key)  # smaller than the key
         other, found = self._rows.setdefault(contact_id, (known, index))
         if len(self._rows) > _REACH:
             self._rows.popitem(last=False)
@@ -136,19 +136,19 @@ class RecentIds:
 
 
 def misdirected(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
-    """Return what is left to say of a row if its answer may belong to another row, which was given the same id."""
-    text = f"create_contact: rows {outcome.index} and {other} were given the same contact id; one answer belongs to another row"
+    """Return the outcome of a row whose response may belong to another row, because that row received the same id."""
+    text = f"create_contact: rows {outcome.index} and {other} received the same contact id; one response belongs to another row"
     error = UnexpectedResponse(text, operation="create_contact", attempts=outcome.attempts, maybe_sent=True)
     return failed(outcome.index, outcome.contact, error, duplicates)
 
 
 def refused_repeat(index: int, row: object, earlier: int, cause: OutreachError) -> ContactOutcome:
-    """Return the outcome of a row that was refused because it repeats an earlier one."""
+    """Return the outcome of a row that was rejected because it repeats an earlier one."""
     return attrs.evolve(unsent(index, row, Outcome.REJECTED, cause), repeats=earlier)
 
 
 def stood_for(index: int, row: object, sent: int) -> ContactOutcome:
-    """Return the outcome of a row in whose stead another with the same e-mail is sent: nothing of its own ever is."""
+    """Return the outcome of a row that is never sent, because another row with the same e-mail is sent instead."""
     possible = frozenset({Outcome.NOT_APPLIED})
     return ContactOutcome(
         index=index, contact=row, status=Outcome.NOT_APPLIED, id=None, possible=possible, attempts=0, repeats=sent
@@ -156,15 +156,15 @@ def stood_for(index: int, row: object, sent: int) -> ContactOutcome:
 
 
 def was_stood_for(outcome: ContactOutcome) -> bool:
-    """Whether another row was sent in this one's stead."""
+    """Return whether another row with the same e-mail was sent instead."""
     return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
 
 
 def concerns_every_row(error: OutreachError) -> bool:
-    """Whether the failure is not about this row: a key, workspace, campaign or address that no further row will change.
+    """Return whether the failure affects every row, as a wrong key, workspace, campaign or base URL does.
 
-    The row itself was found right before it was sent, so a transport that refuses it refuses them all: it is closed, say. And a
-    refusal for now is given up only after it has lasted too long.
+    The row was validated before it was sent, so a transport that refuses it, because it is closed for example, refuses every row.
+    A temporary refusal (such as 429) gets here only after it has lasted too long.
     """
     if isinstance(error, InvalidRequest) or weigh(error, Repeat.KNOWINGLY) is Evidence.REFUSED:
         return True
@@ -172,5 +172,5 @@ def concerns_every_row(error: OutreachError) -> bool:
 
 
 def is_final_answer(error: OutreachError) -> bool:
-    """Whether the service has had its last word on a row: not a failure that another attempt may end, nor the end of the run."""
+    """Return whether the service's answer is final for the row: neither a failure that a retry may resolve nor the run's end."""
     return isinstance(error, StatusError | UnexpectedResponse) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL

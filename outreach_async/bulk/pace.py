@@ -1,4 +1,4 @@
-"""How fast a run goes, and when it will be done."""
+"""Measures the progress of a run: rate and estimated time left."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import attrs
 State = Literal["running", "throttled", "paused"]
 
 _MEMORY: Final = 30.0
-"""Seconds after which a rate counts for a third of what a new one does: longer than a pause for breath, shorter than a lunch."""
+"""Time constant of the average, in seconds: a sample that old has about a third (1/e) of the weight of a new one."""
 _SAMPLE: Final = 0.5
+"""Minimum length of a sample, in seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class BulkProgress:
-    """How far a run has come.
+    """The progress of a run.
 
     Attributes:
-        rows: Rows with an outcome, those of earlier processes with them.
-        total: Rows of the input; `None` if nobody knows.
-        rate: Rows a second, lately; a service's limit bounds it.
-        state: `running`; `throttled` while the service's limit sets the pace; `paused` while nothing is sent, because the service
-            asked for a wait or is down.
-        resumes: Seconds until a pause ends; 0.0 outside of one.
-        eta: Seconds until the last outcome at this rate; `None` if nobody knows.
-        why: What a pause is for; an empty string outside of one.
+        rows: Rows with an outcome, including those of earlier processes.
+        total: Number of rows in the input; `None` if unknown.
+        rate: Recent rows per second; at most the rate limit that the run has learned.
+        state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
+            service asked for a wait or is down.
+        resumes: Seconds until the pause ends; 0.0 if the run is not paused.
+        eta: Estimated seconds until the last outcome at this rate; `None` if unknown.
+        why: Reason for the pause; an empty string if the run is not paused.
 
     Example:
         ```python
@@ -46,7 +47,7 @@ class BulkProgress:
 
 
 class Pace:
-    """Measures the rate of rows done: samples of at least half a second, old ones fading."""
+    """Estimates the rate of completed rows: an average over samples of at least half a second, weighted towards recent ones."""
 
     def __init__(self) -> None:
         self._sampled = 0.0
@@ -55,15 +56,15 @@ class Pace:
         self._time = 0.0
 
     def begin(self, now: float) -> None:
-        """Start the clock."""
+        """Start measuring at this instant."""
         self._sampled = now
 
     def add(self, rows: int) -> None:
-        """Count rows that have their outcome now."""
+        """Count newly completed rows."""
         self._rows += rows
 
     def rate(self, now: float) -> float:
-        """Return rows a second."""
+        """Return the rate in rows per second."""
         span = now - self._sampled
         if span >= _SAMPLE:
             kept = math.exp(-span / _MEMORY)

@@ -1,4 +1,4 @@
-"""The pipeline: workers pull rows, send them in key order and hand outcomes to one consumer."""
+"""The pipeline of a run: workers pull rows, send them in order per key, and pass outcomes to one consumer."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from outreach_async.bulk.told import Teller
 
 _WINDOW: Final = 4
-"""Rows that may be on their way for each request in flight: enough to keep every slot busy while some rows wait for their key."""
+"""Rows in the pipeline per worker: enough to keep every worker busy while some rows wait for their key."""
 
 
 class _Hand:
-    """What a worker has in hand; it outlives the worker's cancel scope, which an attempt that takes too long ends."""
+    """The row and call that a worker is processing. They outlive the worker's cancel scope, which ends with a timeout."""
 
     row: Row | None = None
     call: Call[Answer] | None = None
@@ -70,19 +70,19 @@ class _Hand:
 
 @attrs.frozen
 class Plan:
-    """What a run is to do.
+    """The checked options of a run.
 
     Attributes:
-        engine: Sends.
-        creation: The options to create contacts under.
-        terms: How long a row may take.
-        source: Where rows come from.
-        workers: Rows in flight at most.
-        order: In which order outcomes are handed out.
-        rejects: Stops a run whose first rows are all rejected for one reason.
-        reader: Reads rows.
-        max_outage: Seconds for which a run waits for a service that is down.
-        total: Rows of the input; `None` if nobody knows.
+        engine: Sends requests.
+        creation: The options of every contact request.
+        terms: Timeout and deadline of a row.
+        source: Supplies the rows.
+        workers: Maximum number of rows in flight.
+        order: Order in which outcomes are returned.
+        rejects: Stops a run whose first rows are all rejected with the same error.
+        reader: Parses rows.
+        max_outage: Seconds that a run waits for a service that is down.
+        total: Number of rows in the input; `None` if unknown.
     """
 
     engine: Engine
@@ -98,9 +98,10 @@ class Plan:
 
 
 class Outcomes(AsyncIterator[ContactOutcome]):
-    """The outcomes of a run under way.
+    """The outcomes of a running bulk run.
 
-    Iterating ends when every row has its outcome. It then raises what the rows' own code raised, if it did, or BulkStopped.
+    Iteration ends when every row has its outcome. If the iterable of rows raised an exception, or the run stopped early with
+    BulkStopped, that exception is then raised.
 
     Example:
         ```python
@@ -123,7 +124,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._ready = ready(plan.order)
         self._record: Record = Unrecorded(plan.source, plan.reader, self._delivery, self._ready)
         self._window = Slots(plan.workers * _WINDOW)
-        self._busy: dict[str, deque[Row] | None] = {}  # no list for each key: hardly ever does a row wait
+        self._busy: dict[str, deque[Row] | None] = {}  # no deque until a row waits for its key, which is rare
         self._ids = RecentIds()
         self._news = anyio.Event()
         self._hands = [_Hand() for _ in range(plan.workers)]
@@ -135,13 +136,15 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._done = 0
 
     def record_in(self, book: Book) -> None:
-        """Keep a journal."""
+        """Record the run in a journal."""
         plan = self._plan
         self._record = Recorded(book, plan.source, plan.reader, self._delivery, self._next_window)
+        # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
+        # workers without rows.
         self._window = Slots(plan.workers * _WINDOW + self._record.backlog)
 
     def start(self, group: TaskGroup) -> None:
-        """Start the workers in a group that outlives the iteration."""
+        """Start the workers in a task group that outlives the iteration."""
         self._began = self._now = anyio.current_time()
         self._pace.begin(self._began)
         self._done = self._record.tally.rows
@@ -154,17 +157,18 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     @property
     def under_way(self) -> bool:
-        """Whether anything of the run is still at it."""
+        """True if any task of the run still has work to do."""
         return self._workers > 0 or not self._kept or not self._exhausted
 
     @property
     def report(self) -> BulkReport:
-        """The figures of the outcomes handed out so far; with those of earlier processes, where a journal is resumed."""
+        """The figures of the outcomes returned so far, including those of earlier processes if a journal is resumed."""
+        # `_now` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.
         return self._record.tally.report(self._now - self._began)
 
     @property
     def progress(self) -> BulkProgress:
-        """How far the run has come, how fast it goes and when it will be done."""
+        """The current progress: rows done, rate, state and estimated time left."""
         now, rows = anyio.current_time(), self._record.tally.rows
         rate = min(self._pace.rate(now), self._flow.limit or math.inf)
         left = None if self._plan.total is None else max(0, self._plan.total - rows)
@@ -180,9 +184,9 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         )
 
     def drain(self) -> None:
-        """Pull no further row, and wait for requests in flight only: iterating ends when they are answered.
+        """Stop pulling rows, and wait only for the requests in flight: iteration ends when they are answered.
 
-        Rows that wait for a pause to end, or for another attempt, are left to a resumed run; without a journal they end
+        Rows that wait for a pause to end, or for a retry, are left to a resumed run. Without a journal their outcome is
         `not_applied`, or `unknown` if they may have been sent.
 
         Example:
@@ -208,9 +212,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         """Return the next outcome.
 
         Raises:
-            BulkStopped: After the last one, if the service refused in a way that concerns every row, or was down for too long.
-            JournalError: After the last one that could be kept.
+            BulkStopped: After the last outcome, if the service refused in a way that affects every row, or was down for too long.
+            JournalError: After the last outcome that was committed.
         """
+        # No await between the check of `_ready` and the new event, so no delivery can fall in between and be missed.
         while not self._ready:
             self._now = anyio.current_time()
             if self._kept:
@@ -218,7 +223,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._news = anyio.Event()
             await self._news.wait()
         outcome = self._ready.popleft()
-        self._window.give()
+        self._window.give()  # only now: a row leaves the window when the consumer has its outcome, so memory stays bounded
         self._record.tally.add(outcome)
         return outcome
 
@@ -233,10 +238,12 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     async def _work(self, hand: _Hand) -> None:
         guard, now = self._watch.guard(), running_clock()
         try:
+            # One scope serves many rows. A timeout cancels it, and a cancelled scope stays cancelled: the next one continues with
+            # the row and the call in hand.
             while not hand.done:
                 with anyio.CancelScope() as guard.scope:
                     await self._serve(hand, guard, now)
-        except Exception as error:  # noqa: BLE001 - raised to the consumer, after the outcomes of the rows already read
+        except Exception as error:  # noqa: BLE001 - raised in the consumer, after the outcomes of the rows already read
             self._stop(error)
         finally:
             if hand.call is not None:
@@ -248,7 +255,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 self._record.end()
 
     async def _serve(self, hand: _Hand, guard: Guard, now: Callable[[], float]) -> None:
-        """Send row after row, until there is none or the scope is cancelled."""
+        """Send rows until there are none left, or the scope is cancelled."""
         while not guard.scope.cancel_called:
             row = hand.row = hand.row or await self._next_row()
             if row is None:
@@ -263,7 +270,8 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             hand.row, hand.call = self._next_of(row.key), None
 
     async def _next_row(self) -> Row | None:
-        """Pull rows until one may be sent now; leave those whose key is busy to the worker that has it."""
+        """Pull rows until one can be sent now. Leave a row whose key is busy to the worker that is sending that key."""
+        # This worker does not wait for the key: a worker that waits is one request less in flight.
         while not self._ended:
             if not self._window.take():
                 await self._window.wait()
@@ -289,14 +297,14 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         waiting.append(row)
 
     def _next_of(self, key: str) -> Row | None:
-        """Return the row that waited longest for one of this key, or free the key."""
+        """Return the row that has waited longest for this key; free the key if there is none."""
         if waiting := self._busy[key]:
             return waiting.popleft()
         del self._busy[key]
         return None
 
     async def _send(self, row: Row, call: Call[Answer], guard: Guard) -> ContactOutcome | None:
-        """Return the row's outcome; `None` if the run ended first and the row is left for a later one."""
+        """Return the row's outcome; `None` if the run ended first and the row is left to a resumed run."""
         cause, duplicates = self._flow.halted, self._plan.creation.duplicates
         if cause is None:
             self._sent = True
@@ -304,9 +312,9 @@ class Outcomes(AsyncIterator[ContactOutcome]):
                 answer, trail = await self._plan.engine.drive(call, guard)
                 return self._identified(answered(row.index, row.given, answer, trail), row.key)
             except OutreachError as error:
-                error.__traceback__ = None  # an outcome that is kept would keep the frames, and the answer in them
+                error.__traceback__ = None  # an outcome that the caller keeps would keep the frames, and the response in them
                 if concerns_every_row(error):
-                    self._flow.halt(BulkStopped.over(error, "the run stopped, for this concerns every row"))
+                    self._flow.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
                 elif error is not self._flow.drained and (self._flow.halted is None or is_final_answer(error)):
                     return failed(row.index, row.given, error, duplicates)
                 cause = error
@@ -318,7 +326,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return unfinished(row.index, row.given, cause, duplicates, attempts=call.begun, tainted=call.maybe_applied)
 
     def _identified(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
-        """Return the outcome, unless another contact has the same id: then neither answer can be believed."""
+        """Return the outcome. If another contact was given the same id, neither response can be trusted: revise both outcomes."""
         earlier, duplicates = self._ids.earlier(outcome.id, key, outcome.index), self._plan.creation.duplicates
         if earlier is None:
             return outcome
@@ -326,7 +334,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return misdirected(outcome, earlier, duplicates)
 
     def _leave(self, row: Row, hand: _Hand) -> None:
-        """Leave the row in hand without an outcome: the run is not finished, even if this was the last."""
+        """Leave the current row without an outcome; the run then counts as unfinished, even if this was the last row."""
         self._exhausted = False
         self._ready.forget(row.index)
         if (suspect := hand.suspect()) is not None:
@@ -334,8 +342,8 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     def _stop(self, error: Exception) -> None:
         if isinstance(error, JournalError):
-            self._flow.halt(error)  # what can no longer be kept must not be sent
-        if isinstance(error, JournalError | InvalidRequest) and self._sent:  # it is about the run, whose rows were on their way
+            self._flow.halt(error)  # a row whose outcome cannot be recorded must not be sent
+        if isinstance(error, JournalError | InvalidRequest) and self._sent:  # the error is about the run, and rows have been sent
             error.maybe_sent = error.maybe_applied = True
         self._failure = self._failure or error
         self._pull_no_more()
@@ -365,10 +373,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._deliver(outcomes)
 
     async def _keep(self) -> None:
-        """Keep outcomes to the last, and then how the run ended."""
+        """Record outcomes up to the last one, then how the run ended."""
         try:
             await self._record.run()
-            with anyio.CancelScope(shield=True):  # half closed would be for good: only the first call counts
+            with anyio.CancelScope(shield=True):  # a close that was cut short could not be retried: only the first call counts
                 await self.close()
         except JournalError as error:
             self._stop(error)
@@ -376,10 +384,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._news.set()
 
     async def close(self) -> None:
-        """Keep how the run ended. Whatever is asked for the second time is kept already.
+        """Record how the run ended. A second call records nothing more.
 
         Raises:
-            JournalError: It could not be.
+            JournalError: The end could not be recorded.
         """
         state = self._state()
         try:
@@ -388,7 +396,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             self._stop(error)
             raise
         self._states.close(state, self._flow.halted or self._failure)
-        if isinstance(self._failure, JournalError):  # not raised yet: the caller left before it could be
+        if isinstance(self._failure, JournalError):  # not raised yet: the caller left before the iteration could raise it
             failure, self._failure = self._failure, None
             raise failure
 
@@ -406,5 +414,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     def _next_window(self) -> int:
         """Return how many rows to mark at once: about two seconds of sending."""
+        # Each mark is a commit that the disk confirms, so a larger window costs less per row. But a crash makes every unanswered
+        # row of the window uncertain, so it is no larger than the rate needs.
         rate = self._pace.rate(anyio.current_time())
         return max(self._plan.workers, min(int(2 * rate), LARGEST))

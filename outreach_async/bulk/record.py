@@ -1,4 +1,4 @@
-"""What is kept of a run while it goes on: nothing, or a journal. Either way it brings rows in and takes outcomes out."""
+"""Connects a run to its journal, if it has one: supplies the rows and takes the outcomes, in both cases through one protocol."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Deliver = Callable[[Sequence[ContactOutcome]], None]
 
 
 class Record(Protocol):
-    """What is kept of a run.
+    """Records a run, or does not.
 
     Attributes:
-        intake: Where its rows come from.
-        tally: Figures of the rows that had their outcome before.
-        resumable: Whether rows without an outcome are for a later process, or else have to be given one now.
-        backlog: Outcomes that may wait to be kept, over those in flight.
+        intake: Supplies the rows.
+        tally: Outcome counts, starting with those of earlier processes.
+        resumable: Whether rows without an outcome are left to a resumed run; otherwise they get an outcome when the run ends.
+        backlog: Outcomes that may wait to be recorded, in addition to the rows in flight.
     """
 
     intake: Intake
@@ -44,36 +44,36 @@ class Record(Protocol):
     backlog: int
 
     def settle(self, outcome: ContactOutcome) -> None:
-        """Take an outcome, to deliver it as soon as it is kept."""
+        """Take an outcome, and deliver it once it is recorded."""
         ...
 
     def revise(self, index: int, revised: Revised) -> None:
-        """Replace the outcome of a row, unless it is kept or delivered."""
+        """Replace the outcome of a row, unless it is already recorded or delivered."""
         ...
 
     def start(self, group: TaskGroup) -> None:
-        """Start what runs beside the workers."""
+        """Start the tasks that run beside the workers."""
         ...
 
     def end(self) -> None:
-        """Take no more outcomes."""
+        """Accept no more outcomes."""
         ...
 
     async def run(self) -> None:
-        """Keep and deliver outcomes until the last.
+        """Record and deliver outcomes until the last one.
 
         Raises:
-            JournalError: One could not be kept.
+            JournalError: An outcome could not be recorded.
         """
         ...
 
     async def close(self, state: State, suspects: Suspects) -> None:
-        """Keep how the run ended, and which rows without an outcome may have been sent. Only the first call counts."""
+        """Record how the run ended, and which rows without an outcome may have been sent. Only the first call counts."""
         ...
 
 
 class Unrecorded:
-    """Nothing is kept: an outcome goes to the caller at once."""
+    """A run without a journal: outcomes are delivered at once."""
 
     resumable = False
     backlog = 0
@@ -86,39 +86,39 @@ class Unrecorded:
         self._over = anyio.Event()
 
     def settle(self, outcome: ContactOutcome) -> None:
-        """Deliver it."""
+        """Deliver the outcome."""
         self._deliver((outcome,))
 
     def revise(self, index: int, revised: Revised) -> None:
-        """Replace what the caller has not taken yet."""
+        """Replace the outcome of a row, if the caller has not taken it yet."""
         self._ready.revise(index, revised)
 
     def start(self, group: TaskGroup) -> None:
-        """Start nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Let `run` end."""
+        """Let `run` return."""
         self._over.set()
 
     async def run(self) -> None:
-        """Wait for the end: every outcome is delivered as it comes."""
+        """Wait for `end`; outcomes are delivered by `settle`."""
         await self._over.wait()
 
     async def close(self, state: State, suspects: Suspects) -> None:
-        """Keep nothing."""
+        """Do nothing: there is no journal."""
 
 
 @attrs.frozen
 class Keeping:
-    """How to keep a journal.
+    """The journal options of a run.
 
     Attributes:
-        journal: Where.
-        identity: Of what.
-        resume: Whether to go on with a journal that is there.
-        spool: Whether to keep the input too, before the first row is sent.
-        repeats: What to do with an e-mail that comes again.
-        earlier: With `unknown` every row without an outcome counts as possibly sent.
+        journal: The journal.
+        identity: Identity of the run.
+        resume: Whether to resume an existing journal.
+        spool: Whether to store the whole input in the journal before the first row is sent.
+        repeats: Policy for e-mails that occur more than once.
+        earlier: With `unknown`, every row without an outcome counts as possibly sent.
     """
 
     journal: Journal
@@ -131,12 +131,12 @@ class Keeping:
 
 @attrs.frozen
 class Book:
-    """A journal that is open.
+    """An open journal.
 
     Attributes:
-        keeping: How it is kept.
-        writer: Writes it.
-        scribe: Runs the writer.
+        keeping: The journal options of the run.
+        writer: Writes the journal.
+        scribe: Runs the writer's calls.
     """
 
     keeping: Keeping
@@ -145,14 +145,14 @@ class Book:
 
 
 class Recorded:
-    """A journal is kept: rows are marked in it before they are sent, and outcomes committed before they are delivered.
+    """A run with a journal: rows are marked before they are sent, and outcomes are committed before they are delivered.
 
     Args:
-        book: The journal, open.
-        source: Where rows come from.
-        reader: Reads them.
-        deliver: Takes outcomes that are committed.
-        size: Returns how many rows a new window may have.
+        book: The open journal.
+        source: Supplies the rows.
+        reader: Parses the rows.
+        deliver: Called with outcomes after their commit.
+        size: Returns the maximum number of rows of a new window.
     """
 
     resumable = True
@@ -179,25 +179,25 @@ class Recorded:
         self._broken = self._closed = False
 
     def settle(self, outcome: ContactOutcome) -> None:
-        """Take it for the next commit."""
+        """Queue the outcome for the next commit."""
         self._recorder.add(outcome)
 
     def revise(self, index: int, revised: Revised) -> None:
-        """Replace what is not being committed yet."""
+        """Replace the outcome of a row, unless its commit has started."""
         self._recorder.revise(index, revised)
 
     def start(self, group: TaskGroup) -> None:
-        """Start to fill windows."""
+        """Start the tasks that fill windows and read ahead."""
         group.start_soon(self._marked.run)
         if self._ahead is not None:
             group.start_soon(self._ahead.run)
 
     def end(self) -> None:
-        """Let the next commit be the last."""
+        """Make the next commit the last one."""
         self._recorder.end()
 
     async def run(self) -> None:
-        """Commit and deliver until the last outcome."""
+        """Commit and deliver outcomes until the last one."""
         try:
             await self._recorder.run()
         except JournalError:
@@ -205,10 +205,10 @@ class Recorded:
             raise
 
     async def close(self, state: State, suspects: Suspects) -> None:
-        """Commit what is left, then how the run ended, and let go of the journal.
+        """Commit the remaining outcomes, then how the run ended, and release the journal.
 
-        The end is recorded only after every answered outcome is. Otherwise the journal keeps saying `running`, so that whatever
-        it lacks counts as possibly sent.
+        The end is recorded only after every outcome is. If one cannot be recorded, the journal's state stays `running`, and the
+        rows it lacks count as possibly sent.
         """
         if self._closed:
             return
@@ -221,14 +221,14 @@ class Recorded:
             try:
                 await self._scribe.do(self._writer.close)
             finally:
-                self._writer.close()  # does nothing, unless the event loop itself is ending
+                self._writer.close()  # usually a no-op; an event loop that is shutting down may not have run the thread above
 
 
 async def opened(keeping: Keeping) -> Book:
     """Open the journal.
 
     Raises:
-        InvalidRequest: It is another run's, another process has it, or it is there and was not to be resumed.
+        InvalidRequest: It belongs to another run, is in use by another process, or exists although `resume` is false.
         JournalError: It cannot be read or written.
     """
     scribe = keeping.journal.scribe()
@@ -240,7 +240,7 @@ async def opened(keeping: Keeping) -> Book:
     try:
         await scribe.do(open_writer)
     except BaseException:
-        for writer in writers:  # asyncio's own Task.cancel may strike although it was opened
+        for writer in writers:  # asyncio's own Task.cancel may arrive although the journal was opened
             writer.close()
         raise
     return Book(keeping, writers[0], scribe)

@@ -1,4 +1,4 @@
-"""Stopping a run whose first rows are all rejected for one reason: what is wrong is not a row then."""
+"""Stops a run whose first rows are all rejected with the same error: the cause is then not in the rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from outreach_async.vocabulary import Outcome
 
 
 class SameReason:
-    """Looks at the first outcomes.
+    """Compares the errors of the first outcomes.
 
     Args:
-        rows: How many, all rejected for the same reason, end the run; `None` for no end.
+        rows: Number of first rows that stop the run if all are rejected with the same error; `None` never stops it.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -20,7 +20,7 @@ class SameReason:
         self._reason: tuple[int | None, str] | None = None
 
     def judge(self, outcome: ContactOutcome) -> BulkStopped | None:
-        """Return why the run should stop, at the outcome that completes the proof."""
+        """Return the error that stops the run, at the outcome that reaches the number of rows; `None` otherwise."""
         if not self._left:
             return None
         reason = _reason(outcome)
@@ -33,13 +33,13 @@ class SameReason:
 
     def _stopped(self, text: str) -> BulkStopped:
         return BulkStopped(
-            f"the run stopped, for its first {self._rows} rows were all rejected for the same reason: {text}; "
-            "mend that, or pass stop_after_rejects=None to go on"
+            f"run stopped: the first {self._rows} rows were rejected with the same error: {text}; "
+            "fix the cause, or turn off stop_after_rejects"
         )
 
 
 def _reason(outcome: ContactOutcome) -> tuple[int | None, str] | None:
-    """Return why a row was refused; `None` if it was not. Some refusals are `unknown`: the status does not prove anything."""
+    """Return the status code and message of a refused row, `None` for others. A refused row's outcome may be `unknown`."""
     error = outcome.error
     if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
         return None

@@ -1,4 +1,7 @@
-"""What to do with an e-mail that an input holds more than once."""
+"""Policies for e-mails that occur more than once in the input.
+
+Elsewhere these are called duplicates. Here, `duplicates` is the service's option for contacts that it already has.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from outreach_async.bulk.outcome import ContactOutcome, refused_repeat
 from outreach_async.errors import InvalidRequest
 
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
-"""`serial` sends every row, one after the other for each e-mail. `error` refuses a row that repeats one of the last 10,000.
-`first`, `last` and `coalesce` send one row for each e-mail, once the whole input is in the journal's spool.
+"""Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
+a row that repeats one of the last 10,000. `first`, `last` and `coalesce` send one row per e-mail, once the whole input is in the
+journal's spool.
 
 Example:
     ```python
@@ -23,26 +27,27 @@ WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
 """Policies that need all rows before the first is sent."""
 
 _REACH: Final = 10_000
+"""Number of recent rows whose e-mails are remembered."""
 
 
 def same_as(place: str) -> str:
-    """Say that a row has the e-mail of another.
+    """Return the message for a row with the e-mail of another row.
 
     Args:
-        place: The other one, such as `line 3`.
+        place: The other row, such as `line 3`.
     """
-    return f"email: the same as in {place}"
+    return f"email: same address as {place}"
 
 
 def refused_as(place: str) -> str:
-    """Say that a row is refused for that, and what to do."""
-    return f"{same_as(place)}; leave one out, or choose what repeats should do"
+    """Return the message for a row that is rejected because of this, with the remedy."""
+    return f"{same_as(place)}; remove one of them, or choose another policy for repeats"
 
 
 class Recent:
     """Remembers the e-mails of the last rows.
 
-    Only addresses that are equal to the last character count as repeated: refusing by a coarser key could lose a contact.
+    Only identical addresses count as repeated: rejecting by a coarser key could lose a contact.
     """
 
     def __init__(self, reach: int = _REACH) -> None:
@@ -50,7 +55,7 @@ class Recent:
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def earlier(self, index: int, email: str) -> int | None:
-        """Return the index of an earlier row with this e-mail; remember this row if there is none."""
+        """Return the index of an earlier row with the same e-mail; remember this row if there is none."""
         while self._rows and next(iter(self._rows.values())) < index - self._reach:
             self._rows.popitem(last=False)
         found = self._rows.setdefault(email, index)

@@ -1,4 +1,4 @@
-"""The figures of a bulk run."""
+"""The report of a bulk run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from outreach_async.vocabulary import Outcome
 
 @attrs.frozen
 class BulkReport:
-    """How many rows had which outcome; the outcomes add up to the rows.
+    """The number of rows by outcome; the numbers add up to `rows`.
 
     Attributes:
-        rows: Rows whose outcome was handed out.
-        outcomes: Rows by outcome; all seven are there, with 0 where nothing happened.
+        rows: Rows whose outcome was returned.
+        outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
         uncertain: Rows with more than one possible outcome.
-        repeats: Rows in whose stead another row with the same e-mail was sent; they count as `not_applied`.
-        seconds: Duration of the run so far.
+        repeats: Rows that were not sent because another row with the same e-mail was; they also count as `not_applied`.
+        seconds: Duration of the run so far, in seconds.
 
     Example:
         ```python
@@ -36,7 +36,7 @@ class BulkReport:
     repeats: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON values, named as on the wire.
+        """Return the report as JSON values, with outcomes named as on the wire.
 
         Example:
             ```python
@@ -54,10 +54,10 @@ class BulkReport:
 
 
 class Tally:
-    """Counts outcomes as they are handed out.
+    """Counts outcomes.
 
     Args:
-        begun: What was counted before.
+        begun: Counts to start with; all zero if not given.
     """
 
     def __init__(self, begun: BulkReport | None = None) -> None:
@@ -67,15 +67,15 @@ class Tally:
 
     @property
     def rows(self) -> int:
-        """How many were counted."""
+        """Number of outcomes counted."""
         return self._outcomes.total()
 
     def add(self, outcome: ContactOutcome) -> None:
-        """Count one."""
+        """Count an outcome."""
         self._outcomes[outcome.status] += 1
         self._uncertain += len(outcome.possible) != 1
         self._repeats += was_stood_for(outcome)
 
     def report(self, seconds: float) -> BulkReport:
-        """Return the figures so far."""
+        """Return the counts so far as a report of a run of this many seconds."""
         return BulkReport(self.rows, dict(self._outcomes), self._uncertain, seconds, self._repeats)

@@ -1,4 +1,4 @@
-"""From what the caller gave to a row that can be sent, or to its outcome if it never can be."""
+"""Parses the caller's rows: each becomes a row that can be sent, or the outcome of a row that never can be."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Row:
     """A row to send.
 
     Attributes:
-        index: Its place in the input, from 0.
-        given: As it was given.
-        key: Rows with the same are sent one after the other.
-        operation: What to send.
-        tainted: Whether an earlier process may have sent it.
+        index: Index of the row in the input, from 0.
+        given: The row as the caller passed it.
+        key: Order key: rows with the same key are sent one after the other.
+        operation: The operation to send.
+        tainted: Whether an earlier process may have sent the row.
     """
 
     index: int
@@ -40,12 +40,12 @@ class Row:
 
 @attrs.frozen
 class Kept:
-    """A row that the journal's spool kept.
+    """A row read from the journal's spool.
 
     Attributes:
-        members: As they are sent.
-        refusal: Why the row can never be sent.
-        repeats: Index of the row that is sent in its stead.
+        members: JSON members of the contact, as they are sent.
+        refusal: Why the row can never be sent; `None` if it can.
+        repeats: Index of the row that is sent instead; `None` if this row is sent.
     """
 
     members: dict[str, Any]
@@ -54,11 +54,11 @@ class Kept:
 
 
 class Reader:
-    """Reads rows, one after the other.
+    """Parses rows, one at a time.
 
     Args:
-        creation: The options to create contacts under.
-        recent: Refuses repeated e-mails; `None` refuses none.
+        creation: The options of every contact request.
+        recent: Finds e-mails that occurred before, whose rows are rejected; `None` rejects none.
     """
 
     def __init__(self, creation: Creation, recent: Recent | None = None) -> None:
@@ -66,7 +66,7 @@ class Reader:
         self._recent = recent
 
     def read(self, index: int, given: object) -> Row | ContactOutcome:
-        """Return the row, or the outcome of one that is not sent."""
+        """Return the parsed row, or the outcome of a row that is not sent."""
         if not isinstance(given, Kept):
             return self._read(index, given)
         if given.repeats is not None:
@@ -86,13 +86,13 @@ class Reader:
         return Row(index, given, order_key(contact.email), operation)
 
     def form(self, row: Row | ContactOutcome) -> bytes:
-        """Return what tells the row from any other: what would be sent of it, or why it is not. No key is in it."""
+        """Return bytes that identify the row: its part of the request body, or why it is not sent. They contain no owner key."""
         if isinstance(row, Row):
             return row.operation.request.body[self._creation.head :]
         return str(row.error).encode()
 
     def keep(self, given: object) -> tuple[str, bytes]:
-        """Return the row's exact e-mail, and as JSON what to keep of it: its members, or why it can never be sent."""
+        """Return the row's exact e-mail, and its JSON for the spool: its members, or as a string why it can never be sent."""
         try:
             contact = contact_of(given)
             return contact.email, b"{" + self._creation.row(contact).request.body[self._creation.head :]

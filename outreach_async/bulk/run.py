@@ -1,4 +1,4 @@
-"""A run as the caller holds it: to be entered for its outcomes, or awaited for its figures."""
+"""The run object that `create_many` returns: enter it to iterate over the outcomes, or await it for the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outreach_async.errors import InvalidRequest, JournalError
 
 
 class BulkRun:
-    """A run that has not begun: enter it for the outcomes, or await it for the figures.
+    """A bulk run that has not started: enter it to iterate over the outcomes, or await it for the report.
 
     Example:
         ```python
@@ -33,7 +33,7 @@ class BulkRun:
         self._group: TaskGroup
 
     def __await__(self) -> Generator[Any, Any, BulkReport]:
-        """Run to the end and return the figures."""
+        """Run to the end and return the report."""
         return self._to_end().__await__()
 
     async def _to_end(self) -> BulkReport:
@@ -46,11 +46,11 @@ class BulkRun:
         """Start the workers.
 
         Raises:
-            InvalidRequest: The journal is another run's, or in use.
+            InvalidRequest: The journal belongs to another run, or is in use; or this run has already started.
             JournalError: The journal cannot be read or written.
         """
         if self._begun:
-            raise InvalidRequest("create_many: this run was started before; call create_many again for another")
+            raise InvalidRequest("create_many: this run has already started; call create_many again to start another")
         self._begun = True
         self._outcomes = Outcomes(self._plan)
         if self._keeping is not None:
@@ -60,10 +60,10 @@ class BulkRun:
         return self._outcomes
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Cancel what is still in flight, and keep what is known; the block's own error passes through as it is.
+        """Cancel the requests in flight, and record what is known. An exception of the block passes through unchanged.
 
         Raises:
-            JournalError: How the run ended could not be recorded. A resume counts the rows without an outcome as possibly sent.
+            JournalError: The end of the run could not be recorded. A resumed run counts rows without an outcome as possibly sent.
         """
         passing = kind is not None
         try:
@@ -74,15 +74,19 @@ class BulkRun:
             passing = True
             raise
         finally:
-            with anyio.CancelScope(shield=True):  # a cancelled run, too, commits what it knows
+            with anyio.CancelScope(shield=True):  # a cancelled run also commits the outcomes it has
                 try:
                     await self._outcomes.close()
                 except JournalError:
-                    if not passing:  # a cancellation, or the caller's own error, must not be replaced
+                    if not passing:  # it must not replace a cancellation or the caller's own exception
                         raise
 
     def __aiter__(self) -> NoReturn:
-        """Say how to iterate: workers need a block that ends them."""
+        """Refuse `async for` on the run itself: only a block with an end can stop the workers.
+
+        Raises:
+            InvalidRequest: Always; the message shows how to iterate.
+        """
         raise InvalidRequest(
             "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside it"
         )

@@ -1,4 +1,4 @@
-"""The journal's writer, off the event loop."""
+"""Runs the journal's writer off the event loop."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Scribe:
-    """Runs the journal's calls one at a time, each in a thread. When `do` returns or raises, the call is over or never happens.
+    """Runs the journal's calls one at a time, each in a thread. When `do` returns or raises, the call has ended or never runs.
 
     Args:
-        inline: Run them on the event loop itself: a virtual clock would jump ahead while a thread works.
+        inline: Run the calls on the event loop itself. Virtual time needs this: the clock would jump ahead while a thread works.
     """
 
     def __init__(self, *, inline: bool) -> None:
@@ -26,20 +26,21 @@ class Scribe:
         self._threads = anyio.CapacityLimiter(1)
 
     async def do(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call, and return what it returns. A cancellation goes through after that."""
+        """Run the call and return its result. A cancellation takes effect after the call has ended."""
         running, abandoned = Lock(), False
 
         def job() -> T | None:
-            with running:
+            with running:  # held while the call runs; a job that starts too late sees `abandoned` and does nothing
                 return None if abandoned else call(*args, **kwargs)
 
+        # A commit cannot be undone, so a cancelled caller still has to learn whether it happened.
         with anyio.CancelScope(shield=True):
             async with self._turn:
                 try:
                     result: T = await self._hand_over(job)
                 except BaseException:
-                    # A shield does not stop asyncio's own Task.cancel, which leaves the thread at work. The caller must know what
-                    # came of the call, so this waits for it, even at the price of blocking the event loop for one commit.
+                    # A shield does not stop asyncio's own Task.cancel, which leaves the thread running. The caller must know the
+                    # result of the call, so wait for it here, even though this blocks the event loop for one commit.
                     with running:
                         abandoned = True
                     raise

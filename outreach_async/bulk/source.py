@@ -1,4 +1,4 @@
-"""Where rows come from, and which of them must not overtake each other."""
+"""Pulls rows from the caller's iterable, and computes the key of rows that must be sent in order."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from outreach_async.errors import InvalidRequest
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
 _AT_SIGNS: Final = dict.fromkeys((0xFE6B, 0xFF20), "@")
 _IDEOGRAPHIC_FULL_STOP: Final = "\u3002"
-"""Separates the labels of a domain, too (RFC 3490, section 3.1)."""
+"""Separates the labels of a domain, as a full stop does (RFC 3490, section 3.1)."""
 _INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Unicode's Default_Ignorable_Code_Point: zero-width characters, the byte order mark, variation selectors."""
+"""Unicode's Default_Ignorable_Code_Point: zero-width characters, the byte order mark, variation selectors and others."""
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)+)"', re.DOTALL)
 _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
 _LONGEST_DOMAIN: Final = 253
-"""Characters of a domain name at most; nobody decodes labels of a longer one."""
+"""Maximum number of characters in a domain name; labels of a longer one are not decoded."""
 END: Final = object()
-"""What `Source.pull` returns when there is no further row."""
+"""Returned by `Source.pull` when there are no more rows."""
 
 
 class Pulled(Protocol):
-    """Rows, pulled one at a time."""
+    """Rows that are pulled one at a time."""
 
     @property
     def ready(self) -> bool:
-        """Whether the next row is there without waiting."""
+        """True if the next row is available without waiting."""
         ...
 
     async def pull(self) -> Any:
@@ -47,13 +47,13 @@ class Pulled(Protocol):
 
 
 class Source:
-    """Rows, pulled one at a time by many tasks.
+    """Rows of the caller's iterable, pulled one at a time by many tasks.
 
     Attributes:
-        total: How many there are; `None` if the input does not say.
+        total: Number of rows; `None` if the iterable has no length.
 
     Raises:
-        InvalidRequest: Not an iterable of rows: a single contact, a mapping or a text is one row or none.
+        InvalidRequest: `rows` is not an iterable of rows, or is a single contact, a mapping, a string or bytes.
     """
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any]) -> None:
@@ -72,23 +72,23 @@ class Source:
 
     @property
     def ready(self) -> bool:
-        """Whether the next row is there without waiting: an iterable's always is, a stream's never surely."""
+        """True if the next row is available without waiting: always for an iterable, never for an async iterable."""
         return self._stream is None
 
     async def pull(self) -> Any:
-        """Return the next row, or `END`; what the rows' own code raises passes through."""
+        """Return the next row, or `END`. Exceptions of the iterable pass through."""
         if self._many is not None:
             return next(self._many, END)
-        async with self._turn:  # an async generator refuses to be asked twice at a time
+        async with self._turn:  # an async generator raises if two tasks advance it at the same time
             return await anext(self._stream, END) if self._stream is not None else END
 
 
 class Ahead:
-    """Rows of a stream, pulled ahead of who needs them, so that what has arrived can be taken without waiting for more.
+    """Reads a stream ahead, so that a window can take all rows that have arrived without waiting for more.
 
     Args:
         source: The stream.
-        room: Rows to hold at most.
+        room: Maximum number of rows to hold.
     """
 
     def __init__(self, source: Source, room: int) -> None:
@@ -101,11 +101,11 @@ class Ahead:
 
     @property
     def ready(self) -> bool:
-        """Whether a row, or the end, is there."""
+        """True if a row, or the end, has arrived."""
         return bool(self._rows) or self._over
 
     async def pull(self) -> Any:
-        """Return the next row, or `END`; what the rows' own code raised is raised after the rows before."""
+        """Return the next row, or `END`. An exception of the stream is raised after the rows before it."""
         while not self.ready:
             await self._changed.wait()
         if self._rows:
@@ -117,14 +117,14 @@ class Ahead:
         return END
 
     async def run(self) -> None:
-        """Pull to the end."""
+        """Pull rows until the stream ends."""
         try:
             while (row := await self._source.pull()) is not END:
                 self._rows.append(row)
                 self._tell()
                 while len(self._rows) >= self._room:
                     await self._changed.wait()
-        except Exception as error:  # noqa: BLE001 - raised to who pulls
+        except Exception as error:  # noqa: BLE001 - raised by `pull`
             self._failure = error
         self._over = True
         self._tell()
@@ -135,13 +135,13 @@ class Ahead:
 
 
 def order_key(email: str) -> str:
-    """Return a string that is equal for any two addresses which a service may hold equal, and for no others.
+    """Return a key that is equal for two addresses if, and only if, a service may treat them as equal.
 
-    Rows with one key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
-    accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain, and in Gmail's domains
-    dots. A local part never becomes empty: one that consists of such characters alone is kept as it is.
+    Rows with the same key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
+    accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's domains,
+    dots. The local part never becomes empty: if it consists of such characters alone, it is used unchanged.
     """
-    if email.isascii():  # as nearly all are, so that most of the folding is left out
+    if email.isascii():  # nearly all are, and need only a part of the folding
         local, _, domain = email.rpartition("@")
         domain = _folded_domain(domain.lower())
         return f"{_folded_local(local.lower(), domain) or local}@{domain}"
@@ -151,7 +151,7 @@ def order_key(email: str) -> str:
 
 
 def _folded_local(local: str, domain: str) -> str:
-    """Leave out of a local part, whose characters are folded, what makes no other mailbox."""
+    """Remove from a folded local part what does not change the mailbox: leading spaces, quotes, a tag and, for Gmail, dots."""
     local = local.lstrip()
     if local[:1] == '"' and (quoted := _QUOTED.fullmatch(local)):
         local = _QUOTED_PAIR.sub(r"\1", quoted[1])
@@ -161,7 +161,7 @@ def _folded_local(local: str, domain: str) -> str:
 
 
 def _folded_domain(domain: str) -> str:
-    """Return the one spelling of a domain, whose characters are folded."""
+    """Return the canonical spelling of a folded domain."""
     domain = domain.rstrip().rstrip(".")
     if "xn--" in domain and len(domain) <= _LONGEST_DOMAIN:
         domain = ".".join(map(_decoded, domain.split(".")))
@@ -169,8 +169,8 @@ def _folded_domain(domain: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """Fold characters that look alike into one, each by itself, so that it does not matter where a text is taken apart."""
-    # Both cases are needed: some characters have an upper case that folds to another letter than they do themselves.
+    """Fold equivalent characters into one, each character by itself, so that a string may be split before or after folding."""
+    # Both `upper` and `casefold` are needed: the upper case of some characters folds to another letter than the character itself.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
     return "".join(character for character in _INVISIBLE.sub("", decomposed) if not unicodedata.combining(character))
 

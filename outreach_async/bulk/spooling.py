@@ -1,4 +1,4 @@
-"""An input kept whole in the journal: for policies that need all of it before the first row, and for inputs that come once."""
+"""Stores the whole input in the journal, for policies that need all rows first, and for inputs that can be read only once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _BATCH: Final = 500
 
 
 class Spooled:
-    """Rows out of the journal's spool, after the whole source has gone into it.
+    """Reads rows from the journal's spool, after storing the whole source in it.
 
     Args:
-        source: Where rows come from; not asked if an earlier process has read it to its end.
-        reader: Says what to keep of a row.
-        writer: The journal.
-        scribe: Runs it.
-        repeats: Which of the rows with one e-mail to send.
+        source: Supplies the rows; not used if an earlier process has stored all of them.
+        reader: Encodes rows for the spool.
+        writer: The journal's writer.
+        scribe: Runs the writer's calls.
+        repeats: Policy for rows with the same e-mail.
     """
 
     ready = True
@@ -40,7 +40,7 @@ class Spooled:
         self._next = 0
 
     async def pull(self) -> Any:
-        """Return the next row as it was kept, or `END`."""
+        """Return the next spooled row, or `END`."""
         if self._writer.spooled is None:
             await self._spool()
         if not self._rows:
@@ -49,7 +49,7 @@ class Spooled:
         return _kept(self._rows.popleft()) if self._rows else END
 
     async def _spool(self) -> None:
-        """Keep the whole input; a process that was killed meanwhile has sent nothing, so this begins anew."""
+        """Store the whole input. A process that was killed while doing so has sent nothing, so this starts from the beginning."""
         batch: list[tuple[int, str, bytes]] = []
         index = 0
         while (given := await self._source.pull()) is not END:

@@ -1,4 +1,4 @@
-"""Which state a run is in, and who is told when that changes: the log always, hooks if there are any."""
+"""Reports changes of a run's state to the log, and to hooks if there are any."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 _next_run: Final = count(1).__next__
 _PERIOD: Final = 1.0
-"""Seconds between two looks at a run that is held up, but for those at each of its failures."""
+"""Seconds between two checks of a throttled or paused run, in addition to those after each failure."""
 
 
 class WatchedFlow(RunFlow):
-    """A flow that is looked at when an attempt fails or has to wait: in a run that goes well it costs nothing.
+    """A flow that calls `look` when an attempt fails or has to wait; a run without failures or waits pays nothing for it.
 
     Args:
-        options: As of `RunFlow`.
+        options: The arguments of `RunFlow`.
 
     Attributes:
         run: Number of the run.
-        look: Looks at it.
+        look: Called with the current instant.
     """
 
     def __init__(self, *options: Any, **named: Any) -> None:
@@ -39,7 +39,7 @@ class WatchedFlow(RunFlow):
         self.look: Callable[[float], None] = _nothing
 
     def failed(self, *facts: Any, now: float, **named: Any) -> Any:
-        """Take in that an attempt failed; see `RunFlow.failed`."""
+        """Record a failed attempt; see `RunFlow.failed`."""
         verdict = super().failed(*facts, now=now, **named)
         self.look(now)
         return verdict
@@ -52,12 +52,12 @@ class WatchedFlow(RunFlow):
 
 
 class States:
-    """Tells of a run's states: at once when it is held up, about a second later that it is so no more.
+    """Reports a run's states: at once when the run is throttled or paused, and about a second late when it no longer is.
 
     Args:
-        flow: The run's.
-        rows: Returns how many rows have their outcome.
-        teller: Tells hooks of every change, if there are any.
+        flow: The flow of the run.
+        rows: Returns the number of rows with an outcome.
+        teller: Passes every change to hooks; `None` if there are no hooks.
     """
 
     def __init__(self, flow: WatchedFlow, rows: Callable[[], int], teller: Teller | None) -> None:
@@ -70,18 +70,18 @@ class States:
         self._group: TaskGroup
 
     def start(self, group: TaskGroup) -> None:
-        """Begin to tell."""
+        """Start reporting."""
         self._group = group
         self._change("running")
         self._flow.look = self._look
 
     def end(self) -> None:
-        """Look no more: no row is under way."""
+        """Stop checking: no row is being processed."""
         self._flow.look = _nothing
         self._over.set()
 
     def close(self, state: BulkState, failure: Exception | None) -> None:
-        """Tell how the run ended; only the first call counts."""
+        """Report how the run ended; only the first call counts."""
         if not self._closed:
             self._closed = True
             self.end()
@@ -96,7 +96,8 @@ class States:
                 self._group.start_soon(self._follow)
 
     async def _follow(self) -> None:
-        """Look until the run is held up no more."""
+        """Check until the run is no longer throttled or paused."""
+        # A failed attempt triggers a check, but nothing marks the moment of recovery: poll for it, and only while held up.
         while self._state != "running":
             with anyio.CancelScope(deadline=max(anyio.current_time() + _PERIOD, self._flow.opens_at)):
                 await self._over.wait()
@@ -122,11 +123,11 @@ class States:
 
 
 def _nothing(_now: float) -> None:
-    """Look at nothing."""
+    """Do nothing."""
 
 
 def _why(failure: Exception | None) -> str | None:
-    """Say why a run is over; of an error of the rows' own code only the kind, for its text may show a row."""
+    """Return why a run ended. For an exception of the caller's iterable return only its class: its message may show a row."""
     if isinstance(failure, OutreachError):
         return brief(failure)
     return None if failure is None else type(failure).__name__

@@ -1,4 +1,4 @@
-"""Which rows without an outcome an earlier process may have sent."""
+"""The set of rows without an outcome that an earlier process may have sent."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import attrs
 
 @attrs.frozen
 class Suspects:
-    """Rows that may have been sent.
+    """A set of rows that may have been sent, stored as ranges.
 
-    A process that was killed leaves all rows that were marked and have no outcome; one that ended in order names them.
+    After a process was killed, these are all marked rows without an outcome. A process that ends normally records them exactly.
 
     Attributes:
-        ranges: First row and the one after the last, in order, none touching another.
+        ranges: Half-open ranges (first row, row after the last), sorted, none touching another.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, indexes: Iterable[int] = (), ranges: Iterable[tuple[int, int]] = ()) -> Suspects:
-        """Return the rows with these indexes and in these ranges."""
+        """Return the set of the rows with these indexes or in these ranges."""
         joined: list[tuple[int, int]] = []
         for first, end in sorted([*((index, index + 1) for index in indexes), *ranges]):
             if joined and first <= joined[-1][1]:
@@ -37,7 +37,7 @@ class Suspects:
         return at > 0 and index < self.ranges[at - 1][1]
 
     def since(self, index: int) -> Suspects:
-        """Return those from this row on."""
+        """Return the rows of the set from this index on."""
         return Suspects.of(ranges=[(max(first, index), end) for first, end in self.ranges if end > index])
 
 

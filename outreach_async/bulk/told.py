@@ -1,4 +1,4 @@
-"""What hooks are told of a bulk run; imported by a run of which hooks are told, as the values take time to define."""
+"""Bulk-run events for hooks. Imported only by runs with hooks, because the event classes take time to define."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from outreach_async.hooks import BulkPaced, BulkStateChanged, Event, RowEnded, f
 
 @attrs.frozen
 class Teller:
-    """Tells hooks of one run.
+    """Passes the events of one run to its hooks.
 
     Attributes:
         run: Number of the run.
-        hooks: Are told.
+        hooks: Called with each event.
     """
 
     run: int
     hooks: Callable[[Event], None]
 
     def row(self, outcome: ContactOutcome) -> None:
-        """Tell of a row, but neither the contact nor its id."""
+        """Report a row's outcome, without the contact and its id."""
         self.hooks(
             RowEnded(
                 run=self.run,
@@ -37,9 +37,9 @@ class Teller:
         )
 
     def state(self, facts: dict[str, Any], failure: Exception | None) -> None:
-        """Tell of a new state, and of what ended the run."""
+        """Report a change of state, and the error that ended the run, if any."""
         self.hooks(BulkStateChanged(**facts, **facts_of(failure)))
 
     def pace(self, limit: float) -> None:
-        """Tell how fast a run that is held up allows itself to go."""
+        """Report the current rate limit of a throttled run, in requests per second."""
         self.hooks(BulkPaced(run=self.run, limit=limit))

@@ -1,7 +1,7 @@
-"""The flow of a bulk run: when the next attempt may start, and whose fault a failed one was.
+"""Flow control of a bulk run: decides when the next attempt may start, and whether the row or the service caused a failure.
 
-Refusals drive the rate, never the concurrency. A `Retry-After` closes the gate for all workers; faults of the service open a
-breaker, which pauses the run and fails no row. Each module decides one thing, from instants that it is given; only `flow` waits.
+Refusals lower the rate, never the concurrency. A `Retry-After` closes the gate for all workers. Service faults open a breaker,
+which pauses the run and fails no row. Each module makes one decision, from the instants passed to it; only `flow` waits.
 """
 
 from outreach_async.bulk.flow.flow import RunFlow

@@ -1,4 +1,4 @@
-"""A breaker that pauses: while it is open nothing is sent, and one probe at a time finds out when to go on."""
+"""A circuit breaker that pauses the run: while it is open, nothing is sent except one probe at a time."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import math
 from typing import Final
 
 FIRST: Final = 5.0
-"""Seconds of the first pause; each further one lasts twice as long."""
+"""Length of the first pause in seconds; each further pause is twice as long."""
 LONGEST: Final = 60.0
-"""Seconds of a pause at most. A probe a minute is no burden for a service that is down, and a run that is paused loses, once the
-service is back, up to one such pause more."""
+"""Maximum length of a pause in seconds. One probe a minute is no burden for a service that is down. Once the service is back, the
+run loses up to one more pause."""
 SHORTEST: Final = 1.0
+"""Length in seconds of a pause when the service may well be healthy, and the minimum from which further pauses double."""
 LEASE: Final = 120.0
-"""Seconds after which a probe that nothing was heard of counts as lost."""
+"""Seconds after which a probe without a result counts as lost."""
 
 
 class Breaker:
-    """Closed at first; open until an instant; probing, until the probe's result is known.
+    """A breaker with three states: closed (initially), open until an instant, and probing until the probe's result is known.
 
     Attributes:
-        closed: Whether attempts may start as they like.
-        opens_at: The instant from which one may start; far in the past while it is closed.
-        tripped_at: When it was closed last.
+        closed: Whether attempts may start freely.
+        opens_at: The instant from which an attempt may start; infinitely far in the past while the breaker is closed.
+        tripped_at: The instant at which the breaker last tripped from closed to open.
     """
 
     __slots__ = ("_interval", "_probed_at", "closed", "opens_at", "tripped_at")
@@ -33,7 +34,7 @@ class Breaker:
         self._probed_at = math.inf
 
     def trip(self, now: float, seconds: float = FIRST) -> None:
-        """Pause for so long."""
+        """Open the breaker for this many seconds."""
         if self.closed:
             self.tripped_at = now
         self.closed = False
@@ -41,30 +42,32 @@ class Breaker:
         self._wait(now)
 
     def start(self, now: float) -> None:
-        """Take in that an attempt starts: if it is not closed, that is the probe."""
+        """Record the start of an attempt: unless the breaker is closed, this attempt is the probe."""
+        # Moving `opens_at` keeps every other attempt from starting while the probe is in flight. The lease ends that after a
+        # while, so a probe whose result never arrives cannot pause the run for ever.
         if not self.closed:
             self._probed_at, self.opens_at = now, now + LEASE
 
     def is_probe(self, started: float) -> bool:
-        """Whether a result is the probe's: nothing else can have started so late."""
+        """Return whether a result is the probe's: no other attempt can have started as late as the probe."""
         return started >= self._probed_at
 
     def forgo(self) -> None:
-        """Take in that the probe does not start after all, so that another may."""
+        """Record that the probe does not start after all, so that another attempt may be the probe."""
         if self._probed_at < math.inf:
             self.opens_at, self._probed_at = -math.inf, math.inf
 
     def failed(self, now: float) -> None:
-        """Take in that the probe found the service still failing."""
+        """Record that the probe failed: pause again, for twice as long."""
         self._interval = min(2 * max(self._interval, SHORTEST), LONGEST)
         self._wait(now)
 
     def refused(self, now: float) -> None:
-        """Take in that the probe was refused: the service is there, but wants nothing yet."""
+        """Record that the probe was refused: pause again, no longer than before, because the service is up."""
         self._wait(now)
 
     def close(self) -> None:
-        """Go on."""
+        """Close the breaker: attempts may start freely again."""
         self.closed = True
         self.opens_at, self._probed_at = -math.inf, math.inf
 

@@ -1,4 +1,4 @@
-"""The flow of one run: puts the decisions together, and is all of it that waits."""
+"""The flow of one run: combines the decisions of the other modules, and is the only part that waits."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from outreach_async.retry import Evidence, RetryPolicy, cost
 
 _TOO_MANY_REQUESTS: Final = 429
 _SPREAD: Final = 0.1
-"""The part of a `Retry-After` over which clients spread when they come back, and the most seconds it comes to."""
+"""Maximum jitter added to a `Retry-After`, as a fraction of it: it spreads the clients that wait for the same instant."""
 _SPREAD_CAP: Final = 1.0
+"""Maximum jitter added to a `Retry-After`, in seconds."""
 _BASE: Final = 1.0
-"""Requests a second to come back at after a pause, as a whole, when nothing was ever answered."""
+"""Minimum base rate, in requests per second, for the ramp after a pause if no limit was learned."""
 _LATELY: Final = 1.0
-"""Seconds for which a run counts as held up after one of its attempts was."""
+"""Seconds for which a run counts as throttled after an attempt was delayed."""
 
 
 class RunFlow:
-    """When a run's next attempt may start, and whose fault a failed one was.
+    """Decides when a run's next attempt may start, and whether the row or the service caused a failure.
 
     Args:
-        policy: How the run's client repeats.
-        max_outage: Seconds after which a run stops that gets nowhere.
-        wall: Returns Unix time, for quotas that are told in it.
+        policy: The retry policy of the run's client.
+        max_outage: Seconds without any success after which the run is suspended.
+        wall: Returns Unix time in seconds, for quota headers that give a reset as Unix time.
 
     Attributes:
-        halted: Why the run is over; `None` while it is not.
-        drained: What ends every wait for a turn, once nobody is to wait any more; `None` before.
-        why: What the last pause is for.
+        halted: The error that ended the run; `None` while the run continues.
+        drained: The error that ends every wait for a start once the run is drained; `None` before.
+        why: The reason for the last pause.
     """
 
     def __init__(self, policy: RetryPolicy, *, max_outage: float = 900.0, wall: Callable[[], float] = time.time) -> None:
@@ -50,7 +51,7 @@ class RunFlow:
         self._policy = policy
         self._max_outage = max_outage
         self._wall = wall
-        self._calm = True
+        self._calm = True  # nothing has failed, and no quota header was seen: there is nothing to decide
         self._in_flight = 0
         self._gate = self._held_until = -math.inf
         self._meter, self._cubic, self._pace, self._ramp = Meter(), Cubic(), Pace(), Ramp()
@@ -62,56 +63,57 @@ class RunFlow:
 
     @property
     def limit(self) -> float | None:
-        """Requests a second that the run allows itself; `None` while no refusal has taught it a limit."""
+        """The learned rate limit in requests per second; `None` until the first refusal."""
         return self._cubic.limit
 
     @property
     def opens_at(self) -> float:
-        """The instant at which a pause ends; far in the past if there is none."""
+        """The instant at which the pause ends; infinitely far in the past if there is none."""
         return max(self._gate, self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
-        """Say what holds the run up, if anything does."""
+        """Return whether the run is running, throttled or paused."""
         if self.opens_at > now or not self._breaker.closed:
             return "paused"
         return "throttled" if self._line or now - self._held_until < _LATELY else "running"
 
     def admits(self, now: float) -> bool:
-        """Start an attempt now, if nothing stands against it and nobody waits."""
-        if self._calm:  # until anything goes wrong: asked for every row of millions
+        """Start an attempt now, if the flow allows it and no other attempt is waiting."""
+        if self._calm:  # the fast path of a healthy run, taken once per row
             self._in_flight += 1
             return True
+        # While others wait in line, a new attempt must queue behind them: otherwise rows that keep arriving could starve a retry.
         return self.halted is None and not self._line and self._take(now) <= now
 
     async def turn(self, not_before: float) -> None:
-        """Wait until an attempt may start, not before that instant, and start it; first come, first served.
+        """Wait until an attempt may start, at `not_before` or later, and start it. First come, first served.
 
         Raises:
-            BulkStopped: The run is over, or ends or is drained while waiting.
+            BulkStopped: The run has ended, or it ends or is drained during the wait.
         """
         self._raise_if_over()
         await self._line.wait(not_before, self._take_or_raise)
 
     def halt(self, error: OutreachError) -> None:
-        """End the run: whoever waits for a turn raises the error, and whoever asks for one later."""
+        """End the run: every current and later wait for a start raises the error."""
         self.halted = self.halted or error
         self._calm = False
         self._line.wake_all()
 
     def drain(self) -> None:
-        """Let nobody wait any more, whatever for: an attempt that cannot start at once does not start."""
-        self.drained = self.drained or BulkStopped("the run was ended before this row was sent, or sent again")
+        """End every wait: from now on, an attempt that cannot start at once does not start."""
+        self.drained = self.drained or BulkStopped("the run ended before this row was sent or retried")
         self._line.wake_all()
 
     def forgo(self) -> None:
-        """Take in that an attempt that was to start does not."""
+        """Release a reserved start: the attempt does not start after all."""
         self._in_flight -= 1
         self._allowance.give_back()
         self._breaker.forgo()
         self._line.nudge(-math.inf)
 
     def answered(self, now: float, started: float, headers: Mapping[str, str]) -> None:
-        """Take in that an attempt succeeded."""
+        """Record a successful attempt."""
         self._in_flight -= 1
         self._health.results += 1
         if not self._calm or quota.is_told(headers):
@@ -121,11 +123,11 @@ class RunFlow:
     def failed(
         self, error: OutreachError, evidence: Evidence, *, blamed: int, asked: float | None, started: float, now: float
     ) -> Verdict:
-        """Take in that an attempt failed, and judge it; see `Flow`."""
+        """Record a failed attempt and return the verdict; see `Flow`."""
         self._in_flight -= 1
         self._calm = False
         self._allowance.give_back()
-        if evidence is Evidence.FINAL:  # an answer like any other, as far as the flow goes
+        if evidence is Evidence.FINAL:  # the row is refused for good, but the service answered: a success for the flow
             self._health.succeeded()
             self._thrive(now, started, error.headers)
             self._meter.add(now, started)
@@ -139,10 +141,10 @@ class RunFlow:
         self._line.nudge(self._opens(now))
         return verdict
 
-    # What comes of an attempt
+    # Results of attempts
 
     def _thrive(self, now: float, started: float, headers: Mapping[str, str]) -> None:
-        """Take in all that a success says beyond itself."""
+        """Update every decision after a success."""
         self._calm = False
         self._contact.made = True
         self._outage.ends()
@@ -152,12 +154,14 @@ class RunFlow:
         if was_paused:
             self._reopen(now)
         self._cubic.grow(now, self._meter.rate(now))
-        if was_paused:  # after the limit has grown: one that refusals cut to next to nothing would hold up the run
+        if was_paused:  # after the limit has grown: refusals may have cut it to almost nothing, and the ramp starts from it
             self._ramp.begin(now, self._usual(now))
         self._line.nudge(self._opens(now))
 
     def _reopen(self, now: float) -> None:
-        """Go on after a pause, gently, and with half of the retry budget: an empty one would end the next pause at once."""
+        """End a pause, and refill half of the retry budget: with an empty one, the first failure would start the next pause."""
+        # Nothing was sent during the pause. Without `rest` the limit would grow as if it had held all that time, and without
+        # `restart` the measured rate would fall.
         self._cubic.rest(now - self._breaker.tripped_at)
         self._meter.restart(now, now)
         self._breaker.close()
@@ -165,11 +169,11 @@ class RunFlow:
         self._budget.refund(self._budget.size // 2)
 
     def _usual(self, now: float) -> float:
-        """Return the rate to come back at half of."""
+        """Return the base rate of the ramp after a pause, which starts at half of it."""
         return self._cubic.limit or max(self._meter.rate(now), _BASE)
 
     def _refused(self, error: OutreachError, asked: float | None, started: float, now: float) -> Verdict:
-        """Slow down, or wait as long as is asked: a refusal is nobody's fault."""
+        """Lower the rate, or wait as long as the service asks. A refusal is a fault of neither the row nor the service."""
         self._contact.made = True
         told = self._heed(error.headers, started, now)
         if self._breaker.is_probe(started):
@@ -187,12 +191,12 @@ class RunFlow:
         return Verdict.REPEAT
 
     def _close(self, error: OutreachError, asked: float, now: float) -> None:
-        """Send nothing for as long as the service asks."""
+        """Close the gate for as long as the service asks."""
         if asked > self._policy.retry_after_cap:
             cap = self._policy.retry_after_cap
-            self._suspend(f"the service asked to wait {asked:.0f} s, which is more than {cap:g} s", error, asked)
+            self._suspend(f"the service asked to wait {asked:.0f} s, more than the limit of {cap:g} s", error, asked)
         until = now + asked + self._policy.jitter() * min(_SPREAD_CAP, _SPREAD * asked)
-        if asked > 0 and until > self._gate:
+        if asked > 0 and until > self._gate:  # many requests in flight may be refused at once: only the longest wait counts
             self._ramp.begin(until, self._usual(now))
             self._cubic.rest(until - max(now, self._gate))
             self._meter.restart(now, until)
@@ -200,7 +204,7 @@ class RunFlow:
             self.why = f"{_words(error)} and asked to wait {asked:.3g} s"
 
     def _faulted(self, error: OutreachError, evidence: Evidence, blamed: int, started: float, now: float) -> Verdict:
-        """Find out whose fault it is, the row's or the service's."""
+        """Decide whether the row or the service caused a failure."""
         if evidence is Evidence.AMBIGUOUS or self._health.results:
             self._contact.made = True
         if not self._contact.made:
@@ -214,12 +218,13 @@ class RunFlow:
         return Verdict.BLAME if own else Verdict.REPEAT
 
     def _weigh(self, error: OutreachError, evidence: Evidence, blamed: int, started: float, now: float) -> bool:
-        """Return whether a failure is the row's own; what began before the breaker opened, or while it is open, never is."""
+        """Return whether the row caused a failure: never while the breaker is open, nor for attempts started before it opened."""
         if self._breaker.is_probe(started):
             self._breaker.failed(now)
             self.why = _words(error)
             return False
         if not self._breaker.closed or started <= self._breaker.tripped_at:
+            # It was in flight when the breaker opened: the same outage, which must not be counted twice, nor against the row.
             return False
         own = evidence is Evidence.AMBIGUOUS and self._health.blames(blamed)
         self._health.fault(blamed)
@@ -229,28 +234,28 @@ class RunFlow:
         return own
 
     def _search(self, error: OutreachError, started: float, now: float) -> None:
-        """Try a few more times where nobody was ever reached, each time by one attempt alone."""
+        """Retry a few times if the service was never reached, with one attempt at a time, then suspend the run."""
         if self._contact.fails(started, now):
             rounds = self._contact.rounds
             if rounds >= max(2, self._policy.attempts):
-                self._suspend(f"nobody was reached there in {rounds} attempts", error)
+                self._suspend(f"service unreachable after {rounds} attempts", error)
             self._breaker.trip(now, min(FIRST, self._policy.backoff * 2.0 ** (rounds - 1)))
             self.why = _words(error)
 
     def _endure(self, error: OutreachError, started: float, now: float) -> None:
-        """Stop the run if nothing has come of anything for too long."""
+        """Suspend the run if no attempt has succeeded for too long."""
         self._outage.fails(started)
         if (lasts := self._outage.lasts(now)) >= self._max_outage:
-            self._suspend(f"nothing has succeeded for {lasts:.0f} s", error)
+            self._suspend(f"no request has succeeded for {lasts:.0f} s", error)
 
     def _afford(self, error: OutreachError, evidence: Evidence, now: float) -> None:
-        """Pay for a repeat, or pause: what the pause itself tries is paid by it."""
+        """Charge the retry budget; if it is empty, open the breaker. Probes are free, because the pause itself limits them."""
         if self._breaker.closed and not self._budget.spend(cost(evidence)):
-            self._breaker.trip(now, SHORTEST)  # the service may well be in good health
-            self.why = f"too many requests had to be repeated: {_words(error)}"
+            self._breaker.trip(now, SHORTEST)  # the service may well be healthy
+            self.why = f"too many retries: {_words(error)}"
 
     def _heed(self, headers: Mapping[str, str], started: float, now: float) -> bool:
-        """Take in what an answer says of a quota; a wait beyond the cap is left to the refusal that will ask for it."""
+        """Apply the quota that a response states; return whether it states one. A wait beyond the cap is left to a refusal."""
         if not quota.is_told(headers) or (told := quota.read(headers, self._wall)) is None:
             return False
         if told.reset <= self._policy.retry_after_cap:
@@ -258,20 +263,20 @@ class RunFlow:
         return True
 
     def _suspend(self, text: str, cause: OutreachError, retry_after: float | None = None) -> None:
-        error = BulkSuspended.over(cause, f"the run is suspended, for {text}")
+        error = BulkSuspended.over(cause, f"run suspended: {text}")
         error.retry_after = retry_after
         self.halt(error)
 
-    # When the next may start
+    # The next start
 
     def _opens(self, now: float) -> float:
-        """Return the instant from which an attempt may start, as far as is known now."""
+        """Return the earliest instant at which an attempt may start, as known now."""
         rate = self._ramp.rate(self._cubic.limit, now)
         due = -math.inf if rate is None else self._pace.due(rate)
         return max(self._gate, self._breaker.opens_at, self._allowance.opens_at(now), due)
 
     def _take(self, now: float) -> float:
-        """Start an attempt if it may; return the instant from which it may."""
+        """Start an attempt if that is allowed now; return the instant from which it is allowed."""
         opens = self._opens(now)
         if opens <= now:
             self._start(now)
@@ -287,7 +292,7 @@ class RunFlow:
 
     def _raise_if_over(self) -> None:
         if (over := self.halted or self.drained) is not None:
-            raise over.with_traceback(None)  # many raise the same one: none shows the others' way to it
+            raise over.with_traceback(None)  # many tasks raise this instance: each must start with an empty traceback
 
     def _take_or_raise(self, now: float) -> float:
         self._raise_if_over()
@@ -298,5 +303,5 @@ class RunFlow:
 
 
 def _words(error: OutreachError) -> str:
-    """Say how an attempt failed, without what the service said of it."""
+    """Describe a failure without quoting the response."""
     return str(error) if error.status_code is None else f"the service answered {error.status_code}"

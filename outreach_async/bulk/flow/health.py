@@ -1,4 +1,4 @@
-"""The last hundred results: is the service failing, or the row?"""
+"""Judges the last hundred results: is the service failing, or the row?"""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections import deque
 from typing import Final
 
 WINDOW: Final = 100
-"""Results to judge by."""
+"""Number of recent results that are judged."""
 ENOUGH: Final = 20
-"""Results below which nothing is judged."""
+"""Minimum number of results for a judgement."""
 SICK: Final = 0.5
-"""The share of faults from which on the service counts as failing."""
+"""Minimum share of faults at which the service counts as failing."""
 WELL: Final = 0.9
-"""The share of successes among its neighbours from which on a failure is the row's own."""
+"""Minimum share of successes among the other rows at which a failure counts against its row."""
 
 
 class Health:
-    """What came of the last attempts. A success costs one addition: only faults are remembered, by their number.
+    """The results of recent attempts. A success costs one addition: only faults are stored, with the number of their result.
 
     Attributes:
-        results: How many there were.
+        results: Number of results so far.
     """
 
     __slots__ = ("_faults", "_since", "results")
@@ -30,17 +30,17 @@ class Health:
         self._faults: deque[tuple[int, int]] = deque()
 
     def succeeded(self) -> None:
-        """Take in that the service did as it was told."""
+        """Record a success."""
         self.results += 1
 
     def fault(self, blamed: int) -> None:
-        """Take in that the service, or the way to it, failed for a row that was blamed so often before."""
+        """Record a failure of the service or the connection, for a row with this many failures counted against it before."""
         self._faults.append((self.results, blamed))
         self.results += 1
         self._forget()
 
     def clear(self) -> None:
-        """Judge by what comes from now on."""
+        """Forget all results so far."""
         self._since = self.results
         self._faults.clear()
 
@@ -50,20 +50,20 @@ class Health:
 
     @property
     def seen(self) -> int:
-        """How many results there are to judge by."""
+        """Number of results in the window."""
         return min(self.results - self._since, WINDOW)
 
     @property
     def sick(self) -> bool:
-        """Whether the service is failing."""
+        """True if the service is failing."""
         self._forget()
         return self.seen >= ENOUGH and len(self._faults) >= SICK * self.seen
 
     def blames(self, blamed: int) -> bool:
-        """Whether a row's next fault is its own, as its neighbours do well or are too few to tell.
+        """Return whether a row's next failure counts against it: the other rows succeed, or there are too few of them to tell.
 
-        The row's earlier faults are left out. Nothing here knows rows apart: of the faults that were a row's first, its second
-        and so on, one each is taken for this row's.
+        The row's earlier faults are left out. Faults are not stored per row: among all first faults of a row, one is taken to be
+        this row's, and likewise among the second ones and so on.
         """
         self._forget()
         own = len({before for _, before in self._faults if before < blamed})

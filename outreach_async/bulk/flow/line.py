@@ -1,4 +1,4 @@
-"""A queue of tasks of which only the first looks at the clock: a change takes effect at once, and nobody overtakes."""
+"""A FIFO queue of tasks in which only the first watches the clock: changes take effect at once, and no task overtakes another."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 _WORTHWHILE: Final = 0.001
-"""Seconds that the first must gain to be woken: a limit that grows a little with every answer is no reason."""
+"""Minimum gain in seconds for which the first task is woken: a limit that grows slightly with every response is no reason."""
 
 
 class _Place:
-    """Where a task waits; it may be woken sooner, and then looks again."""
+    """A waiting task. It may be woken early, and then checks again."""
 
     __slots__ = ("_event", "until")
 
-    _event: anyio.Event  # there from the first wait on, and nobody sees the place before
+    _event: anyio.Event  # set by the first `wait`, before which no other task sees the place
 
     def __init__(self) -> None:
         self.until = -math.inf
@@ -34,14 +34,15 @@ class _Place:
 
 
 class Line:
-    """First come, first served.
+    """A queue: first come, first served.
 
-    A turn is never handed over: who leaves, served or cancelled, wakes the next, which looks for itself. So none can be lost.
+    A task that leaves, served or cancelled, wakes the next one, which checks for itself. No turn is handed over, so a cancelled
+    task cannot lose one.
     """
 
     def __init__(self) -> None:
         self._queue: deque[_Place] = deque()
-        self._asleep: dict[_Place, None] = {}  # a set that keeps its order, so that a run can be repeated
+        self._asleep: dict[_Place, None] = {}  # an ordered set, so that a simulated run can be reproduced
 
     def __bool__(self) -> bool:
         return bool(self._queue)
@@ -50,15 +51,18 @@ class Line:
         """Wait for a turn and take it.
 
         Args:
-            not_before: The instant before which the task does not even queue, or it would hold up others.
-            take: Takes the turn at an instant if it can, and returns the instant from which it can. What it raises ends the wait.
+            not_before: The instant before which the task does not join the queue.
+            take: Takes the turn at an instant if possible, and returns the instant from which it is possible. Its exceptions end
+                the wait.
         """
+        # A retry sleeps outside the queue until its backoff ends: at the head of the queue it would hold up rows that may start.
         await self._sleep(not_before)
         place = _Place()
         self._queue.append(place)
         try:
             while self._queue[0] is not place:
                 await place.wait(math.inf)
+            # Check again after each wait: what delays the start may have moved in either direction meanwhile.
             while (again := take(now := anyio.current_time())) > now:
                 await place.wait(again)
         finally:
@@ -82,11 +86,11 @@ class Line:
             self._queue[0].wake()
 
     def nudge(self, again: float) -> None:
-        """Let the first look again, if it waits for longer than until that instant."""
+        """Wake the first task to check again, if it waits beyond this instant."""
         if self._queue and self._queue[0].until > again + _WORTHWHILE:
             self._queue[0].wake()
 
     def wake_all(self) -> None:
-        """Let everybody go to the head of the line, one after the other: the run is over, and they are to hear of it."""
+        """Wake all tasks: each reaches the head of the queue in turn, and gets the error that ended the run."""
         for place in (*self._asleep, *self._queue):
             place.wake()

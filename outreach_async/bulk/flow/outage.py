@@ -1,4 +1,4 @@
-"""How long nothing has come of anything, and whether anything ever will."""
+"""Tracks the current failure streak, and whether the service was ever reached."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 class Outage:
-    """The time since the first failure after the last success. A time without attempts is none: it is counted from a failure."""
+    """The time since the first failed attempt after the last success. An idle time before that attempt does not count."""
 
     __slots__ = ("_since",)
 
@@ -14,24 +14,24 @@ class Outage:
         self._since = math.inf
 
     def fails(self, started: float) -> None:
-        """Take in that an attempt which started then failed."""
-        self._since = min(self._since, started)
+        """Record a failed attempt that started at this instant."""
+        self._since = min(self._since, started)  # failures may arrive in another order than their attempts started
 
     def ends(self) -> None:
-        """Take in that the service did as it was told, or said when it will."""
+        """Record a success, or a refusal that says when the quota resets."""
         self._since = math.inf
 
     def lasts(self, now: float) -> float:
-        """Return how many seconds it has lasted."""
+        """Return the length of the streak in seconds; 0.0 if there is none."""
         return max(0.0, now - self._since)
 
 
 class Contact:
-    """Whether the service was ever reached: an address that is wrong is not an outage to wait out.
+    """Tracks whether the service was ever reached: a wrong base URL is not an outage that ends by waiting.
 
     Attributes:
-        made: Whether it was.
-        rounds: Failures in a row before; those that happened at the same time are one.
+        made: Whether the service was reached.
+        rounds: Failures before it was first reached; concurrent ones count as one round.
     """
 
     __slots__ = ("_failed_at", "made", "rounds")
@@ -42,8 +42,8 @@ class Contact:
         self._failed_at = -math.inf
 
     def fails(self, started: float, now: float) -> bool:
-        """Take in that an attempt did not reach it, and return whether that makes a further round."""
-        if started < self._failed_at:
+        """Record an attempt that did not reach the service, and return whether it counts as a new round."""
+        if started < self._failed_at:  # it started before the last round ended: with 64 workers, 64 failures tell as much as one
             return False
         self._failed_at = now
         self.rounds += 1

@@ -1,4 +1,4 @@
-"""When the next attempt of a limited rate may start: a schedule (GCRA), so that a timer's lateness loses nothing."""
+"""Schedules the starts of attempts at a limited rate (GCRA), so that the lateness of timers does not lower the rate."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import math
 from typing import Final
 
 TOLERANCE: Final = 0.01
-"""Seconds that an attempt may start ahead of its schedule: more than timers are late, less than a service could mind."""
+"""Seconds that an attempt may start ahead of schedule: more than the lateness of timers, less than a service would notice."""
 
 _GENTLE: Final = 0.5
+"""Fraction of the base rate at which the ramp starts."""
 _RAMP: Final = 2.0
+"""Length of the ramp in seconds."""
 
 
 class Pace:
-    """The schedule. It notes where the last start belonged, not when the next may be: so a changed rate takes effect at once."""
+    """The schedule. It stores the slot of the last start, not the instant of the next, so a changed rate takes effect at once."""
 
     __slots__ = ("_slot",)
 
@@ -21,16 +23,18 @@ class Pace:
         self._slot = -math.inf
 
     def due(self, rate: float) -> float:
-        """Return the instant from which the next attempt may start."""
+        """Return the instant from which the next attempt may start, at this rate in requests per second."""
         return self._slot + 1 / rate - TOLERANCE
 
     def start(self, rate: float, now: float) -> None:
-        """Take in that an attempt starts now."""
+        """Record the start of an attempt."""
+        # An attempt is due `TOLERANCE` ahead of its slot, so a timer that is late by less than that still meets the slot, and the
+        # schedule does not slip. After an idle time the slot is `now`: unused slots do not add up to a burst.
         self._slot = max(self._slot + 1 / rate, now)
 
 
 class Ramp:
-    """The first seconds after a pause: the rate rises from half of what it was, or the pause would end with a blow."""
+    """Limits the rate in the first seconds after a pause: it rises from half of the base rate, so no burst follows the pause."""
 
     __slots__ = ("_base", "_from")
 
@@ -39,11 +43,11 @@ class Ramp:
         self._base = 0.0
 
     def begin(self, at: float, base: float) -> None:
-        """Begin at that instant, from half the base rate."""
+        """Start the ramp at this instant, from half of the base rate in requests per second."""
         self._from, self._base = at, base
 
     def rate(self, limit: float | None, now: float) -> float | None:
-        """Return what the limit comes to now."""
+        """Return the rate limit at this instant in requests per second; `None` if there is none."""
         if now - self._from >= _RAMP:
             return limit
         rate = self._base * (_GENTLE + (1 - _GENTLE) * max(0.0, now - self._from) / _RAMP)

@@ -1,10 +1,10 @@
-"""What answers say of a quota: `X-RateLimit-*`, the same names without the `X-`, and the one field of the later drafts.
+"""Reads quota headers: `X-RateLimit-*`, the same names without `X-`, and the single `RateLimit` field of the later drafts.
 
     X-RateLimit-Limit: 60         RateLimit-Limit: 60, 60;w=60        RateLimit: limit=60, remaining=12, reset=30
     X-RateLimit-Remaining: 12     RateLimit-Remaining: 12             RateLimit: "default";r=12;t=30
     X-RateLimit-Reset: 30         RateLimit-Reset: 30                 RateLimit-Policy: "default";q=60;w=60
 
-`Reset` is in seconds, or where that would be years, in Unix time.
+A `Reset` value is in seconds; one that would mean years is read as Unix time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Final
 import attrs
 
 _EPOCH: Final = 1e8
+"""Reset values from this number on, about three years in seconds, are read as Unix time."""
 _PATIENCE: Final = 60.0
-"""Seconds after a reset for which its quota is believed, should no answer speak of it again."""
+"""Seconds after a reset for which the known limit applies, if no response states a quota meanwhile."""
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
 _PARAMETER: Final = re.compile(r"\b(limit|remaining|reset|q|r|t)\s*=\s*([0-9]{1,15})")
 _SHORT: Final = {"q": "limit", "r": "remaining", "t": "reset"}
@@ -27,12 +28,12 @@ _FAMILIES: Final = ("x-ratelimit-", "ratelimit-")
 
 @attrs.frozen
 class Quota:
-    """One answer's word.
+    """The quota that one response states.
 
     Attributes:
-        remaining: Requests that may still be made.
-        reset: Seconds until there are more.
-        limit: How many there are then; infinite if unknown.
+        remaining: Requests left until the reset.
+        reset: Seconds until the reset.
+        limit: Requests available after the reset; infinite if unknown.
     """
 
     remaining: float
@@ -41,16 +42,16 @@ class Quota:
 
 
 def is_told(headers: Mapping[str, str]) -> bool:
-    """Whether an answer speaks of a quota; cheap, for it is asked of every answer."""
+    """Return whether a response states a quota. This check runs for every response, so it must be cheap."""
     return "x-ratelimit-remaining" in headers or "ratelimit-remaining" in headers or "ratelimit" in headers
 
 
 def read(headers: Mapping[str, str], wall: Callable[[], float]) -> Quota | None:
-    """Return an answer's word on a quota; `None` if it says too little to act on.
+    """Return the quota that a response states; `None` if the number remaining or the reset is missing.
 
     Args:
-        headers: The answer's, by lower-case name.
-        wall: Returns Unix time, for an answer without a `Date`.
+        headers: The response's header fields, by lower-case name.
+        wall: Returns Unix time in seconds, for a response without a valid `Date`.
     """
     told = _parameters(headers) or _fields(headers)
     if "remaining" not in told or "reset" not in told:
@@ -76,8 +77,8 @@ def _parameters(headers: Mapping[str, str]) -> dict[str, float]:
 
 
 def _sent(headers: Mapping[str, str], wall: Callable[[], float]) -> float:
-    """Return when an answer was made by the service's own clock, which it counts a reset by."""
-    from email.utils import parsedate_to_datetime  # heavy, and needed only for a reset in Unix time
+    """Return the Unix time of a response by the service's own clock, to which its reset refers."""
+    from email.utils import parsedate_to_datetime  # slow to import, and needed only for a reset in Unix time
 
     try:
         return parsedate_to_datetime(headers["date"]).timestamp()
@@ -86,10 +87,10 @@ def _sent(headers: Mapping[str, str], wall: Callable[[], float]) -> float:
 
 
 class Allowance:
-    """How many attempts a quota still allows.
+    """The number of attempts that the quota still allows.
 
-    Those under way count as not yet subtracted from what an answer says remains: that may ask too little for a moment, never too
-    much. An answer to an attempt that began before the one heeded last says nothing new.
+    Attempts in flight are subtracted from the stated remainder, because the service may not have counted them yet. This may send
+    too few requests for a moment, never too many. A response is ignored if a later-started attempt's response was applied before.
     """
 
     __slots__ = ("_heeded", "_left", "_limit", "_resets_at")
@@ -99,7 +100,7 @@ class Allowance:
         self._resets_at = self._heeded = -math.inf
 
     def heed(self, quota: Quota, *, started: float, now: float, in_flight: int) -> None:
-        """Take in an answer's word."""
+        """Apply the quota of a response to an attempt that started at this instant."""
         if started >= self._heeded:
             self._heeded = started
             self._left, self._limit = quota.remaining - in_flight, quota.limit
@@ -112,11 +113,11 @@ class Allowance:
         return self._resets_at
 
     def start(self, now: float) -> None:
-        """Take in that an attempt starts."""
+        """Record the start of an attempt."""
         if now >= self._resets_at:
             self._left, self._resets_at = self._limit, now + _PATIENCE
         self._left -= 1
 
     def give_back(self) -> None:
-        """Take in that an attempt failed, and may never have counted."""
+        """Give a request back for an attempt that failed or did not start: the service may not have counted it."""
         self._left += 1

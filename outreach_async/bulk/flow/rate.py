@@ -1,11 +1,11 @@
-"""The rate a run allows itself, learned from refusals: CUBIC, as botocore's adaptive mode has it, but on a scale of its own.
+"""Learns the run's rate limit from refusals: CUBIC, as in botocore's adaptive mode, but scaled to the rate.
 
-There is no limit until the first refusal. Each cut goes to 0.7 of the rate that was really achieved; then the rate rises fast,
-slows down towards where it was refused, stays near it, and rises again ever faster, in case the service now allows more. The
-shape is relative to the rate, so that a service of 1 a second is not asked for 3 a second as soon as one of 500 is for 502.
+There is no limit until the first refusal. Each cut sets the limit to 0.7 of the rate that was achieved. Then the limit rises
+quickly, slows down towards the refused rate, stays near it, and rises again ever faster, in case the service now allows more. The
+curve is relative to the rate: where a limit of 500 requests per second is probed with 502, one of 1 is not probed with 3.
 
-A service that refuses everything for a while teaches no rate: it is asked ever less often, and when it accepts again, the search
-for its rate begins anew.
+A service that refuses everything for a while teaches no rate: attempts become ever rarer, and when the service accepts again, the
+search for its rate starts over.
 """
 
 from __future__ import annotations
@@ -14,47 +14,50 @@ import math
 from typing import Final
 
 BETA: Final = 0.7
-"""What a cut leaves of the rate."""
+"""The fraction of the rate that remains after a cut."""
 FLOOR: Final = 0.1
-"""Requests a second at least: slower services say how long to wait."""
+"""Minimum limit in requests per second: a slower service says how long to wait."""
 SPACING: Final = 0.5
-"""Seconds between two cuts at least, and of a bucket."""
+"""Minimum seconds between two cuts, and minimum length of a bucket."""
 
 _FIRST: Final = 1.0
-"""Requests a second to think possible where nothing has been answered yet."""
+"""Assumed rate in requests per second if nothing has been answered yet."""
 _RETURN: Final = 7.2
-"""Seconds from a cut back to the old rate: C is 0.4 at 500 a second."""
+"""Seconds from a cut back to the old rate: this makes C 0.4 at 500 requests per second."""
 _RETURN_REQUESTS: Final = 20.0
-"""Requests to take for the way back at least: about one refusal comes with each, and should stay a small part of all."""
+"""Minimum number of requests on the way back: about one of them is refused each time, and should remain a small share."""
 _RETURN_GATES: Final = 40.0
-"""The same as a multiple of the `Retry-After` that a refusal brought: what it costs should stay a small part, too."""
+"""Minimum length of the way back, as a multiple of the refusal's `Retry-After`: that wait should also remain a small share."""
 _RETURN_CAP: Final = 60.0
+"""Maximum length of the way back in seconds."""
 _SEARCH: Final = 1.0
-"""Seconds for the way back after the first cut, whose rate is a guess: too little was measured."""
+"""Seconds for the way back after the first cut, whose rate is a guess, because too little was measured."""
 _WIDEN: Final = 2.7
-"""How much longer each further way back may be: two more, and the search is over."""
+"""Maximum factor by which each further way back is longer: after two more, the search is over."""
 _LAG: Final = 1.25
-"""How far what was achieved may lag behind the limit, as a factor: it is an average, and the limit rises."""
+"""Factor by which the achieved rate may lag behind the limit: it is an average, while the limit rises."""
 _STEEP: Final = 30.0
-"""How much faster than the way back the rise above the old rate is."""
+"""Factor by which the rise above the old rate is faster than the way back to it."""
 _LEAD: Final = 2.0
-"""How far above the achieved rate the limit may be, as a factor."""
+"""Factor by which the limit may exceed the achieved rate."""
 _LEAP: Final = 10.0
-"""Requests a second that the limit may come to in any case after the first cut, before much can have been achieved."""
+"""Requests per second that the limit may reach in any case after the first cut, before much can have been achieved."""
 
 _VAIN: Final = 2
-"""Cuts in a row without a success between them, after which the service refuses everything, whatever the rate."""
+"""Cuts in a row without a success; after more, the service counts as refusing everything, whatever the rate."""
 _PERSISTENCE: Final = 8.0
-"""While everything is refused, the time from one attempt to the next is the time since the first refusal, divided by this."""
+"""While everything is refused, the time between two attempts is the time since the first refusal, divided by this."""
 
 _ENOUGH: Final = 10
+"""Minimum number of responses in a bucket, unless it has reached its maximum length."""
 _WEIGHT: Final = 2.5
-"""Answers that the past counts for: a fifth beside ten new ones, next to nothing beside hundreds, most beside one or two."""
+"""Responses that the past counts for: a fifth beside ten new ones, almost nothing beside hundreds, most beside one or two."""
 _LONGEST: Final = 20.0
+"""Maximum length of a bucket in seconds."""
 
 
 class Meter:
-    """How many answers a second arrive: counted in buckets of 0.5 s, longer ones where few arrive, and smoothed."""
+    """Measures the responses per second: counted in buckets of 0.5 s, or longer if few arrive, and smoothed."""
 
     __slots__ = ("_began", "_count", "_due", "_past")
 
@@ -65,13 +68,13 @@ class Meter:
         self._past: float | None = None
 
     def add(self, now: float, started: float) -> None:
-        """Count an answer to an attempt that started then."""
+        """Count a response to an attempt that started at this instant."""
         self._count += 1
         if now >= self._due:
             self._roll(now, started)
 
     def rate(self, now: float) -> float:
-        """Return answers a second."""
+        """Return the rate in responses per second."""
         elapsed = now - self._began
         if self._past is None:
             return self._count / max(elapsed, SPACING) if self._count else 0.0
@@ -80,7 +83,7 @@ class Meter:
         return (self._count + _WEIGHT) / (elapsed + _WEIGHT / self._past)
 
     def restart(self, now: float, at: float) -> None:
-        """Begin another bucket at an instant: in the one begun, nothing may have been sent, or all of it have failed."""
+        """Start a new bucket at an instant. The current bucket covers a time without requests, or one in which all failed."""
         if self._count and self._past is None:
             self._past = self.rate(now)
         self._began, self._due, self._count = at, at + SPACING, 0
@@ -95,10 +98,10 @@ class Meter:
 
 
 class Cubic:
-    """The limit.
+    """The rate limit.
 
     Attributes:
-        limit: Requests a second; `None` until the first cut.
+        limit: The limit in requests per second; `None` until the first cut.
     """
 
     __slots__ = ("_cut_at", "_peak", "_return", "_since", "_vain", "_vain_since", "limit")
@@ -110,16 +113,17 @@ class Cubic:
         self._vain = 0
 
     def concerns(self, now: float, started: float) -> bool:
-        """Whether a refusal says something of the present rate: its attempt began after the last cut, which was not just now."""
+        """Return whether a refusal is about the current rate: its attempt started after the last cut, at least 0.5 s ago."""
+        # One excess over the service's limit refuses many requests in flight at once. They must not cut the rate several times.
         return started >= self._cut_at and now - self._cut_at >= SPACING
 
     def cut(self, now: float, achieved: float, asked: float = 0.0) -> None:
-        """Slow down after a refusal that concerns the rate.
+        """Lower the limit after a refusal that is about the rate.
 
         Args:
-            now: The instant.
-            achieved: Answers a second of late.
-            asked: Seconds of the refusal's `Retry-After`.
+            now: The current instant.
+            achieved: Recent rate in responses per second.
+            asked: The refusal's `Retry-After` in seconds.
         """
         if not self._vain:
             self._vain_since = now
@@ -129,6 +133,7 @@ class Cubic:
             peak, self._return = max(achieved, _FIRST), _SEARCH
         elif self._refuses_everything(achieved):
             # These refusals say nothing about the rate. If they cut it as others do, the way back would take minutes.
+            # Instead, attempts become rarer with the time since the first refusal.
             self.limit = max(FLOOR, min(self.limit, _PERSISTENCE / max(SPACING, now - self._vain_since)))
             return
         else:
@@ -140,26 +145,26 @@ class Cubic:
         self.limit = BETA * peak
 
     def grow(self, now: float, achieved: float) -> None:
-        """Go as fast as the time since the last cut allows; never slower than before, nor far ahead of what is achieved."""
+        """Raise the limit according to the time since the last cut. It never falls, and never far exceeds the achieved rate."""
         if self.limit is None:
             return
         if self._vain:
-            if self._refuses_everything(achieved):  # until now: what it allows is as unknown as at the first cut
+            if self._refuses_everything(achieved):  # until now: the allowed rate is as unknown as at the first cut
                 self._peak, self._return, self._since = _FIRST, _SEARCH, now
             self._vain = 0
         lead = _LEAD * achieved
         if self._return == _SEARCH:
             lead = max(lead, _LEAP)
             if now - self._cut_at < SPACING:
-                self._peak = max(self._peak, achieved)  # what was under way at the first cut tells more than it knew
+                self._peak = max(self._peak, achieved)  # requests in flight at the first cut are answered now: a better measure
         x = (now - self._since) / self._return - 1  # -1 at the cut, 0 where the old rate is reached
         rise = (1 - BETA) * x**3 * (_STEEP if x > 0 else 1)
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
-        """Whether the cuts since the last success are too many, or nothing has ever succeeded."""
+        """Return whether the cuts since the last success are too many, or nothing has ever succeeded."""
         return self._vain > _VAIN or (self._vain > 1 and not achieved)
 
     def rest(self, seconds: float) -> None:
-        """Leave out a time in which nothing could be learned, for nothing was sent."""
+        """Leave out this many seconds, during which nothing was sent and nothing could be learned."""
         self._since += seconds

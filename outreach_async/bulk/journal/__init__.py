@@ -1,9 +1,8 @@
-"""The journal of a bulk run: one SQLite file that knows what was sent, so that a run can be killed and go on.
+"""The journal of a bulk run: one SQLite file that records what was sent, so that a killed run can be resumed.
 
-The data's way: a window of rows is marked (durable) before any of it is sent; outcomes are recorded in groups (durable)
-before they are handed out. So after a kill, a row below the mark without an outcome may have been sent, and one beyond the
-mark never was. One `Writer` holds a journal, with a lock for the time of its run; any number of `Journal` objects read it,
-also beside a run.
+A window of rows is marked (durably) before any of its rows is sent. Outcomes are recorded in batches (durably) before they are
+returned. After a kill, a row below the mark without an outcome may therefore have been sent, and a row beyond the mark was not.
+One `Writer` holds the journal's lock during a run. Any number of `Journal` objects can read the file, even during the run.
 """
 
 from outreach_async.bulk.journal.reading import Journal

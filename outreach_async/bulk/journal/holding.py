@@ -1,4 +1,4 @@
-"""The right to write a journal: one runner at a time, among the threads of this process and the processes of this machine."""
+"""The lock of a journal: one run at a time, among the threads of this process and the processes of this machine."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ except ImportError:
 _Place = tuple[int, int]
 
 _HELD: Final[set[_Place]] = set()
-"""Device and inode of every journal that this process writes. POSIX drops a process's locks on a file, SQLite's too, when any
-descriptor of it is closed, so a second writer must be refused before it opens one."""
+"""Device and inode of every journal that this process writes. POSIX drops all of a process's locks on a file, including SQLite's,
+when any descriptor of the file is closed. A second writer must therefore be refused before it opens one."""
 _TURN: Final = Lock()
 _BESIDE: Final = sys.platform != "linux"
-"""On Linux a file's own lock leaves SQLite's alone. BSD and macOS keep both in one table, where it would lock SQLite out, and
-POSIX locks go when SQLite drops its own; so there a file beside the journal is locked, and stays."""
+"""On Linux, `flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds in one table: there it
+would lock SQLite out, and POSIX locks disappear when SQLite drops its own. On those systems a separate file beside the journal is
+locked, and it stays there."""
 _FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class Hold:
-    """A journal's file, locked until `release`.
+    """A journal file that is locked until `release`.
 
     Attributes:
-        header: The first bytes of the file.
+        header: The first 100 bytes of the file.
     """
 
     def __init__(self, descriptor: int, lock: int | None) -> None:
@@ -49,16 +50,16 @@ class Hold:
 
     @classmethod
     def take(cls, path: str, *, resume: bool, beside: bool = _BESIDE) -> Self:
-        """Lock a journal that is there.
+        """Lock an existing journal.
 
         Args:
-            path: Of the journal.
+            path: Path of the journal.
             resume: Whether its run may be resumed.
-            beside: Whether to lock a file beside it.
+            beside: Whether to lock a separate file beside it.
 
         Raises:
-            InvalidRequest: Nothing is to be resumed, or another runner has it.
-            JournalError: The operating system refuses.
+            InvalidRequest: `resume` is false, another run holds the journal, or it is not a file that can be opened.
+            JournalError: Any other error of the operating system.
         """
         with ExitStack() as opened, _TURN, explained(path):
             descriptor = _opened(path, resume=resume)
@@ -73,7 +74,7 @@ class Hold:
             return cls(descriptor, lock)
 
     def release(self) -> None:
-        """Give the journal free. Only after SQLite has closed the file: closing this descriptor drops SQLite's locks."""
+        """Release the lock. Call this only after SQLite has closed the file: closing this descriptor drops SQLite's locks."""
         with _TURN:
             os.close(self._descriptor)
             if self._lock is not None:
@@ -82,51 +83,51 @@ class Hold:
 
 
 def require_place(path: str) -> None:
-    """Refuse a place where locks do not hold.
+    """Refuse a system or file system on which locks are unreliable.
 
     Raises:
-        InvalidRequest: It is one.
+        InvalidRequest: There are no POSIX file locks, or the path is on a network file system.
     """
     if fcntl is None:
-        raise InvalidRequest("journal: this system has no POSIX file locks (Windows); run on Linux or macOS, or without one")
+        raise InvalidRequest("journal: this system has no POSIX file locks (Windows); use Linux or macOS, or pass no journal")
     require_local(path, mounts())
 
 
 def _opened(path: str, *, resume: bool) -> int:
     facts = os.lstat(path)
     if not stat.S_ISREG(facts.st_mode):
-        raise InvalidRequest(f"journal: {path} is no regular file; name the file itself, not a link or folder")
+        raise InvalidRequest(f"journal: {path} is not a regular file; pass the file itself, not a link or folder")
     if (facts.st_dev, facts.st_ino) in _HELD:
         raise _taken(path)
     if not resume:
-        raise InvalidRequest(f"journal: {path} exists; pass resume=True to go on with its run, or name a new file for a new one")
+        raise InvalidRequest(f"journal: {path} already exists; resume its run, or pass another path to start a new one")
     return os.open(path, _FLAGS)
 
 
 def require_still(path: str, descriptor: int) -> None:
-    """Refuse a file that another run has set aside before it was locked here.
+    """Refuse a file that another run renamed between its opening and its locking here.
 
     Raises:
-        InvalidRequest: The path is another file's by now.
+        InvalidRequest: The path now leads to another file.
     """
     if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):
         raise _taken(path)
 
 
 def _taken(path: str) -> InvalidRequest:
-    return InvalidRequest(f"journal: another run is writing {path}; wait for its end, or name another file")
+    return InvalidRequest(f"journal: another run is writing {path}; wait until it ends, or pass another path")
 
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turn an error of the operating system into one that names the journal and the remedy."""
+    """Convert an error of the operating system into one that names the journal and the remedy."""
     try:
         yield
     except BlockingIOError:
         raise _taken(path) from None
     except (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError) as error:
         raise InvalidRequest(
-            f"journal: {path} cannot be opened: {error.strerror}; name a file in a folder that you may write to"
+            f"journal: {path} cannot be opened: {error.strerror}; pass a path in a folder that you can write to"
         ) from error
     except OSError as error:
-        raise JournalError(f"journal {path} cannot be opened: {error.strerror}; mend that, and resume") from error
+        raise JournalError(f"journal {path} cannot be opened: {error.strerror}; fix the cause and resume") from error

@@ -1,4 +1,4 @@
-"""Whether a journal is of the run that is to be resumed: pure."""
+"""Checks that a journal belongs to the run that is resumed. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outreach_async.errors import InvalidRequest
 
 
 def facts(identity: Identity) -> dict[str, Any]:
-    """Return an identity as the JSON values it has when read back."""
+    """Return an identity as the JSON values that reading it back gives."""
     known: dict[str, Any] = msgspec.json.decode(
         msgspec.json.encode(
             {
@@ -29,19 +29,20 @@ def facts(identity: Identity) -> dict[str, Any]:
 
 
 def require_same(path: str, identity: Identity, kept: Mapping[str, Any]) -> None:
-    """Refuse to go on with another run.
+    """Refuse to resume another run.
 
     Args:
-        path: Of the journal.
-        identity: Of the run to resume.
-        kept: What `facts` returned for the run that the journal is of.
+        path: Path of the journal.
+        identity: Identity of the run to resume.
+        kept: The result of `facts` for the run that the journal belongs to.
 
     Raises:
-        InvalidRequest: They differ; the message names what changed.
+        InvalidRequest: The two differ; the message lists the changes.
     """
     if changes := list(_changes(kept, facts(identity))):
         raise InvalidRequest(
-            f"journal: {path} is of another run: {'; '.join(changes)}; resume with what it was begun with, or name a new journal"
+            f"journal: {path} belongs to another run: {'; '.join(changes)};"
+            " resume with the original input and options, or pass another journal path"
         )
 
 
@@ -53,7 +54,7 @@ def _changes(kept: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]
         if before.get(name) != now.get(name):
             yield _change(name, before.get(name), now.get(name))
     if None not in (kept["fingerprint"], given["fingerprint"]) and kept["fingerprint"] != given["fingerprint"]:
-        yield "the input has another fingerprint"
+        yield "the input has changed since the run began (its fingerprint differs)"
     if kept["mapping"] is not None:
         for column, code in (given["mapping"] or {}).items():
             if kept["mapping"].get(column) != code:
@@ -62,7 +63,7 @@ def _changes(kept: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]
 
 
 def _change(name: str, before: object, now: object) -> str:
-    return f"{name} was {_value(before)} and is {_value(now)}"
+    return f"{name} was {_value(before)} and is now {_value(now)}"
 
 
 def _value(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Makes a journal, complete or not at all, and sets a damaged one aside."""
+"""Creates a journal atomically, and renames a damaged one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outreach_async.bulk.journal.schema import APPLICATION_ID, FORMAT, TABLES, a
 Link: TypeAlias = Callable[[str, str], None]
 
 LOG: Final = ("-wal", "-shm")
-"""Endings of the names of a log and its index."""
+"""Suffixes of the log and of its index."""
 SET: Final = (
     "INSERT INTO meta (name, value, crc) VALUES (?1, ?2, ?3)"
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
@@ -26,22 +26,22 @@ SET: Final = (
 
 
 def fact(name: str, value: object) -> tuple[str, str, int]:
-    """Return a fact about the run as the row that keeps it."""
+    """Return an entry of the run's metadata as a row of its table."""
     text = as_text(value)
     return name, text, checksum([name, text])
 
 
 def make(path: str, facts: Mapping[str, Any], link: Link = os.link) -> None:
-    """Make a journal that nobody else may read, under a temporary name that it loses when it is complete and on the disk.
+    """Create a journal that only its owner can read. It gets its name once it is complete and on the disk.
 
     Args:
-        path: Of the journal.
-        facts: What it says of its run.
-        link: Gives a file a second name, which must be free.
+        path: Path of the journal.
+        facts: The run's metadata.
+        link: Gives a file a second name that is not in use.
 
     Raises:
-        FileExistsError: There is such a file.
-        OSError: The operating system refuses.
+        FileExistsError: The path already exists.
+        OSError: Any other error of the operating system.
     """
     folder = Path(path).parent
     with _draft(folder) as draft:
@@ -68,7 +68,7 @@ def _draft(folder: Path) -> Iterator[str]:
 
 def _fill(draft: str, facts: Mapping[str, Any]) -> None:
     with closing(sqlite3.connect(address(draft, "mode=rw"), uri=True, isolation_level=None)) as db:
-        db.execute("PRAGMA synchronous = OFF")  # nothing of it counts before it is linked
+        db.execute("PRAGMA synchronous = OFF")  # the draft does not count until it is synced and linked
         db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("BEGIN IMMEDIATE")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -77,7 +77,7 @@ def _fill(draft: str, facts: Mapping[str, Any]) -> None:
             db.execute(table)
         db.executemany(SET, [fact(name, value) for name, value in facts.items()])
         db.execute("COMMIT")
-        db.execute("PRAGMA journal_mode = WAL")  # last: to move a log into the file on closing may fail, and nobody would say so
+        db.execute("PRAGMA journal_mode = WAL")  # last: moving a log into the file on close can fail without an error
 
 
 def _sync(path: str | Path) -> None:
@@ -89,14 +89,14 @@ def _sync(path: str | Path) -> None:
 
 
 def set_aside(path: str, endings: tuple[str, ...] = (*LOG, "")) -> str:
-    """Rename the files of a journal to names that are free, and return the new name of the journal.
+    """Rename the files of a journal to unused names, and return the new path of the journal.
 
     Args:
-        path: Of the journal.
-        endings: Which files: the journal itself last, so that it is not taken for a sound one meanwhile.
+        path: Path of the journal.
+        endings: Suffixes of the files to rename. The journal itself comes last: without its log it must not pass for intact.
 
     Raises:
-        OSError: The operating system refuses.
+        OSError: Any error of the operating system.
     """
     names = (f"{path}.damaged{f'-{number}' if number else ''}" for number in count())
     name = next(name for name in names if not any(os.path.lexists(name + ending) for ending in (*LOG, "")))
@@ -108,7 +108,7 @@ def set_aside(path: str, endings: tuple[str, ...] = (*LOG, "")) -> str:
 
 
 def has_log(path: str) -> bool:
-    """Tell whether a log with content is there."""
+    """Return whether there is a log that is not empty."""
     with suppress(FileNotFoundError):
         return Path(f"{path}-wal").stat().st_size > 0
     return False

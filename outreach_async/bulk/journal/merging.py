@@ -1,8 +1,8 @@
-"""Rows with one e-mail merged into one: pure.
+"""Merges rows with the same e-mail into one. Pure: no I/O.
 
-The aim is the contact that the service would hold had the rows been sent one after the other: under `skip` the first alone
-counts, under `overwrite` what is sent later replaces what was sent before, under `update_missing_fields` it fills what is
-blank.
+The result is the contact that the service would hold if the rows had been sent one after the other. With `skip`, only the first
+row counts. With `overwrite`, a later value replaces an earlier one. With `update_missing_fields`, a later value fills a blank
+one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ Members: TypeAlias = Mapping[str, Any]
 
 
 def merge(earlier: Members, later: Members, duplicates: str) -> dict[str, Any]:
-    """Return the members to send once instead of two rows, one after the other.
+    """Return the members to send once, instead of two rows one after the other.
 
     Args:
         earlier: Members of the row that comes first in the input.
-        later: Members of the other, whose e-mail is the same.
-        duplicates: The duplicates option of the run.
+        later: Members of a later row with the same e-mail.
+        duplicates: The `duplicates` option of the run.
     """
     return _MERGES[duplicates](earlier, later)
 
@@ -33,7 +33,7 @@ def _overwrite(earlier: Members, later: Members) -> dict[str, Any]:
 
 
 def _fill(earlier: Members, later: Members) -> dict[str, Any]:
-    """Take nothing blank from the later row: a service that fills gaps would not either, but would store it in a new contact."""
+    """Take no blank value from the later row: the service would not fill a field with it, but would store it in a new contact."""
     return {**earlier, **{name: value for name, value in later.items() if not _blank(value) and _blank(earlier.get(name))}}
 
 

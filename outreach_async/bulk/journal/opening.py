@@ -1,4 +1,4 @@
-"""Finds the journal of a run, or makes it: locked, and checked before anything is written."""
+"""Opens or creates the journal of a run. It is locked, and checked before anything is written."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Make: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 @attrs.frozen
 class Opened:
-    """A journal that is held.
+    """A locked journal.
 
     Attributes:
-        path: Of the journal.
+        path: Path of the journal.
         hold: The lock.
-        facts: What the journal says of its run.
-        made: Whether it is new.
-        damage: What was wrong with the one in its place, and how that is called now; `None` if there was none.
+        facts: The run's metadata in the journal.
+        made: Whether the journal is new.
+        damage: Reason and new name of a damaged journal that this one replaces; `None` if it replaces none.
     """
 
     path: str
@@ -41,18 +41,18 @@ class Opened:
 
 
 def opened(path: str, facts: Mapping[str, Any], *, resume: bool, earlier: Earlier, make: Make) -> Opened:
-    """Hold a journal that is sound, or a new one.
+    """Lock an intact journal, or create one.
 
     Args:
-        path: Of the journal.
-        facts: What a new one says of its run.
-        resume: Whether to go on with one that is there.
-        earlier: With `unknown`, which implies `resume`, one that is damaged is set aside, and a new one made.
-        make: Makes a new one.
+        path: Path of the journal.
+        facts: The run's metadata for a new journal.
+        resume: Whether to resume an existing journal.
+        earlier: With `unknown`, which implies `resume`, a damaged journal is renamed, and a new one is created.
+        make: Creates a new journal.
 
     Raises:
-        InvalidRequest: It is no journal, or must not be written.
-        JournalError: It is damaged, or the operating system refuses.
+        InvalidRequest: The file is not a journal, or must not be written.
+        JournalError: The journal is damaged, or the operating system reports an error.
     """
     require_place(path)
     damage = None
@@ -68,7 +68,7 @@ def opened(path: str, facts: Mapping[str, Any], *, resume: bool, earlier: Earlie
         except (Damaged, Empty) as error:
             if earlier == "known":
                 raise
-            with explained(path):  # still locked: another run may be about to do the same
+            with explained(path):  # while it is locked: another run may be about to rename it as well
                 damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
     with explained(path):
         make(path, facts)
@@ -76,12 +76,12 @@ def opened(path: str, facts: Mapping[str, Any], *, resume: bool, earlier: Earlie
 
 
 def _checked(path: str, hold: Hold | None) -> Mapping[str, Any] | None:
-    """Return what the journal that is there says of its run; nothing if there is none."""
+    """Return the run's metadata in an existing journal; `None` if there is no journal."""
     place = Path(path)
     if hold is None:
         with explained(path):
             if has_log(path):
-                raise Damaged(f"journal {path} is damaged: it is missing, but its log {path}-wal is there; {remedy(place)}")
+                raise Damaged(f"journal {path} is damaged: the file is missing, but its log {path}-wal exists; {remedy(place)}")
         return None
     if not hold.header:
         raise empty(place)
@@ -89,11 +89,11 @@ def _checked(path: str, hold: Hold | None) -> Mapping[str, Any] | None:
     if verdict == "newer":
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; resume with that version")
     if verdict == "foreign":
-        raise InvalidRequest(f"journal: {path} is no journal; name another file")
+        raise InvalidRequest(f"journal: {path} is not a journal; pass another path")
     try:
         found = examined(place, require_whole, "mode=ro")
-    except InvalidRequest as error:  # although its header is that of a journal
-        raise Damaged(f"journal {path} is damaged: its header makes no sense; {remedy(place)}") from error
+    except InvalidRequest as error:  # SQLite does not find a journal, although the header is that of one
+        raise Damaged(f"journal {path} is damaged: its header is invalid; {remedy(place)}") from error
     if found.stale:
         with explained(path):
             set_aside(path, LOG)

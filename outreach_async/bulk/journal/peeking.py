@@ -1,12 +1,12 @@
-"""Asking a journal one question without touching it, whoever is writing it.
+"""Runs one query on a journal without changing it, even while a run is writing it.
 
-A file with a log beside it is being written, or its writer was killed: SQLite reads both, under locks, with the log's index
-opened for reading only, so that it neither makes nor mends one. A file without a log is whole, and is read as one that never
-changes; if it did change meanwhile, because a writer came, the question is asked again. No descriptor of our own is ever
-opened of the file or the index: closing it would drop the locks of a writer in this very process.
+If there is a log beside the file, the file is being written, or its writer was killed. SQLite then reads both, under locks, and
+opens the log's index read-only, so that it neither creates nor repairs one. A file without a log is complete, and is read as
+immutable; if a writer changed it meanwhile, the query runs again. This module opens no descriptor of the file or the index
+itself: closing it would drop the locks of a writer in the same process.
 
-SQLite takes a missing log for an empty one, and applies an old one to a newer file. So the file itself says whether a log is
-open, and how many commits it holds; a log that holds fewer, or is of another run, is not read at all.
+SQLite treats a missing log as an empty one, and applies an old log to a newer file. Therefore the file itself states whether a
+log is open, and how many commits it contains. A log with fewer commits, or of another run, is not read.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 T = TypeVar("T")
 
 _PATIENCE: Final = 10.0
+"""Seconds to wait for a lock."""
 _TRIES: Final = 100
+"""Maximum number of times that a query runs if the files change meanwhile."""
 _DOUBTS: Final = 3
-"""Failures in a row that count: a file that is just being written may be read half old and half new."""
+"""Failures in a row, with unchanged files, after which the error is raised: a read during a write may mix old and new."""
 _ALONE: Final = "mode=ro&immutable=1"
-"""How to open a journal without its log."""
+"""URI parameters to open a journal without its log."""
 _LOG_HEADER: Final = 32
 _LOG_MAGIC: Final = (0x377F0682, 0x377F0683)
 _ELSEWHERE: Final = frozenset(
@@ -49,30 +51,30 @@ _ELSEWHERE: Final = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-"""Errors of SQLite, without their details, whose cause is not in the file."""
+"""Primary SQLite error codes whose cause is not in the file."""
 
 NONSENSE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
-"""What code raises that reads damaged content."""
+"""Exceptions that code raises when it reads damaged content."""
 
-_LOST: Final = "its write-ahead log, the file with -wal at the end of its name, is missing: it holds outcomes, so copy it too"
-_EMPTY: Final = "its write-ahead log, the file with -wal at the end of its name, is empty or unreadable: it held outcomes"
+_LOST: Final = "its write-ahead log (the file whose name ends in -wal) is missing: it contains outcomes, so copy it too"
+_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable: it contained outcomes"
 
 
 class Damaged(JournalError):
-    """A journal that cannot be relied on; any other JournalError may pass."""
+    """The journal is damaged. Any other JournalError may be temporary."""
 
 
 class Empty(InvalidRequest):
-    """A file without a byte, where a journal should be."""
+    """The file of the journal is empty."""
 
 
 @attrs.frozen
 class Answer(Generic[T]):
-    """The answer to a question about a journal.
+    """The result of a query on a journal.
 
     Attributes:
-        value: The answer.
-        stale: Whether the log was left out, because the file is newer.
+        value: The result.
+        stale: Whether the log was not read, because the file is newer.
     """
 
     value: T
@@ -88,13 +90,13 @@ class _File:
 
 @attrs.frozen
 class _Facts:
-    """What tells whether a journal was given up or taken up by a writer.
+    """The state of a journal's files, from which a change of writer is detected.
 
     Attributes:
         file: The file; `None` if there is none.
         log: The log beside it; `None` if there is none.
-        logged: Whether the log has a header that SQLite accepts: without, a connection that may only read would retry for ever.
-        indexed: Whether the log has its index.
+        logged: Whether the log has a header that SQLite accepts: without one, a read-only connection would retry for ever.
+        indexed: Whether the log's index exists.
     """
 
     file: _File | None
@@ -104,7 +106,7 @@ class _Facts:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Look at the files, and into none but the log."""
+        """Return the state of the files. Of their contents, only the log's header is read."""
         file, log, index = (_file(beside(path, ending)) for ending in ("", "-wal", "-shm"))
         return cls(file, log, log is not None and log.size > _LOG_HEADER and _begun(beside(path, "-wal")), index is not None)
 
@@ -115,28 +117,34 @@ def beside(path: Path, ending: str) -> Path:
 
 
 def asked(path: Path, question: Callable[[sqlite3.Connection], T]) -> T:
-    """Return the answer to a question about a journal.
+    """Run a query on a journal and return its result.
+
+    Args:
+        path: Path of the journal.
+        question: The query; raises Damage if the content contradicts itself.
 
     Raises:
         InvalidRequest: There is no journal.
-        JournalError: It cannot be read.
+        JournalError: The journal is damaged or cannot be read.
     """
     return examined(path.resolve(), question, "mode=ro&readonly_shm=1").value
 
 
 def examined(path: Path, question: Callable[[sqlite3.Connection], T], mode: str) -> Answer[T]:
-    """Return the answer to a question about a journal, from its log too, unless the file is newer.
+    """Run a query on a journal, including its log unless the file is newer.
 
     Args:
-        path: Of the journal.
-        question: Raises Damage if the journal cannot be right.
-        mode: How to open a journal that has a log.
+        path: Path of the journal.
+        question: The query; raises Damage if the content contradicts itself.
+        mode: URI parameters to open a journal that has a log.
 
     Raises:
         InvalidRequest: There is no journal.
-        Damaged: It is damaged.
-        JournalError: It cannot be read now.
+        Damaged: The journal is damaged.
+        JournalError: The journal cannot be read at the moment.
     """
+    # A result counts if SQLite's locks protected it (there was a log), or if the files are the same before and after. A failure
+    # counts only if the files stayed the same several times: otherwise a writer may have changed them while they were read.
     doubts = 0
     for _ in range(_TRIES):
         before = _Facts.of(path)
@@ -154,7 +162,7 @@ def examined(path: Path, question: Callable[[sqlite3.Connection], T], mode: str)
         doubts = doubts + 1 if failure is not None and settled else 0
         if failure is not None and doubts == _DOUBTS:
             raise unreadable(path, failure) from failure
-    raise JournalError(f"journal {path}: it changes faster than it can be read; try again")
+    raise JournalError(f"journal {path} changes faster than it can be read; try again")
 
 
 def _answered(path: Path, files: _Facts, question: Callable[[sqlite3.Connection], T], mode: str) -> Answer[T]:
@@ -179,20 +187,20 @@ def _log(db: sqlite3.Connection) -> Mapping[str, Any]:
 
 
 def _is_stale(path: Path, mode: str) -> bool:
-    """Tell whether a log is older than the file, or of another run."""
+    """Return whether a log is older than the file, or belongs to another run."""
     try:
-        kept = _of(path, _ALONE, _log)  # first: the log of a run under way only ever gains commits on the file
+        kept = _of(path, _ALONE, _log)  # the file first: during a run, the log is never behind an earlier state of the file
     except (
         sqlite3.Error,
         *NONSENSE,
-    ):  # a power failure tore the page while the log was moved into the file: the log has it whole
+    ):  # a power failure tore a page while the log was moved into the file: the log still has the whole page
         return False
     seen = _of(path, mode, _log)
     return bool(seen["run"] != kept["run"] or seen["commits"] < kept["commits"])
 
 
 def _begun(log: Path) -> bool:
-    """Tell whether a log has a valid header (https://sqlite.org/fileformat2.html#the_write_ahead_log)."""
+    """Return whether a log has a valid header (https://sqlite.org/fileformat2.html#the_write_ahead_log)."""
     try:
         with log.open("rb") as file:
             header = file.read(_LOG_HEADER).ljust(_LOG_HEADER, b"\0")
@@ -211,7 +219,7 @@ def _begun(log: Path) -> bool:
 
 def _require_readable(path: Path, files: _Facts, mode: str) -> None:
     if files.file is None:
-        raise InvalidRequest(f"journal: there is no {path}; name the journal of a run")
+        raise InvalidRequest(f"journal: {path} does not exist; pass the path of a journal")
     if files.file.size == 0:
         raise empty(path)
     if files.logged and not files.indexed and "readonly_shm" in mode:
@@ -221,31 +229,31 @@ def _require_readable(path: Path, files: _Facts, mode: str) -> None:
 def _require_ours(path: Path, db: sqlite3.Connection) -> None:
     (kind,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
     if kind != APPLICATION_ID:
-        raise InvalidRequest(f"journal: {path} is no journal; name the journal of a run")
+        raise InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
     if version > FORMAT:
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; read it with that version")
 
 
 def unreadable(path: Path, error: Exception) -> OutreachError:
-    """Return the error of a journal that made no sense."""
-    code = getattr(error, "sqlite_errorcode", None)  # a text that is no UTF-8 is an error of the module's own, which has none
+    """Return the error for a journal whose reading failed."""
+    code = getattr(error, "sqlite_errorcode", None)  # the sqlite3 module's own errors, such as invalid UTF-8, have no code
     if code == sqlite3.SQLITE_NOTADB:
-        return InvalidRequest(f"journal: {path} is no journal; name the journal of a run")
+        return InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
     if code is not None and code & 0xFF in _ELSEWHERE and code != sqlite3.SQLITE_IOERR_SHORT_READ:
-        return JournalError(f"journal {path} cannot be read: {error}; fix the cause, and try again")
+        return JournalError(f"journal {path} cannot be read: {error}; fix the cause and try again")
     return Damaged(f"journal {path} is damaged: {error}; {remedy(path)}")
 
 
 def empty(path: Path) -> InvalidRequest:
-    """Return the error of an empty file."""
-    return Empty(f"journal: {path} is an empty file, which no run leaves; {remedy(path)}")
+    """Return the error for an empty file."""
+    return Empty(f"journal: {path} is an empty file, and no run leaves one; {remedy(path)}")
 
 
 def remedy(path: Path) -> str:
-    """Return what to do about a journal that is damaged."""
+    """Return the remedy for a damaged journal."""
     return (
-        'restore a copy, or pass resume=True and earlier="unknown" (for the command: --resume --earlier unknown), which sets'
-        f" {path.name} aside as {path.name}.damaged and starts again with every row marked as possibly sent"
+        'restore a copy, or resume with earlier="unknown" (on the command line: --resume --earlier unknown), which renames'
+        f" {path.name} to {path.name}.damaged and starts over with every row counted as possibly sent"
     )
 
 
@@ -255,5 +263,5 @@ def _file(path: Path) -> _File | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise JournalError(f"journal {path} cannot be read: {error.strerror}; mend that, and read it again") from error
+        raise JournalError(f"journal {path} cannot be read: {error.strerror}; fix the cause and try again") from error
     return _File(found.st_ino, found.st_size, found.st_mtime_ns)

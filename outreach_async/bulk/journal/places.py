@@ -1,4 +1,4 @@
-"""Whether a journal may stand where it is to stand: a file system whose locks and shared memory are of this machine."""
+"""Checks that a journal is on a file system whose locks and shared memory work: one that belongs to this machine alone."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ _MOUNTS: Final = Path("/proc/self/mountinfo")
 _ELSEWHERE: Final = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|v9fs|virtiofs|afs|ceph|coda|lustre|gpfs|beegfs|ocfs2|gfs2?|glusterfs|ncpfs|fuse\.(?!fuse-overlayfs$).*"
 )
-"""File systems that other machines may share; what runs in user space may, and is not trusted with locks."""
+"""File systems that other machines may share. Those in user space (FUSE) may be shared too, and their locks are not trusted."""
 
 
 def require_local(path: str, mounts: str) -> None:
-    """Refuse a network file system: its locks do not always hold, and two runners would send the same rows.
+    """Refuse a network file system: its locks are unreliable, and two runs could send the same rows.
 
     Args:
-        path: Where the journal is or is to be.
-        mounts: The mounts of this machine, as Linux lists them; nothing is refused where that is empty.
+        path: Path of the journal, which may not exist yet.
+        mounts: The mounts of this machine, in the format of Linux; if it is empty, nothing is refused.
 
     Raises:
-        InvalidRequest: It stands on one.
+        InvalidRequest: The path is on a network file system.
     """
     kind = file_system(os.path.realpath(path), mounts)
     if kind is not None and _ELSEWHERE.fullmatch(kind):
         raise InvalidRequest(
-            f"journal: {path} is on a network file system ({kind}), whose locks may not hold; name a file on a local disk"
+            f"journal: {path} is on a network file system ({kind}), whose locks are unreliable; pass a path on a local disk"
         )
 
 
 def mounts(listing: Path = _MOUNTS) -> str:
-    """Return the mounts of this machine; nothing where they are not listed so."""
+    """Return the mounts of this machine; an empty string where the system does not list them this way."""
     try:
         return listing.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -42,7 +42,7 @@ def mounts(listing: Path = _MOUNTS) -> str:
 
 
 def file_system(path: str, mounts: str) -> str | None:
-    """Return the type of the file system that holds an absolute path, by its innermost mount (proc(5), mountinfo)."""
+    """Return the type of the file system of an absolute path, from its innermost mount (proc(5), mountinfo)."""
     found: tuple[str, str | None] = ("", None)
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""A journal read: beside its run, after a kill, from anywhere. No file is made and none is changed."""
+"""Reads a journal: during its run, after a kill, from any process. No file is created or changed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from outreach_async.bulk.scribe import Scribe
 from outreach_async.wholefiles import write_whole
 
 if TYPE_CHECKING:
-    from outreach_async.bulk.journal.writer import Writer  # which reads, too
+    from outreach_async.bulk.journal.writer import Writer  # it imports this module
 
 _PAGE: Final = 1_000
-"""Rows of one reading: a long one would keep the run from clearing its log."""
+"""Rows per query: a long query would keep the run from clearing its log."""
 
 _PAGES: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
@@ -40,14 +40,14 @@ _SPOOLED: Final = f"""
 
 
 class Journal:
-    """The journal of a bulk run, to be read at any time.
+    """The journal of a bulk run. It can be read at any time.
 
     Args:
-        path: The file.
-        source: What the input of a run is called, such as a file's path: a report says it.
-        fingerprint: Of a run's whole input, where known, such as a file's digest: with another one it is not resumed.
-        mapping: Field codes by column, where the input has columns: with another code for one of them it is not resumed.
-        inline: Let a run that writes it do so on the event loop's own thread: for virtual clocks, which run ahead of threads.
+        path: Path of the file.
+        source: Name of a run's input, such as the path of a file; reports show it.
+        fingerprint: Fingerprint of a run's whole input, such as a file's digest; a run is not resumed with another one.
+        mapping: Field codes by column name, if the input has columns; a run is not resumed with another code for one of them.
+        inline: Write on the event loop's own thread. Virtual time needs this, because its clock runs ahead of threads.
 
     Example:
         ```python
@@ -72,27 +72,27 @@ class Journal:
         self.inline = inline
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> Writer:
-        """Open it for a run, as `Writer.open` does."""
+        """Open the journal for a run; see `Writer.open`."""
         from outreach_async.bulk.journal.writer import Writer
 
         return Writer.open(self, identity, resume=resume, earlier=earlier)
 
     def scribe(self) -> Scribe:
-        """Return what runs the writer's calls for a run."""
+        """Return the scribe that runs the writer's calls."""
         return Scribe(inline=self.inline)
 
     def __repr__(self) -> str:
         return f"Journal({str(self.path)!r})"
 
     def outcomes(self) -> Iterator[ContactOutcome]:
-        """Iterate over what is recorded, by index, in bounded memory.
+        """Iterate over the recorded outcomes, by index, in bounded memory.
 
-        An outcome's `contact` is the mapping that was spooled, else `None`. Its error has the class, message, status and attempts
-        that it had; headers and body are not kept.
+        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its error has the original class,
+        message, status and attempts; headers and body are not recorded.
 
         Raises:
             InvalidRequest: There is no journal.
-            JournalError: It cannot be read.
+            JournalError: The journal is damaged or cannot be read.
 
         Example:
             ```python
@@ -107,11 +107,11 @@ class Journal:
             first = page[-1].index + 1
 
     def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over what happened to the run: when (by the writer's clock), kind and particulars.
+        """Iterate over the events of the run as (time, kind, details); the time is Unix time by the writer's clock.
 
         Raises:
             InvalidRequest: There is no journal.
-            JournalError: It cannot be read.
+            JournalError: The journal is damaged or cannot be read.
 
         Example:
             ```python
@@ -119,18 +119,18 @@ class Journal:
             async with client.contacts.create_many(rows, journal="run.db"):
                 pass  # left before its end
             await client.contacts.create_many(rows, journal="run.db", resume=True)
-            print([(kind, particulars) for at, kind, particulars in Journal("run.db").events()])
+            print([(kind, details) for at, kind, details in Journal("run.db").events()])
             # -> [('resumed', {'after': 'interrupted'})]
             ```
         """
         yield from asked(self.path, lambda db: events(db, facts(db)["events"]))
 
     def report(self) -> JournalReport:
-        """Return the figures, which are kept beside the outcomes: no outcome is counted.
+        """Return the report of the run. It is stored with the outcomes, so this does not count them.
 
         Raises:
             InvalidRequest: There is no journal.
-            JournalError: It cannot be read.
+            JournalError: The journal is damaged or cannot be read.
 
         Example:
             ```python
@@ -142,11 +142,11 @@ class Journal:
         return asked(self.path, _report)
 
     def write_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the figures as JSON into a file, which is replaced as a whole or not at all.
+        """Write the report as JSON to a file. The file is replaced atomically.
 
         Raises:
             InvalidRequest: There is no journal.
-            JournalError: It cannot be read.
+            JournalError: The journal is damaged or cannot be read.
             OSError: The file cannot be written.
 
         Example:
@@ -159,7 +159,7 @@ class Journal:
 
 
 def _outcomes(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
-    """Return a page of outcomes; before the first one, look for rows that are missing."""
+    """Return a page of outcomes. Before the first page, check that no outcome is missing."""
     known = facts(db)
     if first == 0:
         require_structure(db, totals.read(known["totals"]).rows)
@@ -171,7 +171,7 @@ def _outcomes(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
 
 def _spooled(row: list[Any]) -> ContactOutcome:
     *stored, error, key, payload, crc = row
-    require(checksum([row[0], key, payload]) == crc, f"the checksum of spooled row {row[0]} does not match")
+    require(checksum([row[0], key, payload]) == crc, f"checksum mismatch in spooled row {row[0]}")
     contact = msgspec.json.decode(payload)
     return unpacked(stored, error, contact if isinstance(contact, dict) else None)
 

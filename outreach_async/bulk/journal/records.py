@@ -1,8 +1,8 @@
-"""An outcome as the journal stores it, and back: pure, and small, for a journal may hold millions.
+"""Converts outcomes to their stored form and back. Pure, and compact, because a journal may hold millions.
 
-An outcome is a list [index, status, id, attempts, possible, error, repeats, checksum]: statuses as numbers, possible ones as
-bits, ids without their prefix, errors as the digest of a text that is stored once. What does not fit is stored as JSON text,
-which starts with `"` or `[` and so is never taken for the short form.
+An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]: a status as a number, the
+possible ones as bits, an id without its prefix, an error as the digest of a string that is stored once. A value that does not fit
+is stored as JSON, which starts with `"` or `[`, so it cannot be confused with the short form.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from outreach_async.errors import OutreachError
 from outreach_async.vocabulary import ID_PREFIXES, Outcome
 
 MESSAGE_LIMIT: Final = 500
-"""Characters of an error's message that a journal keeps."""
+"""Maximum number of characters of an error's message that a journal stores."""
 
 _HALF: Final = 2**31
 _encode: Final = msgspec.json.Encoder().encode
 _PREFIX: Final = ID_PREFIXES["contact"]
-_PLAIN: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a text inside SQLite
-_STATUSES: Final = (  # in the order of the format: never changed, only added to
+_PLAIN: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a string inside SQLite
+_STATUSES: Final = (  # the order is part of the format: only append to it
     Outcome.ADDED,
     Outcome.SKIPPED,
     Outcome.OVERWRITTEN,
@@ -47,8 +47,8 @@ class Batch:
     """Outcomes that are stored together.
 
     Attributes:
-        rows: JSON list of stored outcomes.
-        errors: JSON list of pairs of digest and text; `None` when no row failed.
+        rows: The stored outcomes as a JSON array.
+        errors: Pairs of digest and string as a JSON array; `None` if no row has an error.
     """
 
     rows: str
@@ -56,7 +56,7 @@ class Batch:
 
 
 def batch(outcomes: Iterable[ContactOutcome]) -> Batch:
-    """Return outcomes as they are stored."""
+    """Return the stored form of outcomes."""
     texts: dict[int, str] = {}
     rows = [_packed(outcome, texts) for outcome in outcomes]
     for row in rows:
@@ -65,34 +65,42 @@ def batch(outcomes: Iterable[ContactOutcome]) -> Batch:
 
 
 def checksum(columns: Sequence[object]) -> int:
-    """Return the checksum of a row's columns: 32 bits with a sign, which SQLite stores in at most five bytes."""
+    """Return the checksum of a row's columns: a signed 32-bit integer, which SQLite stores in at most five bytes."""
     return crc32(_encode(columns)) - _HALF
 
 
 def require(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
-    """Raise Damage unless it holds.
+    """Raise Damage unless a condition holds.
 
     Args:
         holds: The condition.
-        what: The damage, for the message.
+        what: The message of the error.
+
+    Raises:
+        Damage: The condition is false.
     """
     if not holds:
         raise Damage(what)
 
 
 def unpacked(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
-    """Return the outcome that was stored as this list; its error is given as the text that was stored.
+    """Return the outcome that was stored as this list.
+
+    Args:
+        row: The stored list.
+        error: The stored string of the outcome's error; `None` if it has none.
+        contact: The contact of the outcome.
 
     Raises:
         Damage: The row or its error differs from what was stored.
     """
     *columns, crc = row
     index, status, id_, attempts, possible, named, repeats = columns
-    if checksum(columns) != crc:  # no `require`, which wants its message made: a journal may hold millions
-        raise Damage(f"the checksum of row {index} does not match")
+    if checksum(columns) != crc:  # not with `require`: its message would be built for each of millions of rows
+        raise Damage(f"checksum mismatch in row {index}")
     if error is not None or named is not None:
         require(error is not None, f"the error of row {index} is missing")
-        require(digest(error or "") == named, f"the checksum of the error of row {index} does not match")
+        require(digest(error or "") == named, f"checksum mismatch in the error of row {index}")
     known = _status(status)
     return ContactOutcome(
         index=index,
@@ -107,12 +115,12 @@ def unpacked(row: Sequence[Any], error: str | None, contact: object) -> ContactO
 
 
 def as_text(value: object) -> str:
-    """Return JSON values as JSON text."""
+    """Return JSON values as a JSON string."""
     return msgspec.json.encode(value).decode()
 
 
 def plain(text: str) -> str:
-    """Return a text in a form that SQLite keeps whole, and that is another for any other text."""
+    """Return a string in a form that SQLite stores without loss. Different strings have different forms."""
     return text if _PLAIN.fullmatch(text) else as_text(text)
 
 
@@ -169,12 +177,12 @@ def _text(error: OutreachError) -> str:
 
 def _error(text: str) -> OutreachError:
     name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
-    kind = _ERRORS.get(name, OutreachError)  # a newer library may know more
+    kind = _ERRORS.get(name, OutreachError)  # a newer version of the library may have stored a class that this one does not have
     error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
     error.maybe_applied = maybe_applied
     return error
 
 
 def digest(text: str) -> int:
-    """Return a number of 64 bits, as SQLite has them, so that no table in memory says which text has which number."""
+    """Return a signed 64-bit digest of a string, as SQLite stores integers. It needs no table of strings in memory."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)

@@ -1,4 +1,4 @@
-"""The format of a journal: an SQLite database of its own kind, told by its first hundred bytes."""
+"""The format of a journal: an SQLite database that is recognised by its first 100 bytes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ FORMAT: Final = 1
 TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
     "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL, crc NOT NULL)",
-    # No types: a status is a number or a text. The rarer come last, where an absent one costs a byte.
+    # No types: a status is a number or a string. Rare columns come last, where a missing value costs one byte.
     "CREATE TABLE outcome (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats)",
     "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
 )
-"""Every row carries the checksum of its other columns; the digest of an error is one. A spooled row without a key repeats no
-other."""
+"""Every row has a checksum of its other columns; the digest of an error is one. A spooled row without a key repeats no row."""
 
 Verdict: TypeAlias = Literal["ours", "newer", "foreign"]
 
@@ -30,11 +29,11 @@ HEADER_SIZE: Final = 100
 
 
 class Damage(ValueError):
-    """The content of a journal contradicts itself: no writer left it like this."""
+    """The content of a journal contradicts itself; no writer leaves it like this."""
 
 
 def judge(header: bytes) -> Verdict:
-    """Tell a journal by its first bytes, before SQLite may change a file that is not ours."""
+    """Classify a file by its first bytes, before SQLite could change a file that is not a journal."""
     if len(header) < HEADER_SIZE or not header.startswith(_MAGIC):
         return "foreign"
     (found,) = struct.unpack_from(">I", header, _APPLICATION_ID)
@@ -45,5 +44,5 @@ def judge(header: bytes) -> Verdict:
 
 
 def address(path: str | Path, mode: str) -> str:
-    """Return the URI under which SQLite opens a file."""
+    """Return the URI with which SQLite opens a file."""
     return f"{Path(path).absolute().as_uri()}?{mode}"

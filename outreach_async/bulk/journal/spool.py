@@ -1,4 +1,4 @@
-"""The input itself, kept in the journal: for inputs that come once, and for policies that need the whole of it."""
+"""Stores the input in the journal, for inputs that can be read only once, and for policies that need all rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from outreach_async.bulk.repeats import WHOLE_INPUT, Repeats
 from outreach_async.errors import InvalidRequest
 
 _PAGE: Final = 200
-"""Rows of one e-mail that are merged at a time."""
+"""Rows with the same e-mail that are merged at a time."""
 
-# One statement for many rows: each step of a statement lets go of the interpreter's lock, and a busy event loop gives it
-# back late.
-# A row that is there is from a process that was killed while it spooled.
+# One statement for many rows: each step of a statement releases the interpreter's lock, and a busy event loop gives it back late.
+# OR REPLACE: an existing row was left by a process that was killed while it spooled.
 _ADD: Final = """
     INSERT OR REPLACE INTO spool (seq, key, payload, crc)
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]')
@@ -45,12 +44,12 @@ _READ_GROUP: Final = """
 
 @attrs.frozen
 class SpooledRow:
-    """A row of the input as the spool kept it.
+    """A row of the input, read from the spool.
 
     Attributes:
-        index: The row's place in the input, from 0.
-        payload: The JSON that was spooled; merged where the row stands for others.
-        repeats: Index of the row that is sent in this one's stead; `None` for a row that is sent.
+        index: Index of the row in the input, from 0.
+        payload: The spooled JSON; merged with that of other rows if this row is sent instead of them.
+        repeats: Index of the row that is sent instead of this one; `None` if this row is sent.
     """
 
     index: int
@@ -59,11 +58,11 @@ class SpooledRow:
 
 
 class Spool:
-    """The rows of the input.
+    """The stored rows of the input.
 
     Args:
         store: The journal's tables.
-        total: Rows of the whole input; `None` until it is spooled.
+        total: Number of rows in the input; `None` until the whole input is spooled.
     """
 
     def __init__(self, store: Store, total: int | None) -> None:
@@ -72,16 +71,20 @@ class Spool:
         self.total = total
 
     def add(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
-        """Keep rows: index, exact e-mail or an empty text, payload as JSON."""
+        """Store rows as (index, exact e-mail or an empty string, payload as JSON).
+
+        Raises:
+            InvalidRequest: The spool is complete.
+        """
         if self.total is not None:
-            raise InvalidRequest(f"journal: its spool is complete with {self.total} rows; no more can be added")
+            raise InvalidRequest(f"journal: the spool is complete with {self.total} rows; no more can be added")
         columns = [(index, plain(key) if key else None, payload.decode()) for index, key, payload in rows]
         texts = as_text([(*each, checksum(each)) for each in columns])
         with self._store.changes() as db:
             db.execute(_ADD, (texts,))
 
     def end(self, rows: int) -> None:
-        """Note that the input is complete.
+        """Record that the input is complete.
 
         Raises:
             InvalidRequest: Rows are missing.
@@ -95,7 +98,7 @@ class Spool:
         self.total = rows
 
     def read(self, first: int, rows: int, policy: Repeats, duplicates: str) -> list[SpooledRow]:
-        """Return rows from `first` on, each as it is to be sent or with the index of the one that is sent for it."""
+        """Return rows from `first` on, each as it will be sent, or with the index of the row that is sent instead."""
         keyed = policy in WHOLE_INPUT
         if keyed and not self._indexed:
             with self._store.changes() as db:
@@ -107,7 +110,7 @@ class Spool:
 
     def _row(self, db: sqlite3.Connection, found: Sequence[Any], policy: Repeats, duplicates: str) -> SpooledRow:
         index, key, text, crc, earliest, latest = found
-        require(checksum([index, key, text]) == crc, f"the checksum of spooled row {index} does not match")
+        require(checksum([index, key, text]) == crc, f"checksum mismatch in spooled row {index}")
         sent = latest if policy == "last" else earliest
         if index != sent:
             return SpooledRow(index, text.encode(), repeats=sent)
@@ -116,7 +119,7 @@ class Spool:
         return SpooledRow(index, text.encode())
 
     def _merged(self, db: sqlite3.Connection, index: int, text: str, duplicates: str) -> bytes:
-        """Merge all rows with one e-mail into the first, a page of them at a time: they may be the whole input."""
+        """Merge all rows with the same e-mail into the first, one page at a time: they may be the whole input."""
         members, last = msgspec.json.decode(text), index
         while page := sorted(_listed(db, _READ_GROUP, index, last, _PAGE)):
             for last, later in page:  # noqa: B007 - the next page begins after the last

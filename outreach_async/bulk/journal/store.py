@@ -1,4 +1,4 @@
-"""The writer's connection: transactions, and one error for whatever goes wrong, after which nothing more is written."""
+"""The writer's connection: transactions, and one kind of error for every failure, after which nothing more is written."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from outreach_async.bulk.journal.schema import address
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 PATIENCE: Final = 10.0
-"""Seconds to wait for a reader that is just recovering the file, or holds an older state."""
+"""Seconds to wait for a reader that is recovering the file or reading an older state."""
 
 
 class Store:
     """A journal's tables, for one writer.
 
     Args:
-        path: Of the journal.
-        log: Which run it is of, whether the file says that a log is open, and how many commits there were.
+        path: Path of the journal.
+        log: The run that the log belongs to, whether the file states that a log is open, and the number of commits.
     """
 
     def __init__(self, path: str, log: Mapping[str, Any]) -> None:
@@ -31,11 +31,11 @@ class Store:
         self._failure: tuple[str, BaseException | None] | None = None
         with self._guarded():
             self._db = _connected(path, "rw")
-        self._leave = finalize(self, _leave, path, self._db)  # also if nobody closes it, and when the interpreter exits
+        self._leave = finalize(self, _leave, path, self._db)  # runs even if `close` is never called, and at interpreter exit
         self._use_log()
 
     def _use_log(self) -> None:
-        """Write ahead, and let each commit reach the disk before it returns.
+        """Switch to a write-ahead log, and make each commit reach the disk before it returns.
 
         Raises:
             InvalidRequest: The file system has no shared memory for the log's index.
@@ -44,11 +44,11 @@ class Store:
             db.execute("PRAGMA synchronous = FULL")
             mode = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != ("wal",):
-            raise InvalidRequest(f"journal: {self.path} is on a file system without shared memory; name a file on a local disk")
+            raise InvalidRequest(f"journal: {self.path} is on a file system without shared memory; pass a path on a local disk")
 
     @contextmanager
     def changes(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction that is on the disk when the block ends, or never was: in the log, at first."""
+        """Open a transaction. When the block ends, it is on the disk, in the log; if the block raises, it is rolled back."""
         with self.reads() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -58,15 +58,15 @@ class Store:
                 db.execute("COMMIT")
             finally:
                 if db.in_transaction:
-                    with suppress(sqlite3.Error):  # some errors have rolled back already
+                    with suppress(sqlite3.Error):  # some errors have already rolled back
                         db.execute("ROLLBACK")
 
     @contextmanager
     def begins(self) -> Iterator[sqlite3.Connection]:
-        """Open the first transaction of a run. When the block ends, the file itself says that a log belongs to it.
+        """Open the first transaction of a run. When the block ends, the file itself states that it has a log.
 
         Raises:
-            JournalError: A reader keeps the log from being moved into the file.
+            JournalError: A reader prevents the log from being moved into the file.
         """
         self._log["open"] = True
         with self.changes() as db:
@@ -74,21 +74,21 @@ class Store:
         self.move_log()
 
     def move_log(self) -> None:
-        """Move all that is in the log into the file, so that it does not depend on the log.
+        """Move the contents of the log into the file, so that they no longer depend on the log.
 
         Raises:
-            JournalError: A reader prevents it for too long.
+            JournalError: A reader prevents this for more than 10 seconds.
         """
         with self.reads() as db:
-            if not (_moved(db, "PASSIVE") or _moved(db, "FULL")):  # which waits for readers of an older state, up to `PATIENCE`
-                raise sqlite3.OperationalError("a program that reads the journal keeps its log from being moved into the file")
+            if not (_moved(db, "PASSIVE") or _moved(db, "FULL")):  # FULL waits for readers of an older state, up to `PATIENCE`
+                raise sqlite3.OperationalError("a program that is reading the journal keeps its log from moving into the file")
 
     @contextmanager
     def reads(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection out.
+        """Provide the connection.
 
         Raises:
-            JournalError: Something goes wrong now, or did before.
+            JournalError: The block fails, or an earlier one failed.
         """
         if self._failure is not None:
             message, cause = self._failure
@@ -103,34 +103,34 @@ class Store:
         except OutreachError:
             raise
         except (sqlite3.Error, OSError, *NONSENSE) as error:
-            message = f"journal {self.path}: {error}; mend the cause, such as a full disk, and go on with resume=True"
+            message = f"journal {self.path}: {error}; fix the cause (e.g. disk full) and resume the run"
             self._failure = (message, error)
             raise JournalError(message) from error
 
     def set(self, db: sqlite3.Connection, name: str, value: object) -> None:
-        """Set a fact about the run, inside a transaction."""
+        """Set an entry of the run's metadata, inside a transaction."""
         db.execute(SET, fact(name, value))
 
     def close(self) -> None:
-        """Close the connection; what is asked later is refused.
+        """Close the connection; later calls raise JournalError.
 
-        Unless the file says that it needs no log, the log stays where it is: SQLite would remove it.
+        SQLite would remove the log. Unless the file states that it needs no log, the log is therefore left in place.
         """
         needed = True
         with suppress(JournalError):
             needed = not self._close_log()
-        self._failure = (f"journal {self.path}: it was closed", None)
+        self._failure = (f"journal {self.path} is closed", None)
         if needed:
             self._leave()
         else:
             self._leave.detach()
-            with suppress(sqlite3.Error):  # the file is whole
+            with suppress(sqlite3.Error):  # the file is complete in any case
                 self._db.close()
 
     def _close_log(self) -> bool:
-        """Let the file say that no log belongs to it, once it holds all that is in the log; return whether it does.
+        """Move the log into the file, then make the file state that it has no log; return whether both succeeded.
 
-        In two steps: a kill between the pages of one would leave a file that lacks some and denies its log.
+        These must be two steps: a kill during a single one could leave a file that lacks pages and states that it has no log.
         """
         if not self._log["open"]:
             return True
@@ -151,16 +151,16 @@ def _connected(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _leave(path: str, db: sqlite3.Connection) -> None:
-    """Close a connection, and leave the log where it is, as a kill does."""
+    """Close a connection and leave the log in place, as a kill does."""
     with ExitStack() as stack:
         with suppress(sqlite3.Error):
             reader = stack.enter_context(closing(_connected(path, "ro")))
-            reader.execute("SELECT count(*) FROM meta").fetchone()  # takes the lock that keeps SQLite from removing the log
+            reader.execute("SELECT count(*) FROM meta").fetchone()  # this reader's lock keeps SQLite from removing the log
         with suppress(sqlite3.Error):
             db.close()
 
 
 def _moved(db: sqlite3.Connection, mode: str) -> bool:
-    """Move what is in the log into the file; return whether that is all of it."""
+    """Move the log into the file; return whether all of it was moved."""
     busy, logged, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     return bool(not busy and logged == moved)

@@ -1,4 +1,4 @@
-"""The figures of a journal, committed with the outcomes they count, so that no report has to count again: pure."""
+"""The figures of a journal. They are committed with the outcomes they count, so a report need not count. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outreach_async.vocabulary import Outcome
 
 
 def kept(totals: BulkReport) -> dict[str, Any]:
-    """Return figures as the JSON values that a journal keeps."""
+    """Return figures as the JSON values that a journal stores."""
     return {
         "rows": totals.rows,
         "outcomes": dict(totals.outcomes),
@@ -23,7 +23,7 @@ def kept(totals: BulkReport) -> dict[str, Any]:
 
 
 def read(figures: Mapping[str, Any]) -> BulkReport:
-    """Return the figures that were kept so.
+    """Return the figures from their stored JSON values.
 
     Raises:
         Damage: They do not add up.
@@ -34,7 +34,7 @@ def read(figures: Mapping[str, Any]) -> BulkReport:
 
 
 def plus(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
-    """Return the figures with these outcomes, after a run of so many seconds."""
+    """Return the figures with these outcomes added, after a run of this many seconds."""
     tally = Tally(totals)
     for outcome in outcomes:
         tally.add(outcome)

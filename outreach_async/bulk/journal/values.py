@@ -1,4 +1,4 @@
-"""What a journal is asked and answers with."""
+"""The values that a journal takes and returns."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from outreach_async.vocabulary import Outcome
 State: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
 Earlier: TypeAlias = Literal["known", "unknown"]
-"""What is known of earlier runs: `known` is what the journal says, `unknown` that any row may have been sent."""
+"""Knowledge of earlier runs: with `known`, the journal is trusted; with `unknown`, any row may have been sent."""
 
 ENDS: Final = ("finished", "suspended", "stopped", "interrupted")
-"""The states that a run can end in."""
+"""The states in which a run can end."""
 
 
 @attrs.frozen
 class Identity:
-    """What a journal is of; a run is resumed only as what it was begun.
+    """The identity of a run. A run is resumed only with the identity that it was started with.
 
     Attributes:
         workspace: Workspace id.
-        options: Whatever decides what is sent, as JSON values: duplicates, campaign and so on.
-        source: What the input is called, such as a file's path: for reports, it may change.
-        fingerprint: Of the whole input where known, such as a file's digest.
-        mapping: Field codes by column where the input has columns; when resuming, of those that were asked for.
+        options: Options that determine the requests, as JSON values: `duplicates`, `campaign` and so on.
+        source: Name of the input, such as the path of a file. It is for reports, and may change.
+        fingerprint: Fingerprint of the whole input, such as a file's digest; `None` if unknown.
+        mapping: Field codes by column name, if the input has columns; when resuming, of the columns that the caller specified.
     """
 
     workspace: str
@@ -40,12 +40,12 @@ class Identity:
 
 @attrs.frozen
 class Window:
-    """Consecutive rows of the input that are marked together, before the first of them is sent.
+    """Consecutive rows of the input that are marked together before the first of them is sent.
 
     Attributes:
         first: Index of the first row.
-        rows: How many.
-        digest: 8 bytes (blake2b) over the encoded forms of the rows.
+        rows: Number of rows.
+        digest: Digest of the rows' encoded forms: 8 bytes (blake2b).
     """
 
     first: int
@@ -60,23 +60,23 @@ class Window:
 
 @attrs.frozen(kw_only=True)
 class JournalReport:
-    """The figures of a journal: the same for the same journal, however often it is asked.
+    """The report of a run, read from its journal. The same journal always gives the same report.
 
     Attributes:
-        state: How the run ended; `running` until it has, and so after a kill too.
-        rows: Rows that have their outcome.
-        outcomes: Rows by outcome; the seven are there, with 0 where nothing happened.
+        state: How the run ended; `running` until it has ended, and also after a kill.
+        rows: Rows with an outcome.
+        outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
         uncertain: Rows with more than one possible outcome.
-        repeats: Rows in whose stead another row with the same e-mail was sent; they count as `not_applied`.
-        seconds: Duration of the run, over all its resumes, without the pauses between them.
-        marked: Rows that were marked as about to be sent; no row beyond was ever sent.
-        possibly_sent: Rows that were marked and have no outcome.
-        windows: How many windows were marked.
-        events: Events by kind.
+        repeats: Rows that were not sent because another row with the same e-mail was; they also count as `not_applied`.
+        seconds: Duration of the run in seconds, over all its resumes, without the time between them.
+        marked: Rows marked as about to be sent; no row beyond them was ever sent.
+        possibly_sent: Marked rows without an outcome.
+        windows: Number of marked windows.
+        events: Number of events by kind.
         workspace: Workspace id.
-        source: What the input is called.
-        fingerprint: Of the whole input, where known.
-        mapping: Field codes by column, where the input had columns.
+        source: Name of the input; `None` if unknown.
+        fingerprint: Fingerprint of the whole input; `None` if unknown.
+        mapping: Field codes by column name; `None` if the input had no columns.
     """
 
     state: State
@@ -95,7 +95,7 @@ class JournalReport:
     mapping: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON values: those of `BulkReport`, then the journal's own."""
+        """Return the report as JSON values: those of `BulkReport`, then those of the journal."""
         return {
             **BulkReport(self.rows, self.outcomes, self.uncertain, self.seconds, self.repeats).to_dict(),
             "state": self.state,

@@ -1,4 +1,4 @@
-"""The one writer of a run's journal. Every method is synchronous: what it did is on the disk when it returns."""
+"""The single writer of a run's journal. Every method is synchronous: its changes are on the disk when it returns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ADD_ERRORS: Final = """
     INSERT OR IGNORE INTO error (digest, text)
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
 """
-# A plain INSERT: a second outcome of a row fails.
+# A plain INSERT: a second outcome for a row is an error.
 _ADD_OUTCOMES: Final = """
     INSERT INTO outcome (seq, status, id, attempts, possible, error, repeats, crc)
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
@@ -46,14 +46,14 @@ _ALL: Final = Suspects(((0, 2**63 - 1),))
 
 
 class Writer:
-    """A journal being written. Its methods may be called from any thread, one at a time.
+    """An open journal for writing. Its methods may be called from any thread, one at a time.
 
-    After a JournalError nothing more is written: every further call raises it again. What was written before stays true.
+    After a JournalError nothing more is written: every further call raises it again. What was written before remains valid.
 
     Attributes:
-        resumed: Whether an earlier process began the run.
+        resumed: Whether an earlier process started the run.
         state: `running`, or how the run ended.
-        hwm: The high-water mark: rows below it may be sent. None beyond it was, unless nothing is known of earlier runs.
+        hwm: The high-water mark: rows below it may be sent. No row beyond it was sent, unless earlier runs are unknown.
         suspects: Rows without an outcome that an earlier process may have sent.
     """
 
@@ -86,19 +86,19 @@ class Writer:
         earlier: Earlier = "known",
         wall: Callable[[], float] = time.time,
     ) -> Self:
-        """Begin a journal, or go on with one.
+        """Create a journal, or resume one.
 
         Args:
-            journal: Where it is.
-            identity: What it is of.
-            resume: Whether to go on with one that is there; one that is not there is begun.
-            earlier: With `unknown` every row without an outcome counts as possibly sent, and a damaged journal is set aside.
-            wall: Returns the time in seconds; of it the journal keeps durations, and when an event was.
+            journal: The journal.
+            identity: Identity of the run.
+            resume: Whether to resume an existing journal; a missing one is created.
+            earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is renamed.
+            wall: Returns Unix time in seconds; the journal stores durations and the times of events.
 
         Raises:
-            InvalidRequest: It is there although nothing is to be resumed, is no journal, is of another run, is being written by
-                another runner, or stands where locks do not hold.
-            JournalError: It cannot be read or written, or is damaged.
+            InvalidRequest: The file exists although `resume` is false, is not a journal, belongs to another run, is being written
+                by another run, or is on a file system whose locks are unreliable.
+            JournalError: The journal is damaged, or cannot be read or written.
         """
         found = opened(os.fspath(journal.path), _meta(identity, earlier), resume=resume, earlier=earlier, make=cls._make)
         try:
@@ -129,7 +129,7 @@ class Writer:
             self.note("damaged", damage)
 
     def _go_on(self, earlier: Earlier) -> None:
-        """Let the file itself say `running` before anything is sent, so that whatever a kill leaves undone is suspect."""
+        """Set the state to `running` in the file itself before anything is sent: after a kill, marked rows are then suspects."""
         with self._store.begins() as db:
             if self.resumed:
                 self._add_event(db, "resumed", {"after": self.state})
@@ -140,50 +140,50 @@ class Writer:
 
     @property
     def finished(self) -> bool:
-        """Whether every row of the input has its outcome."""
+        """True if every row of the input has its outcome."""
         return self.state == "finished"
 
     @property
     def settled(self) -> bool:
-        """Whether the run is finished, and no row given now need be compared with those that it was of.
+        """True if the run is finished, and the rows of the input need not be compared with the marked ones.
 
-        The spool holds the rows themselves; and two fingerprints, which were compared, tell as much as the rows.
+        This holds if the spool contains the rows, or if both fingerprints are known: opening the journal compared them.
         """
         return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
 
     @property
     def spooled(self) -> int | None:
-        """Rows of the whole input; `None` until it is spooled."""
+        """Number of rows in the input; `None` until the whole input is spooled."""
         return self._spool.total
 
     def totals(self) -> Tally:
-        """Return the tally of what is recorded, the caller's to count on with."""
+        """Return a new tally that starts with the recorded outcomes; the caller may add to it."""
         return Tally(self._totals)
 
     def window_at(self, first: int) -> Window | None:
-        """Return the window that was marked from this row on."""
+        """Return the marked window that starts at this row; `None` if there is none."""
         with self._store.reads() as db:
             found = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
         return None if found is None else Window(*found)
 
     def mark(self, window: Window) -> None:
-        """Mark rows as about to be sent; again for a window that is marked already, to see that it is the same.
+        """Mark rows as about to be sent. If the window is already marked, check that its rows are the same.
 
-        The mark is in the file itself when this returns: it outlives the log.
+        The mark is in the file itself when this returns, so it survives the loss of the log.
 
         Raises:
-            InvalidRequest: It was marked with other rows, or does not follow the one before.
-            JournalError: It cannot be written, or a reader keeps it from the file for too long.
+            InvalidRequest: The window was marked with other rows, or does not follow the previous one.
+            JournalError: The mark cannot be written, or a reader keeps it from the file for more than 10 seconds.
         """
         if window.rows < 1 or window.first > self.hwm:
             raise InvalidRequest(
-                f"journal: expected rows from {self.hwm} on, got {window.rows} from {window.first}; mark in order"
+                f"journal: expected rows from {self.hwm} on, got {window.rows} rows from {window.first} on; mark rows in order"
             )
         if window.first < self.hwm:
             if self.window_at(window.first) != window:
                 raise InvalidRequest(
-                    f"rows: the input changed: rows {window.first} to {window.end - 1} are not those that the journal"
-                    f" {self._store.path} is of; resume with the same input, or name a new journal"
+                    f"rows: the input changed: rows {window.first} to {window.end - 1} differ from those of the journal"
+                    f" {self._store.path}; resume with the same input, or pass another journal path"
                 )
             return
         with self._store.changes() as db:
@@ -194,7 +194,7 @@ class Writer:
         self.hwm = window.end
 
     def done(self, first: int, rows: int) -> frozenset[int]:
-        """Return which of these rows have their outcome."""
+        """Return the indexes of those rows from `first` on, `rows` of them, that have an outcome."""
         with self._store.reads() as db:
             (found,) = db.execute(_DONE, (first, first + rows)).fetchone()
         return frozenset(msgspec.json.decode(found))
@@ -204,7 +204,7 @@ class Writer:
 
         Raises:
             InvalidRequest: A row was not marked.
-            JournalError: A row has its outcome already, or the journal cannot be written.
+            JournalError: A row already has an outcome, or the journal cannot be written.
         """
         if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
             raise InvalidRequest(f"journal: expected rows below {self.hwm}, got row {beyond[0]}; mark a row before it is sent")
@@ -217,11 +217,11 @@ class Writer:
         self._totals = figures
 
     def note(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Keep an event.
+        """Record an event.
 
         Args:
-            kind: One of few words: a report counts by it.
-            data: JSON values.
+            kind: Kind of the event; a report counts events by kind.
+            data: Details, as JSON values.
         """
         with self._store.changes() as db:
             self._add_event(db, kind, data)
@@ -233,14 +233,14 @@ class Writer:
         self._events += 1
 
     def end(self, state: str, suspects: Suspects = NONE) -> None:
-        """Keep how the run ended; a finished run stays so.
+        """Record how the run ended; a finished run stays finished.
 
         Args:
             state: `finished`, `suspended`, `stopped` or `interrupted`.
             suspects: Rows without an outcome that may have been sent.
 
         Raises:
-            InvalidRequest: No such state, or finished although rows that were marked have no outcome.
+            InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
         """
         if state not in ENDS:
             raise InvalidRequest(f"state: expected one of {', '.join(ENDS)}, got {shown(state)}; pass one of them")
@@ -258,7 +258,7 @@ class Writer:
         return self._before + max(0.0, self._wall() - self._opened)
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
-        """Keep rows of the input: index, exact e-mail or an empty text for a row that repeats no other, and payload as JSON.
+        """Store rows of the input as (index, exact e-mail or an empty string for a row that repeats no other, payload as JSON).
 
         Raises:
             InvalidRequest: The spool is complete.
@@ -266,7 +266,7 @@ class Writer:
         self._spool.add(rows)
 
     def end_spool(self, rows: int) -> None:
-        """Note that the whole input, of so many rows, is spooled.
+        """Record that the whole input, with this number of rows, is spooled.
 
         Raises:
             InvalidRequest: Rows are missing.
@@ -277,15 +277,15 @@ class Writer:
         """Return rows of a complete spool.
 
         Args:
-            first: Index of the first.
-            rows: How many at most.
-            policy: `first` and `last` send one row of each e-mail, `coalesce` the first with the others merged into it, as the
-                run's duplicates option would have merged them; the others send every row.
+            first: Index of the first row.
+            rows: Maximum number of rows.
+            policy: `first` and `last` send one row per e-mail; `coalesce` sends the first with the others merged into it, as the
+                run's `duplicates` option would merge them; the other policies send every row.
         """
         return self._spool.read(first, rows, policy, self._identity.options.get("duplicates", "skip"))
 
     def close(self) -> None:
-        """Let go of the journal; closing it again does nothing."""
+        """Close and unlock the journal; closing it again does nothing."""
         if not self._closed:
             self._closed = True
             self._store.close()
@@ -293,7 +293,7 @@ class Writer:
 
 
 def _meta(identity: Identity, earlier: Earlier) -> dict[str, Any]:
-    """Return what a new journal says of its run."""
+    """Return the run's metadata for a new journal."""
     return {
         "identity": facts(identity),
         "earlier": earlier,
