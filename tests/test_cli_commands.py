@@ -165,7 +165,7 @@ def test_rows_that_wait_behind_a_refused_one_are_counted_and_the_refusal_is_told
     assert "rejected\t0\n" in ended.out
     assert "not_applied\t0\n" not in ended.out
     assert ": a@a.example: not_applied" not in ended.out
-    assert ended.out.endswith(", for the service finds duplicates by e-mail.\n")
+    assert ended.out.endswith("Importing the file again is safe: the service detects duplicates.\n")
     assert ended.err.count("\n") == 1
 
 

@@ -30,6 +30,7 @@ from outreach_async.errors import (
     BulkStopped,
     DeadlineExceeded,
     InvalidRequest,
+    JournalError,
     OutreachError,
     RateLimited,
     StatusError,
@@ -254,10 +255,17 @@ def sqlite_error(text: str, name: str) -> sqlite3.Error:
         ("run.db: malformed", [sqlite3.Error("malformed")], "run.db"),
         ("a: No such file or directory; b", [OSError(2, "No such file or directory")], "a: No such file or directory; b"),
         ("a: it says so", [ValueError("something else")], "a: it says so"),
+        ("a: expected b", [ValueError("expected b")], "a: expected b"),
     ],
 )  # fmt: skip
 def test_the_text_of_other_libraries_is_not_printed(message: str, causes: list[Exception], line: str) -> None:
     assert line_of(caused(message, *causes)) == f"outreach-async: {line}"
+
+
+def test_pythons_text_about_a_damaged_journal_is_not_printed() -> None:
+    error = JournalError("journal run.db is damaged: 'x' is no key; restore a copy")
+    error.__cause__ = TypeError("'x' is no key")
+    assert line_of(error) == "outreach-async: journal run.db is damaged; restore a copy"
 
 
 @pytest.mark.parametrize(
@@ -286,6 +294,7 @@ def test_a_parsers_message_becomes_the_place_of_the_fault(parse: Callable[[str],
         (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
         (("audit", "--explain", "OA999"), "--explain: 'OA999' is "),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
+        (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no 'nope'"),
         (("report", "/no/run.db"), "JOURNAL: "),
     ],
 )  # fmt: skip
@@ -293,8 +302,10 @@ def test_an_error_names_the_option_and_never_a_temporary_file(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     people = saved(tmp_path, "email\na@a.example\nbad\n")
+    knob = tmp_path / "knob.toml"
+    knob.write_text("nope = 1\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    ended = shell(*(argument.format(people=people) for argument in arguments))
+    ended = shell(*(argument.format(people=people, knob=knob) for argument in arguments))
     assert (ended.code, ".tmp" in ended.err, "[Errno" in ended.err) == (2, False, False)
     assert message in ended.err.splitlines()[-1]
 

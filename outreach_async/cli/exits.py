@@ -104,7 +104,7 @@ def _own_words(error: BaseException, message: str) -> str:
     The reason that the operating system gave, or the place of the fault in a file, stands in its stead if there is one.
     """
     for link in linked(error):
-        if type(link).__module__.partition(".")[0] in {"outreach_async", "click"}:
+        if _is_own(link, journal=isinstance(error, JournalError)):
             continue
         reason = _reason(link)
         for pattern in _quoted(link):
@@ -112,6 +112,16 @@ def _own_words(error: BaseException, message: str) -> str:
                 instead = f"{found[1]}{reason}{found[2]}" if reason else ""
                 return message[: found.start()] + instead + message[found.end() :]
     return message
+
+
+def _is_own(link: BaseException, *, journal: bool) -> bool:
+    """Return whether the text of an exception is this library's.
+
+    Its checks raise built-in exceptions too, such as `ValueError`. For a journal, those are Python's own about damaged content.
+    """
+    package = type(link).__module__.partition(".")[0]
+    python = journal or isinstance(link, OSError | EOFError | UnicodeError)
+    return package in {"outreach_async", "click"} or (package == "builtins" and not python)
 
 
 def _quoted(link: BaseException) -> Iterator[re.Pattern[str]]:
