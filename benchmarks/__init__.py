@@ -1,10 +1,10 @@
-"""What the library costs beside its peers. One command: `python -m benchmarks [--quick] [--only GROUP]`.
+"""Benchmarks of the library beside its peers: `python -m benchmarks [--quick] [--only GROUP]`.
 
-The library is the one that is installed: a wheel, or the source tree if editable.
+They measure the installed library: a wheel, or the source tree if it is installed in editable mode.
 """
 
 import sys
 from pathlib import Path
 
-# `-m` puts the source tree first on the path. The benchmarks are found in it, the library only if it is not installed elsewhere.
+# `-m` puts the source tree first on the path. Move it to the end, so that an installed wheel of the library takes precedence.
 sys.path.sort(key=str(Path(__file__).resolve().parent.parent).__eq__)

@@ -1,7 +1,7 @@
 """Run the benchmarks: `python -m benchmarks [--quick] [--only GROUP ...] [--output DIRECTORY]`.
 
-A full run takes up to fifteen minutes and writes a report, a picture and every figure to `benchmarks/results`; a quick one takes
-less than one minute and only prints, unless it is told where to write. What is not installed is left out, and named.
+A full run takes up to fifteen minutes and writes a report, a chart and all measurements to `benchmarks/results`. A quick run
+takes less than one minute and only prints, unless `--output` is given. Peers that are not installed are skipped, and listed.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ PICTURED: Final[Mapping[str, tuple[int, str]]] = {
     "decode": (0, "CPU"),
     "imports": (0, "CPU"),
 }
-"""The table of a group, and its column, that are drawn."""
+"""The table and column of each group to draw in the chart."""
 
 RESULTS: Final = Path(__file__).parent / "results"
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a first impression, for development")
+    parser.add_argument("--quick", action="store_true", help="measure less, for a first impression")
     parser.add_argument(
         "--only", action="append", choices=GROUPS, metavar="GROUP", help=f"one of {', '.join(GROUPS)}; repeatable"
     )
-    parser.add_argument("--rounds", type=int, help="how often each figure is measured; 5, or 1 if quick")
-    parser.add_argument("--output", type=Path, help="directory of the results; a full run of all groups has benchmarks/results")
+    parser.add_argument("--rounds", type=int, help="number of measurements per figure; default: 5, or 1 with --quick")
+    parser.add_argument("--output", type=Path, help="directory for the results; a full run of all groups uses benchmarks/results")
     return parser.parse_args()
 
 
@@ -111,11 +111,11 @@ def _write(directory: Path, report: str, found: Mapping[str, list[Table]]) -> No
 
 
 def main() -> None:
-    """Measure, print, and write what a full run found."""
+    """Measure, print the report, and write the results of a full run."""
     arguments = _arguments()
     rounds = arguments.rounds or (1 if arguments.quick else 5)
     if missing := [name for name in PEERS if not find_spec(name)]:
-        _say(f"not installed, hence left out: {', '.join(missing)}")
+        _say(f"not installed, skipped: {', '.join(missing)}")
     found = _measured(arguments, rounds)
     command = " ".join(["python -m benchmarks", *sys.argv[1:]])
     report = markdown([table for tables in found.values() for table in tables], described(), command, rounds)

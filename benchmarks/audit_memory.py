@@ -1,4 +1,4 @@
-"""Peak memory of an audit of healthy mailboxes, the service in a process of its own on a real port.
+"""Measure the peak memory of an audit of healthy mailboxes. The service runs in another process on a real port.
 
 Run: python benchmarks/audit_memory.py [mailboxes] [workspaces]
 """
@@ -25,7 +25,7 @@ from outreach_async.audit import audit
 
 _DISPLAY: Final = 2_000
 _A_DOMAIN: Final = 4
-"""Mailboxes that share a domain, as the demo's and most people's do."""
+"""Number of mailboxes per domain, as in the demo and in most workspaces."""
 
 
 def _mailbox(number: int) -> dict[str, Any]:
@@ -58,10 +58,10 @@ def _mailbox(number: int) -> dict[str, Any]:
 
 
 class _Handler(StreamRequestHandler):
-    """Lists the mailboxes of `space_<from>x<count>`; every number is a mailbox."""
+    """Handler that lists the mailboxes of a workspace `space_<first>x<count>`, numbered from `first`."""
 
     def handle(self) -> None:
-        """Answer request after request."""
+        """Respond to requests until the connection is closed."""
         while line := self.rfile.readline():
             while self.rfile.readline() not in (b"\r\n", b""):
                 pass
@@ -89,8 +89,8 @@ def _serve() -> None:
 
 @contextmanager
 def service() -> Iterator[str]:
-    """Run the service in another process; yield its URL."""
-    with subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - ourselves
+    """Run the service in another process, and yield its URL."""
+    with subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - this script
         assert process.stdout is not None
         try:
             yield f"http://127.0.0.1:{int(process.stdout.readline())}"
@@ -99,7 +99,7 @@ def service() -> Iterator[str]:
 
 
 async def _audit(url: str, mailboxes: int, workspaces: int) -> None:
-    """Audit that many mailboxes, spread over workspaces, and print this process's peak memory in KiB."""
+    """Audit mailboxes spread over workspaces, and print the peak memory of this process in KiB."""
     each = mailboxes // workspaces
     async with OutreachClient(url) as client:
         report = await audit(client, [f"space_{number * each}x{each}" for number in range(workspaces)])
@@ -108,14 +108,14 @@ async def _audit(url: str, mailboxes: int, workspaces: int) -> None:
 
 
 def peak(mailboxes: int, workspaces: int) -> int:
-    """Return the peak memory in KiB of a fresh process that audits that many mailboxes."""
+    """Return the peak memory in KiB of a new process that audits this number of mailboxes."""
     with service() as url:
         command = [sys.executable, __file__, "--child", url, str(mailboxes), str(workspaces)]
-        return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)  # noqa: S603 - ourselves
+        return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)  # noqa: S603 - this script
 
 
 def main() -> None:
-    """Print the peak and the time."""
+    """Print the peak memory and the time."""
     if sys.argv[1:2] == ["--serve"]:
         _serve()
     elif sys.argv[1:2] == ["--child"]:

@@ -1,4 +1,4 @@
-"""Peak memory of bulk creation by number of rows, the service in a process of its own on a real port.
+"""Measure the peak memory of bulk creation by number of rows. The service runs in another process on a real port.
 
 Run: python -m benchmarks.bulk_memory [--journal] [fewer] [more]
 """
@@ -20,21 +20,21 @@ _CONCURRENCY = 64
 
 
 async def create(url: str, count: int, backend: str, *, journal: bool) -> None:
-    """Create so many contacts from a generator, and print this process's peak memory in KiB."""
+    """Create contacts from a generator, and print the peak memory of this process in KiB."""
     async with ours.bulk(backend, url, _CONCURRENCY, journal=journal) as whole:
         assert await whole(count) == count
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def peak(url: str, count: int, backend: str = "httpx", *, journal: bool = False) -> int:
-    """Return the peak memory in KiB of a fresh process that creates so many contacts."""
+    """Return the peak memory in KiB of a new process that creates this number of contacts."""
     options = ["--backend", backend, *(["--journal"] if journal else [])]
     command = [sys.executable, "-m", "benchmarks.bulk_memory", "--child", url, *options, str(count)]
-    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout)  # noqa: S603 - ourselves
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout)  # noqa: S603 - this module
 
 
 def main() -> None:
-    """Print both peaks and their ratio."""
+    """Print the peak memory for both numbers of rows, and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", type=int, nargs="*", default=[10_000, 100_000])
     parser.add_argument("--journal", action="store_true")

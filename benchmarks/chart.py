@@ -1,4 +1,4 @@
-"""Results as a picture: horizontal bars in an SVG that reads well on light and dark pages."""
+"""Draw results as an SVG of horizontal bars, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ _LIMITS: Final = ("raw ", "msgspec")
 
 @attrs.frozen
 class Bars:
-    """One picture of a table: every row at one column.
+    """A bar chart of one column of a table.
 
     Attributes:
         table: The table.
-        column: The column.
+        column: The column to draw.
     """
 
     table: Table
     column: str
 
     def rows(self) -> list[tuple[str, float]]:
-        """Return the rows that have a figure, in the table's order."""
+        """Return the rows that have a value, in the order of the table."""
         found = [(row, self.table.median(row, self.column)) for row in self.table.samples]
         return [(row, figure) for row, figure in found if figure is not None]
 
     def height(self) -> int:
-        """Return the pixels it takes."""
+        """Return the height in pixels."""
         return _HEAD + _STEP * len(self.rows()) + _GAP
 
     def drawn(self, top: int) -> Iterator[str]:
-        """Yield its elements, from this many pixels down."""
+        """Yield the SVG elements, starting `top` pixels from the top."""
         rows = self.rows()
         longest = max(figure for _, figure in rows)
         yield _text(0, top + 20, self.table.title, "title")
@@ -90,7 +90,7 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 
 
 def svg(pictures: Iterable[Bars]) -> str:
-    """Return a picture of several tables, one beneath the other."""
+    """Return an SVG with the charts below each other."""
     elements: list[str] = []
     top = 0
     for bars in pictures:

@@ -1,4 +1,4 @@
-"""The machine: what it is, what is installed on it, and which core does what."""
+"""Describe the machine and its packages, and pin processes to cores."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def _pin(core: int) -> None:
 
 
 def pin_server() -> None:
-    """Keep this process on the last core, if there is more than one."""
+    """Pin this process to the last core, if there are several: away from the client, which is measured."""
     if len(cores := _cores()) > 1:
         _pin(cores[-1])
 
 
 def pin_client() -> None:
-    """Keep this process on the first core, if there is more than one."""
+    """Pin this process to the first core, if there are several."""
     if len(cores := _cores()) > 1:
         _pin(cores[0])
 
 
 def installed(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions of those packages that are there."""
+    """Return the versions of the packages that are installed."""
     found = {}
     for name in packages:
         try:
@@ -46,12 +46,12 @@ def installed(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 
 def described() -> list[str]:
-    """Say in lines what the figures were measured on."""
+    """Return lines that describe the machine, for the report."""
     pinned = "client and server pinned to a core each" if len(_cores()) > 1 else "client and server not pinned"
     loop = "uvloop" if installed(["uvloop"]) else "asyncio"
     return [
         f"{_model()}, {os.cpu_count()} cores; {pinned}",
-        f"the server: answers made beforehand, an asyncio.Protocol on {loop}",
+        f"the server: prepared responses, an asyncio.Protocol on {loop}",
         f"{platform.system()} {platform.release()}, {platform.python_implementation()} {platform.python_version()}",
         ", ".join(f"{name} {found}" for name, found in installed().items()),
     ]

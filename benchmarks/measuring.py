@@ -1,4 +1,4 @@
-"""Measuring inside the client's process: CPU time first, wall time and latencies second."""
+"""Measure CPU time, wall time and latencies inside the client's process."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ T = TypeVar("T")
 
 Loop = Literal["asyncio", "uvloop"]
 Once = Callable[[], Awaitable[object]]
-"""One request and its answer."""
+"""Sends one request and reads its response."""
 Opener = Callable[[str, int], AbstractAsyncContextManager[Once]]
-"""Makes a client of a URL for so many requests at once, and gives what sends one."""
+"""Opens a client for a URL and a number of concurrent requests, and yields a function that sends one request."""
 Whole = Callable[[int], Awaitable[int]]
-"""Does a job of so many rows or pages, and returns how many rows or items came of it."""
+"""Processes a number of rows or pages, and returns the number of resulting rows or items."""
 Figures = dict[str, float]
 
 WARM_UP = 50
-"""Requests before the measured ones, beside one for each connection."""
+"""Number of requests before the measured ones, in addition to one per connection."""
 
 
 class Spent:
-    """What a piece of work took.
+    """The cost of a piece of work.
 
     Attributes:
-        cpu: Seconds of CPU time of this process, user and system.
-        wall: Seconds.
-        busy: Percent of a core that the server took meanwhile, where one was used.
+        cpu: CPU time of this process in seconds, user and system.
+        wall: Wall time in seconds.
+        busy: CPU usage of the server meanwhile, in percent of a core; 0 without a server.
     """
 
     cpu = 0.0
@@ -40,13 +40,13 @@ class Spent:
     busy = 0.0
 
     def each(self, count: int) -> Figures:
-        """Return microseconds for each of so many."""
+        """Return the cost in microseconds per unit of work."""
         return {"cpu": 1e6 * self.cpu / count, "wall": 1e6 * self.wall / count, "busy": self.busy}
 
 
 @contextmanager
 def spending() -> Iterator[Spent]:
-    """Measure what is done inside; earlier garbage is not counted."""
+    """Measure the block. Garbage is collected first, so that earlier work costs nothing here."""
     spent = Spent()
     gc.collect()
     wall, cpu = time.perf_counter(), time.process_time()
@@ -55,7 +55,7 @@ def spending() -> Iterator[Spent]:
 
 
 def run(main: Coroutine[Any, Any, T], loop: Loop = "asyncio") -> T:
-    """Run to the end in a fresh event loop."""
+    """Run a coroutine in a new event loop."""
     factory = None
     if loop == "uvloop":
         import uvloop
@@ -66,7 +66,7 @@ def run(main: Coroutine[Any, Any, T], loop: Loop = "asyncio") -> T:
 
 
 async def by_workers(once: Once, count: int, concurrency: int) -> list[float]:
-    """Send from so many tasks that pull from one source: the least that concurrency costs. Return each request's seconds."""
+    """Send requests from a fixed number of tasks, the cheapest way to be concurrent. Return the seconds of each request."""
     left = iter(range(count))
     took: list[float] = []
 
@@ -83,7 +83,7 @@ async def by_workers(once: Once, count: int, concurrency: int) -> list[float]:
 
 
 async def by_gather(once: Once, count: int, concurrency: int) -> list[float]:
-    """Send as applications do: a task for each request, a semaphore, and gather. Return each request's seconds."""
+    """Send requests as applications do: one task each, a semaphore and gather. Return the seconds of each request."""
     room = asyncio.Semaphore(concurrency)
 
     async def one() -> float:
@@ -99,14 +99,14 @@ Driver = Callable[[Once, int, int], Awaitable[list[float]]]
 
 
 def server_cpu(url: str) -> float:
-    """Return the seconds of CPU time that the server has taken so far."""
+    """Return the CPU time of the server so far, in seconds."""
     with urlopen(f"{url}/cpu") as answer:  # noqa: S310 - our own server
         return float(answer.read())
 
 
 @contextmanager
 def served(url: str) -> Iterator[Spent]:
-    """Measure what is done inside, and how busy it keeps the server."""
+    """Measure the block and the CPU usage of the server."""
     before = server_cpu(url)
     with spending() as spent:
         yield spent
@@ -114,7 +114,7 @@ def served(url: str) -> Iterator[Spent]:
 
 
 async def repeated(opener: Opener, driver: Driver, url: str, count: int, concurrency: int) -> Figures:
-    """Return microseconds of CPU and wall time a request, and the median and 99th percentile of their milliseconds."""
+    """Return CPU and wall time in microseconds per request, and the median and 99th percentile in milliseconds."""
     async with opener(url, concurrency) as once:
         await driver(once, concurrency + min(WARM_UP, count), concurrency)
         with served(url) as spent:
@@ -124,7 +124,7 @@ async def repeated(opener: Opener, driver: Driver, url: str, count: int, concurr
 
 
 async def whole(opener: AbstractAsyncContextManager[Whole], url: str, count: int, expected: int) -> Figures:
-    """Do a job twice, the first time to warm up; return microseconds for each of its `count` rows or pages."""
+    """Run a job after a warm-up, and return microseconds per row or page."""
     async with opener as job:
         await job(min(count, 4 * WARM_UP))
         with served(url) as spent:
@@ -134,7 +134,7 @@ async def whole(opener: AbstractAsyncContextManager[Whole], url: str, count: int
 
 
 def timed(work: Callable[[], object], seconds: float) -> Figures:
-    """Call something again and again for about so long; return microseconds a call."""
+    """Call a function repeatedly for about `seconds`, and return microseconds per call."""
     work()
     count, spent = 1, Spent()
     while spent.wall < seconds:

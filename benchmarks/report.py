@@ -1,4 +1,4 @@
-"""Results as text: Markdown tables, and the machine they were measured on."""
+"""Write results as Markdown tables, with a description of the machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.results import Table
 
 
 def markdown(tables: Iterable[Table], machine: Iterable[str], command: str, rounds: int) -> str:
-    """Return a report: what was run where, then every table."""
+    """Return a report: the command, the machine, then every table."""
     head = ["# Benchmarks", "", f"`{command}`, {rounds} interleaved rounds, medians; CPU is that of the client's process alone."]
     head += ["", *(f"- {line}" for line in machine), ""]
     return "\n".join([*head, *(_section(table) for table in tables)])
@@ -31,7 +31,7 @@ def _cell(table: Table, row: str, column: str) -> str:
 
 
 def short(figure: float) -> str:
-    """Return a figure with three digits that count."""
+    """Return a number with three significant digits."""
     if abs(figure) >= 100:
         return f"{figure:,.0f}"
     return f"{figure:.1f}" if abs(figure) >= 10 else f"{figure:.2f}"

@@ -1,4 +1,4 @@
-"""Figures by table, row and column: medians over rounds, and ratios to one row."""
+"""Tables of results: medians over all rounds, and ratios to a baseline."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Table:
     """One table of results.
 
     Attributes:
-        title: What was measured.
-        unit: Of every figure in the table.
-        baseline: The row that ratios are of; empty for none.
-        columns: What the settings are called, in order.
-        notes: Sentences beneath the table.
-        samples: Every figure measured, by row and column.
+        title: Title of the table.
+        unit: Unit of every value.
+        baseline: Row that ratios refer to; empty for no ratios.
+        columns: Names of the settings, in order.
+        notes: Sentences below the table.
+        samples: All measured values, by row and column.
     """
 
     title: str
@@ -29,21 +29,21 @@ class Table:
     samples: dict[str, dict[str, list[float]]] = attrs.Factory(dict)
 
     def add(self, row: str, column: str, figure: float) -> None:
-        """Add a figure of one round."""
+        """Add the value of one round."""
         if column not in self.columns:
             self.columns.append(column)
         self.samples.setdefault(row, {}).setdefault(column, []).append(figure)
 
     def median(self, row: str, column: str) -> float | None:
-        """Return the median over the rounds; `None` where nothing was measured."""
+        """Return the median over the rounds; `None` if nothing was measured."""
         figures = self.samples.get(row, {}).get(column)
         return statistics.median(figures) if figures else None
 
     def ratio(self, row: str, column: str) -> float | None:
-        """Return the median as a multiple of the baseline's."""
+        """Return the median as a multiple of the baseline's; `None` if either is missing."""
         figure, base = self.median(row, column), self.median(self.baseline, column)
         return figure / base if figure is not None and base else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the table for the file of raw figures."""
+        """Return the table as JSON values, for the file of all measurements."""
         return attrs.asdict(self)

@@ -1,6 +1,6 @@
-"""The service that benchmarks talk to: answers made beforehand, in a process and on a core of its own.
+"""The server of the benchmarks: it sends prepared responses, in its own process and on its own core.
 
-Run by the benchmarks themselves; its first line on stdout is the port.
+The benchmarks start it. Its first line on stdout is the port.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _pages(items: int, pages: int) -> Pages:
     return Pages(items, pages)
 
 
-@cache  # a walk's pages are made once, in its warm-up
+@cache  # rendered once, while warming up
 def _page(workspace: str, page: int) -> tuple[bytes, float]:
     items, pages, delay_ms = map(int, workspace.removeprefix("space_").split("x"))
     return _whole("200 OK", _pages(items, pages).body(page)), delay_ms / 1000
@@ -44,17 +44,17 @@ def _asked(head: bytes) -> tuple[str, int]:
 
 
 class Service(asyncio.Protocol):
-    """One connection: requests one after the other."""
+    """One connection, with one request at a time."""
 
     def __init__(self) -> None:
         self._unread = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what answers go to."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's own is none by class
+        """Store the transport for responses."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
 
     def data_received(self, data: bytes) -> None:
-        """Answer every request that is whole."""
+        """Respond to every complete request."""
         self._unread += data
         while (end := self._unread.find(b"\r\n\r\n") + 4) > 3:
             end += _length(self._unread[:end])
@@ -76,9 +76,9 @@ class Service(asyncio.Protocol):
                 self._transport.write(answer)
 
 
-@cache  # a client's heads are alike
+@cache  # the requests of a client have identical heads
 def _length(head: bytes) -> int:
-    """Return the length of the body behind a head."""
+    """Return the length of the body that follows a head."""
     if not head.startswith(b"POST"):
         return 0
     at = head.lower().index(b"content-length:") + 15
@@ -93,7 +93,7 @@ async def _serve() -> None:
 
 
 def main() -> None:
-    """Serve until told to end, on uvloop if it is installed."""
+    """Serve until terminated, on uvloop if it is installed."""
     pin_server()
     factory = None
     if find_spec("uvloop"):

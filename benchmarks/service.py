@@ -1,4 +1,4 @@
-"""The server's process, seen from the one that runs the benchmarks."""
+"""Start the server's process."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from benchmarks.worker import ROOT
 
 @attrs.frozen
 class Service:
-    """A server under way."""
+    """A running server.
+
+    Attributes:
+        url: Its base URL.
+    """
 
     url: str
 
 
 @contextmanager
 def serving() -> Iterator[Service]:
-    """Run a server for as long as the context lasts."""
+    """Run a server while the block runs."""
     command = [sys.executable, "-m", "benchmarks.server"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:  # noqa: S603 - our own interpreter
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:  # noqa: S603 - this interpreter
         assert process.stdout is not None
         try:
             yield Service(f"http://127.0.0.1:{int(process.stdout.readline())}")

@@ -1,4 +1,4 @@
-"""What the library promises of its speed, each as a ratio of two figures, or one figure, that must not exceed a bound."""
+"""Performance targets: upper bounds of a measurement, or of the ratio of two."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from benchmarks.report import short
 from benchmarks.results import Table
 
 Cell = tuple[str, str]
-"""A row and a column."""
+"""A row and a column of a table."""
 
 
 @attrs.frozen
 class Target:
-    """One promise.
+    """A performance target.
 
     Attributes:
-        text: In words.
-        group: The group of benchmarks, and which of its tables.
-        cell: The figure.
-        bound: What it must not exceed.
-        over: The figure that it is divided by; `None` for none.
+        text: Description.
+        group: Group of benchmarks, and the index of its table.
+        cell: The measurement.
+        bound: Upper bound.
+        over: Measurement to divide by; `None` for no ratio.
     """
 
     text: str
@@ -33,7 +33,7 @@ class Target:
     over: Cell | None = None
 
     def value(self, table: Table) -> float | None:
-        """Return what was measured; `None` if it was not."""
+        """Return the measured value; `None` if it was not measured."""
         figure = table.median(*self.cell)
         base = 1.0 if self.over is None else table.median(*self.over)
         return figure / base if figure is not None and base else None
@@ -97,7 +97,7 @@ TARGETS: Final = (
 
 
 def judged(found: Mapping[str, list[Table]]) -> Iterator[str]:
-    """Yield a Markdown table of the targets that were measured."""
+    """Yield a Markdown table of the measured targets, with verdicts."""
     yield "## Targets\n\n| | measured | at most | |\n|---|---:|---:|---|"
     for target in TARGETS:
         name, index = target.group

@@ -1,4 +1,4 @@
-"""What is sent and answered in every benchmark: one contact of fifteen fields, and pages of mailboxes."""
+"""The data of the benchmarks: one contact with fifteen fields, and pages of mailboxes."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ FIELDS: Final[dict[str, Any]] = {
     "website": "https://company.example",
     "personal_note": "met at the fair",
 }
-"""Fourteen optional fields; the e-mail is the fifteenth."""
+"""Fourteen optional fields. The e-mail is the fifteenth."""
 
 OPTIONS: Final[dict[str, Any]] = {"duplicates": "skip", "strict_validation": False, "campaign": None}
 
 CREATED: Final = b'{"status":"added","id":"contact_0123456789abcdef","details":null}'
-"""The answer to a creation."""
+"""Response to a creation."""
 _next_contact: Final = count(1).__next__
 
 ANSWER_FIELDS: Final = {"content-type": "application/json", "x-request-id": "req_0123456789abcdef"}
 
 BIG: Final = 2000
-"""Mailboxes of a big page: the most that the service gives at once."""
+"""Mailboxes in a large page: the maximum of the service."""
 
 _MARK: Final = b"#page#"
 
 
 def numbered(answer: bytes) -> bytes:
-    """Give the contact in an answer an id of its own, as a service does: a repeated one makes a bulk run suspicious."""
+    """Give the contact in a response a new id, as a service does. A bulk run treats a second e-mail with one id as uncertain."""
     return answer.replace(b"contact_0123456789abcdef", b"contact_%016x" % _next_contact())
 
 
 def email(number: int) -> str:
-    """Return an e-mail address of its own for every number."""
+    """Return a unique e-mail address for a number."""
     return f"user{number}@company{number % 997}.example"
 
 
 def body_of(number: int) -> dict[str, Any]:
-    """Return the body of a creation, as an application would write it."""
+    """Return the body of a creation as an application would write it."""
     return {"owner_key": OWNER_KEY, "workspace": WORKSPACE, "upload_options": OPTIONS, "email": email(number), **FIELDS}
 
 
@@ -66,7 +66,7 @@ BODY: Final = json.dumps(body_of(1), separators=(",", ":")).encode()
 
 
 def shape(items: int, pages: int, delay_ms: int = 0) -> str:
-    """Return the id of a workspace whose list has this shape; each answer comes this many milliseconds late."""
+    """Return the id of a workspace with this list; the server delays each response by `delay_ms` milliseconds."""
     return f"space_{items}x{pages}x{delay_ms}"
 
 
@@ -119,11 +119,11 @@ _HEADERS: Final = [
 
 
 class Pages:
-    """The pages of a list, ready to send; ids differ from page to page.
+    """The rendered pages of a list, with different ids on each page.
 
     Args:
-        items: Mailboxes a page.
-        pages: How many pages there are.
+        items: Mailboxes per page.
+        pages: Number of pages.
     """
 
     def __init__(self, items: int, pages: int) -> None:
@@ -138,5 +138,5 @@ class Pages:
         self._text = json.dumps(document, separators=(",", ":")).encode()
 
     def body(self, page: int) -> bytes:
-        """Return the body of a page, from 1."""
+        """Return the body of a page, counted from 1."""
         return self._text.replace(_MARK, b"%06d" % page).replace(b'"#number#"', b"%d" % page)

@@ -65,15 +65,15 @@ def test_an_item_that_cannot_be_read_makes_a_list_incomplete(shell: Shell, servi
     ended = shell("campaigns", *there, "--json")
     assert ended.code == 3
     assert json.loads(ended.out)["undecodable"] == 1
-    assert ended.err.startswith("outreach-async: campaigns: camp_1 cannot be read: $.data[0].name")
-    assert "an item without id cannot be read" in shell("campaigns", *there).err
+    assert ended.err.startswith("outreach-async: campaigns: cannot read camp_1: $.data[0].name")
+    assert "cannot read an item without an id: " in shell("campaigns", *there).err
 
 
 def test_items_that_no_page_shows_make_a_list_incomplete(shell: Shell, service: FakeService, there: tuple[str, ...]) -> None:
     service.faults.add(drift("total_found", 5), operation="list_mailboxes")
     ended = shell("mailboxes", *there)
     assert ended.code == 3
-    assert ended.err == "outreach-async: mailboxes: the service counts 5, 2 of them are on no page\n"
+    assert ended.err == "outreach-async: the service reports 2 more mailboxes than it listed\n"
 
 
 # Import.
@@ -133,7 +133,7 @@ def test_import_says_that_lost_answers_leave_outcomes_uncertain(
     service.faults.script("create_contact", commit_then(reset()))
     ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *there)
     assert ended.code == 0
-    assert "1 rows have an outcome that is not certain" in ended.out
+    assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in ended.out
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_rows_that_wait_behind_a_refused_one_are_counted_and_the_refusal_is_told
     assert "rejected\t0\n" in ended.out
     assert "not_applied\t0\n" not in ended.out
     assert ": a@a.example: not_applied" not in ended.out
-    assert ended.out.endswith(", for the service finds duplicates by e-mail.\n")
+    assert ended.out.endswith("Importing the file again is safe: the service detects duplicates.\n")
     assert ended.err.count("\n") == 1
 
 

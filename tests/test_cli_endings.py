@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
+import tomllib
+from collections.abc import Callable
+from errno import ECONNREFUSED
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from ssl import SSLCertVerificationError, SSLError
 
 import anyio
 import click
@@ -19,11 +24,14 @@ from outreach_async.cli.exits import code_of, line_of
 from outreach_async.cli.options import Options
 from outreach_async.cli.running import run_async
 from outreach_async.cli.screen import Screen
-from outreach_async.cli.text import printable, without_keys
+from outreach_async.cli.text import printable, with_flags, without_keys
+from outreach_async.cli.writing import writable
 from outreach_async.errors import (
     BulkStopped,
     DeadlineExceeded,
     InvalidRequest,
+    JournalError,
+    OutreachError,
     RateLimited,
     StatusError,
     TransportError,
@@ -32,6 +40,8 @@ from outreach_async.errors import (
 from outreach_async.fake import FakeService
 
 FAKE = ("--base-url", "fake:")
+LONG = "x" * 250
+"""A name that leaves no room for that of the temporary file beside it."""
 
 
 # Options.
@@ -61,31 +71,31 @@ def test_the_embedded_service_takes_nothing_from_the_environment() -> None:
     ("arguments", "message"),
     [
         (("frobnicate",), "No such command 'frobnicate'"),
-        (("campaigns",), "No base URL: give --base-url URL"),
-        (("campaigns", "--base-url", "nonsense"), "base_url"),
-        (("campaigns", "--base-url", "http://a.example"), "workspace: expected a string starting with 'space_', got None"),
-        (("campaigns", *FAKE, "--workspace", "camp_1"), "workspace: expected"),
-        (("campaigns", *FAKE, "--workspace", "space_1", "--workspace", "space_2"), "give --workspace once"),
-        (("campaigns", *FAKE, "--timeout", "0"), "timeout: expected more than 0 seconds"),
+        (("campaigns",), "--base-url: missing; pass --base-url URL"),
+        (("campaigns", "--base-url", "nonsense"), "--base-url: expected a URL"),
+        (("campaigns", "--base-url", "http://a.example"), "--workspace: expected a string starting with 'space_', got nothing"),
+        (("campaigns", *FAKE, "--workspace", "camp_1"), "pass --workspace or set OUTREACH_WORKSPACE"),
+        (("campaigns", *FAKE, "--workspace", "space_1", "--workspace", "space_2"), "pass --workspace once"),
+        (("campaigns", *FAKE, "--timeout", "0"), "--timeout: expected more than 0 seconds, got 0; pass"),
         (("campaigns", *FAKE, "--header", "X"), "--header: expected 'Name: value'"),
         (("campaigns", *FAKE, "--header", ": X"), "--header: expected 'Name: value'"),
         (("campaigns", *FAKE, "--backend", "urllib"), "Invalid value for '--backend'"),
         (("campaigns", *FAKE, KEY), "Got unexpected extra argument (key_***)"),
         (("steps", *FAKE), "Missing argument 'CAMPAIGN'"),
-        (("steps", *FAKE, "mailbox_1"), "campaign: expected"),
-        (("audit", "--base-url", "http://a.example"), "No workspace: give --workspace ID"),
+        (("steps", *FAKE, "mailbox_1"), "CAMPAIGN: expected"),
+        (("audit", "--base-url", "http://a.example"), "--workspace: missing; pass --workspace ID"),
         (("audit", *FAKE, "--fail-on", "doom"), "Invalid value for '--fail-on'"),
         (("import", "no-such-file.csv", *FAKE), "no-such-file.csv: No such file"),
         (("import", __file__, *FAKE), "unknown column "),
-        (("import", "x.csv", *FAKE, "--campaign", "space_1"), "campaign: expected"),
+        (("import", "x.csv", *FAKE, "--campaign", "space_1"), "--campaign: expected"),
         (("import", "x.csv", *FAKE, "--duplicates", "merge"), "Invalid value for '--duplicates'"),
         (("serve", "--port", "70000"), "Invalid value for '--port'"),
-        (("serve", "--world", "no-such-file.json"), "no-such-file.json: No such file"),
+        (("serve", "--world", "no-such-file.json"), "--world no-such-file.json: No such file"),
         (("serve", "--world", __file__), "--world "),
-        (("serve", "--behaviour", "lax"), "--behaviour lax: no file, and no preset; those are documented, strict, lenient."),
+        (("serve", "--behaviour", "lax"), "--behaviour: expected a file or one of documented, strict, lenient, got lax;"),
         (("serve", "--behaviour", __file__), "not TOML"),
         (("serve", "--seed", "x"), "Invalid value for '--seed'"),
-        (("serve", "--host", "192.0.2.1"), ""),
+        (("serve", "--host", "192.0.2.1"), "--host 192.0.2.1 --port 0: cannot listen: "),
     ],
 )
 def test_wrong_usage_is_one_clear_line_and_exits_2(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
@@ -100,7 +110,9 @@ def test_wrong_usage_is_one_clear_line_and_exits_2(shell: Shell, arguments: tupl
 def test_a_real_service_is_never_given_the_embedded_ones_key(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
     ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *there[:4])
     assert (ended.code, ended.out) == (2, "")
-    assert "owner_key: expected a string starting with 'key_', got None" in ended.err
+    assert (
+        "--owner-key: expected a string starting with 'key_', got nothing; pass --owner-key or set OUTREACH_OWNER_KEY" in ended.err
+    )
 
 
 def test_a_wrong_row_map_is_refused_before_anything_is_sent(
@@ -120,7 +132,7 @@ def test_a_wrong_row_map_is_refused_before_anything_is_sent(
 
 def test_help_and_version_exit_0(shell: Shell) -> None:
     assert shell().out == shell("--help").out
-    assert "Exit codes: 0 clean" in shell("--help").out
+    assert "Exit codes: 0 success" in shell("--help").out
     assert shell("import", "--help").code == 0
     assert shell("--version").out.startswith("outreach_async 0.")
 
@@ -161,6 +173,154 @@ def test_an_error_is_one_line_without_control_characters_or_keys() -> None:
     assert line_of(KeyboardInterrupt()) == "outreach-async: interrupted"
     assert line_of(OSError("odd")) == "outreach-async: odd"
     assert line_of(click.ClickException("odd")) == "outreach-async: odd"
+
+
+@pytest.mark.parametrize(
+    ("library", "command"),
+    [
+        ("base_url: a query; encode it with urllib.parse.quote", "--base-url: a query; percent-encode it"),
+        ("headers['x']: expected ASCII", "--header['x']: expected ASCII"),
+        ("max_in_flight: expected at most 1", "--concurrency: expected at most 1"),
+        ("policy p.toml: expected TOML", "--policy p.toml: expected TOML"),
+        ("journal run.db is damaged", "journal run.db is damaged"),
+        ("workspace: got None; pass workspace= or set X", "--workspace: got nothing; pass --workspace or set X"),
+        ('repeats: needs a journal; pass journal="run.db"', "--repeats: needs a journal; pass --journal"),
+        ("journal: it exists; pass resume=True to resume", "--journal: it exists; run the import with --resume to resume"),
+        (
+            'restore it, or pass resume=True and earlier="unknown"',
+            "restore it, or run the import with --resume --earlier unknown",
+        ),
+        (
+            'restore it, or pass resume=True and earlier="unknown" (for the command: --resume --earlier unknown), which helps',
+            "restore it, or run the import with --resume --earlier unknown, which helps",
+        ),
+        ("fix the cause and rerun with resume=True", "fix the cause and rerun with --resume"),
+        ("say so: --encoding cp1252 (encoding='cp1252')", "say so: --encoding cp1252"),
+        ("warn or off (repeats='error')", "warn or off (--repeats error)"),
+        ("or all of them with ignore_unknown", "or all of them with --ignore-unknown"),
+        ("strict_validation was true", "--strict was true"),
+        ("leave it out with 'Notes=ignore'", "leave it out with --map 'Notes=ignore'"),
+        ("leave it out with --map 'Notes=ignore'", "leave it out with --map 'Notes=ignore'"),
+        ("mend that, or pass stop_after_rejects=None to go on", "mend that"),
+    ],
+)
+def test_a_message_of_the_library_names_options_instead_of_arguments(library: str, command: str) -> None:
+    assert with_flags(library) == command
+    assert line_of(InvalidRequest(library)) == f"outreach-async: {command}"
+
+
+def caused(message: str, *causes: Exception) -> OutreachError:
+    """Return an error with a chain of causes."""
+    error = OutreachError(message)
+    link: Exception = error
+    for cause in causes:
+        link.__cause__ = cause
+        link = cause
+    return error
+
+
+def refused_by(parse: Callable[[str], object], text: str) -> Exception:
+    try:
+        parse(text)
+    except ValueError as error:
+        return error
+    pytest.fail("it was parsed")
+
+
+def certificate_error() -> SSLCertVerificationError:
+    error = SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed (_ssl.c:1006)")
+    error.verify_message = "self-signed certificate"
+    return error
+
+
+def sqlite_error(text: str, name: str) -> sqlite3.Error:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorname = name
+    return error
+
+
+@pytest.mark.parametrize(
+    ("message", "causes", "line"),
+    [
+        ("no way: OSError: all failed", [OSError("all failed"), OSError(ECONNREFUSED, "odd")], "no way: Connection refused"),
+        ("no answer from x: EOFError: gone; no more", [EOFError("gone")], "no answer from x; no more"),
+        ("no answer from x: EOFError", [EOFError()], "no answer from x"),
+        ("no way: OSError: [Errno -2] unknown", [OSError(-2, "Name not known")], "no way: Name not known"),
+        ("no way: x", [OSError("x"), certificate_error()], "no way: the certificate is not trusted (self-signed certificate)"),
+        ("no way: x", [OSError("x"), SSLError(1, "y")], "no way: TLS failed (unknown error)"),
+        ("damaged gzip (cut off); fetch it", [EOFError("cut off")], "damaged gzip; fetch it"),
+        ("run.db: disk I/O error", [OSError(5, "disk I/O error")], "run.db: Input/output error"),
+        ("run.db: locked; wait", [sqlite_error("locked", "SQLITE_BUSY_SNAPSHOT")], "run.db: another process is using it; wait"),
+        ("run.db: malformed; restore it", [sqlite_error("malformed", "SQLITE_CORRUPT")], "run.db; restore it"),
+        ("run.db: malformed", [sqlite3.Error("malformed")], "run.db"),
+        ("a: No such file or directory; b", [OSError(2, "No such file or directory")], "a: No such file or directory; b"),
+        ("a: it says so", [ValueError("something else")], "a: it says so"),
+        ("a: expected b", [ValueError("expected b")], "a: expected b"),
+    ],
+)  # fmt: skip
+def test_the_text_of_other_libraries_is_not_printed(message: str, causes: list[Exception], line: str) -> None:
+    assert line_of(caused(message, *causes)) == f"outreach-async: {line}"
+
+
+def test_pythons_text_about_a_damaged_journal_is_not_printed() -> None:
+    error = JournalError("journal run.db is damaged: 'x' is no key; restore a copy")
+    error.__cause__ = TypeError("'x' is no key")
+    assert line_of(error) == "outreach-async: journal run.db is damaged; restore a copy"
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "reason"),
+    [
+        (json.loads, "[\n [", "invalid JSON at line 2, column 3"),
+        (tomllib.loads, "a = 1\nb c", "invalid TOML at line 2, column 3"),
+        (tomllib.loads, "a = ", "invalid TOML at end of document"),
+        (lambda text: text.encode("latin-1").decode(), "a\xff", "byte 2 is not valid UTF-8"),
+    ],
+)
+def test_a_parsers_message_becomes_the_place_of_the_fault(parse: Callable[[str], object], text: str, reason: str) -> None:
+    error = refused_by(parse, text)
+    assert line_of(caused(f"x.json: {error}; mend it", error)) == f"outreach-async: x.json: {reason}; mend it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("audit", *FAKE, "--output", f"{LONG}.json"), ".json: File name too long; "),
+        (("import", "{people}", *FAKE, "--rejects", f"{LONG}.json"), ".json: File name too long; "),
+        (("import", "{people}", *FAKE, "--save-mapping", f"{LONG}.toml"), ".toml: File name too long; "),
+        (("audit", *FAKE, "--policy", "/no/p.toml"), "--policy /no/p.toml: No such file or directory; "),
+        (("audit", *FAKE, "--compare", "/no/a.json"), "--compare /no/a.json: No such file or directory; "),
+        (("audit", *FAKE, "--compare", "{people}"), "people.csv: expected JSON written by 'audit --json', got "),
+        (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
+        (("audit", "--explain", "OA999"), "--explain: 'OA999' is "),
+        (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
+        (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no 'nope'"),
+        (("report", "/no/run.db"), "JOURNAL: "),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_option_and_never_a_temporary_file(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    people = saved(tmp_path, "email\na@a.example\nbad\n")
+    knob = tmp_path / "knob.toml"
+    knob.write_text("nope = 1\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    ended = shell(*(argument.format(people=people, knob=knob) for argument in arguments))
+    assert (ended.code, ".tmp" in ended.err, "[Errno" in ended.err) == (2, False, False)
+    assert message in ended.err.splitlines()[-1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_full_disk_names_the_option(shell: Shell, tmp_path: Path, options: tuple[str, ...]) -> None:
+    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *FAKE, "--rejects", "/dev/full", *options)
+    message = "--rejects /dev/full: No space left on device; free space on its disk, or pass another path that can be written"
+    assert (ended.code, ended.err) == (2, f"outreach-async: {message}\n")
+
+
+def test_a_reader_of_stdout_that_has_gone_is_no_error_of_an_output() -> None:
+    with pytest.raises(BrokenPipeError), writable("--output", Path("/dev/stdout")):
+        raise BrokenPipeError
 
 
 def test_values_are_shown_as_people_write_them() -> None:

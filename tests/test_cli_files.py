@@ -76,8 +76,8 @@ IMPORT = ("import", "k.csv")
         ((*IMPORT, "--rejects", "new.csv", "--save-mapping", "new.csv"), ("--rejects", "--save-mapping")),
         ((*IMPORT, "--rejects", "new.csv", "--save-mapping", "other/new.csv"), ("--rejects", "--save-mapping")),
         ((*IMPORT, "--rejects", "new.csv", "--save-mapping", "dangling.csv"), ("--rejects", "--save-mapping")),
-        (("report", "j.db", "--rejects", "k.csv"), ("the file that JOURNAL was imported from", "--rejects")),
-        (("report", "j.db", "--rejects", "hard.csv"), ("the file that JOURNAL was imported from", "--rejects")),
+        (("report", "j.db", "--rejects", "k.csv"), ("the input of JOURNAL", "--rejects")),
+        (("report", "j.db", "--rejects", "hard.csv"), ("the input of JOURNAL", "--rejects")),
         (("report", "j.db", "--rejects", "j.db"), ("JOURNAL", "--rejects")),
         (("report", "j.db", "--rejects", "j.db-wal"), ("JOURNAL", "--rejects")),
         (("audit", "--policy", "p.toml", "--output", "p.toml", "--format", "csv"), ("--policy", "--output")),
@@ -241,7 +241,7 @@ def test_outputs_that_differ_in_case_only_are_one_file_in_a_folder_that_folds_ca
     (tmp_path / "any").touch()
     (tmp_path / "ANY").hardlink_to(tmp_path / "any")
     done = shell("audit", "--output", str(tmp_path / "b.json"), "--output", str(tmp_path / "B.JSON"), *FAKE)
-    assert (done.code, "use the same file" in done.err) == (2, True)
+    assert (done.code, "are the same file" in done.err) == (2, True)
 
 
 FLAGS = ("FILE", "--mapping", "--save-mapping", "--compare", "--output", "--journal")

@@ -54,7 +54,7 @@ def test_an_export_is_imported_without_a_mapping(
     path = saved(tmp_path, written(header, map_columns(header.split(",")).codes))
     done = shell("import", path, *there)
     assert done.code == 0
-    assert f"the header is that of an export of {name}\n" in done.out
+    assert f"recognised as an export from {name}\n" in done.out
     (contact,) = service.contacts("space_1")
     assert (contact["email"], contact["fields"]["last_name"]) == ("ada.example@works.example", "Example")
     for column in header.split(","):
@@ -71,7 +71,7 @@ def test_a_mapping_is_saved_and_read_again(shell: Shell, service: FakeService, t
     _, value = shell.json("import", path, "--mapping", str(mapping), "--map", "Town=region", "--dry-run", *there)
     assert value["columns"] == {"Mail": "email", "Town": "region", "Rest": "ignore"}
     told = shell("import", saved(tmp_path, "Mail\nann@a.example\n"), "--mapping", str(mapping), "--dry-run").out
-    assert "note: the mapping has a column that the file lacks: 'Town'\n" in told
+    assert "note: --mapping has a column that is not in the file: 'Town'\n" in told
 
 
 def test_an_unknown_column_is_refused_unless_all_such_may_be_left_out(
@@ -270,19 +270,20 @@ def test_how_long_it_takes_is_told_where_the_rate_is_known(
         str(tmp_path / "run.db"),
     )
     told = shell("import", path, "--dry-run", "--rate", "0.5", "--map", "Town=city").out
-    assert "60 rows at 0.5 a second (as given) take about 0:02:00\n" in told
-    assert "a second" not in shell("import", path, "--dry-run", "--map", "Town=city").out
+    assert "estimated time: 0:02:00 for 60 rows at 0.5 rows/s (as given)\n" in told
+    assert "estimated time" not in shell("import", path, "--dry-run", "--map", "Town=city").out
     suspended(shell, service, 25, path, "--journal", journal, *there)
     resumed = shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *there).out
-    assert "35 rows at " in resumed
-    assert "(from the journal) take about 0:00:" in resumed
+    assert "estimated time: 0:00:" in resumed
+    assert " for 35 rows at " in resumed
+    assert "(from the journal)" in resumed
     refused = shell("import", path, "--rate", "0", *there)
     assert (refused.code, "rate: expected a positive number" in refused.err) == (2, True)
 
 
 def test_resume_needs_a_journal(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
     refused = shell("import", saved(tmp_path, PEOPLE), "--resume", *there)
-    assert (refused.code, "--resume needs --journal PATH" in refused.err) == (2, True)
+    assert (refused.code, "--resume: needs the journal of the run; pass --journal PATH" in refused.err) == (2, True)
 
 
 def test_columns_of_an_export_that_the_workspace_has_a_field_for_are_sent_there(shell: Shell, tmp_path: Path) -> None:

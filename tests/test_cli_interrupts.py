@@ -27,7 +27,7 @@ async def test_the_first_drains_and_gives_the_rows_under_way_half_a_minute(capsy
         interrupts.take()
         await anyio.sleep_forever()
     assert (drained, anyio.current_time() - began, interrupts.count) == ([0.0], 30.0, 1)
-    assert "finishing the rows under way, for 30 s at most" in capsys.readouterr().err
+    assert "waiting up to 30 s for requests in flight" in capsys.readouterr().err
 
 
 async def test_the_second_cancels_at_once() -> None:

@@ -83,7 +83,10 @@ def test_standard_input_is_read_again_when_its_journal_is_damaged(journal: Path)
 
 def test_earlier_unknown_needs_a_journal(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
     refused = shell("import", saved(tmp_path, "email\n"), "--earlier", "unknown", *there)
-    assert (refused.code, "--earlier unknown needs --journal PATH" in refused.err) == (2, True)
+    assert (
+        refused.code,
+        "needs the journal that was damaged or lost; pass --journal PATH" in refused.err,
+    ) == (2, True)
 
 
 def test_a_finished_journal_is_continued_with_nothing_even_so(

@@ -132,7 +132,7 @@ def test_the_first_ctrl_c_lets_rows_finish_and_the_second_stops_them(tmp_path: P
     assert (done.code, done.err.splitlines()) == (
         130,
         [
-            "outreach-async: finishing the rows under way, for 30 s at most; Ctrl-C again stops them",
+            "outreach-async: waiting up to 30 s for requests in flight; press Ctrl-C again to cancel them",
             "outreach-async: interrupted",
         ],
     )

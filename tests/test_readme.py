@@ -66,13 +66,27 @@ def test_the_recipe_for_tests_is_a_test_that_passes(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout  # asyncio and trio
 
 
+def test_there_are_no_more_than_two_blocks_of_sh() -> None:
+    assert len(blocks("sh")) == 2  # the second is what `.ci/run` runs
+
+
+def test_it_can_be_read_in_ten_minutes() -> None:
+    assert len(TEXT.splitlines()) < 250
+
+
+@pytest.mark.parametrize("path", re.findall(r"\]\((?!https?:)([^)#]+)", TEXT))
+def test_a_link_leads_to_a_file(path: str) -> None:
+    assert (ROOT / path).is_file()
+
+
 def test_there_are_five_recipes() -> None:
     assert len(re.findall(r"^\*\*.*\*\*", TEXT.partition("## Recipes")[2].partition("\n## ")[0], re.MULTILINE)) == 5
 
 
 def test_the_shell_examples_name_commands_and_options_that_exist() -> None:
-    text = "\n".join(blocks("sh")[2:])
-    for line in re.findall(r"^outreach-async (\S+)(.*)$", text, re.MULTILINE):
+    lines = re.findall(r"^outreach-async (\S+)(.*)$", "\n".join(blocks("bash")), re.MULTILINE)
+    assert {command for command, _ in lines} >= {"import", "report", "audit", "serve"}
+    for line in lines:
         done = subprocess.run(
             [sys.executable, "-m", "outreach_async", line[0], "--help"], capture_output=True, text=True, check=True
         )

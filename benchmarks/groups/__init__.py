@@ -1,1 +1,1 @@
-"""What is measured, a module for each kind of question."""
+"""The groups of benchmarks, one module each."""

@@ -1,4 +1,4 @@
-"""The mailbox audit: judging against decoding, and the memory of a long one over a real socket."""
+"""The mailbox audit: CPU time compared with decoding, and the memory of a long audit over a real socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORKSPACE: Final = "space_1"
 
 
 def _works() -> dict[str, Callable[[], Any]]:
-    """Decoding 10,000 mailboxes, judging them one by one, and all that an audit does with them."""
+    """Return the work to measure on 10,000 mailboxes: decoding, checking each, and a complete audit."""
     kind: Any = Page[Mailbox]
     pages = Pages(BIG, _PAGES)
     bodies = [pages.body(number) for number in range(1, _PAGES + 1)]
@@ -44,12 +44,12 @@ def _works() -> dict[str, Callable[[], Any]]:
 
 
 def measure_judging(row: str, seconds: float) -> Figures:
-    """Measure one of them; runs in its process."""
+    """Measure one of them. Runs in the worker process."""
     return timed(_works()[row], seconds)
 
 
 def audit(bench: Bench) -> list[Table]:
-    """Measure what judging 10,000 mailboxes takes beside decoding them, and the peak memory of audits over real sockets."""
+    """Measure an audit of 10,000 mailboxes compared with decoding them, and the peak memory of audits over real sockets."""
     time = Table("Auditing 10,000 mailboxes offline, every third with a finding", "CPU, us", "decoding")
     jobs = [Job(row, "CPU", measure_judging, {"row": row, "seconds": _SECONDS * bench.scale}) for row in _works()]
     bench.interleave(jobs, lambda job, figures: time.add(job.row, "CPU", figures["cpu"]))

@@ -1,4 +1,4 @@
-"""Creating many contacts end to end, 64 at a time: rows in, outcomes out."""
+"""Bulk creation of contacts end to end, from rows to outcomes, with 64 concurrent requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _raw(url: str, concurrency: int) -> AsyncIterator[Whole]:
 
 
 Maker = Callable[[str, int], AbstractAsyncContextManager[Whole]]
-"""Makes what creates contacts at a URL, so many at a time."""
+"""Opens a job that creates contacts at a URL, with a number of concurrent requests."""
 
 BULKS: Final[Mapping[str, tuple[str, Maker, int]]] = {
     "httpx loop": ("", partial(loops.bulk, "httpx"), 400),
@@ -39,11 +39,11 @@ BULKS: Final[Mapping[str, tuple[str, Maker, int]]] = {
     "create_many, null transport": ("", partial(ours.bulk, "null"), 8000),
     "raw asyncio.Protocol": ("", _raw, 10000),
 }
-"""What each needs, what makes it, and the contacts of a full round."""
+"""For each peer: the module it needs, its factory, and the number of contacts in a full round."""
 
 
 def measure(row: str, url: str, count: int, loop: Loop) -> Figures:
-    """Measure one competitor; runs in its process."""
+    """Measure one peer. Runs in the worker process."""
     return run(whole(BULKS[row][1](url, _CONCURRENCY), url, count, count), loop)
 
 
@@ -60,7 +60,7 @@ def bulk(bench: Bench) -> list[Table]:
 
     bench.interleave(_jobs(bench), take)
     cpu.notes.append(busy.said())
-    cpu.notes.append("The raw client sends one body made beforehand and reads no answer but for its length.")
+    cpu.notes.append("The raw client sends one prepared body and reads only the length of each response.")
     return [cpu, rate]
 
 

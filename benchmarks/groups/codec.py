@@ -1,4 +1,4 @@
-"""Bytes to models and back: a page of 2,000 mailboxes, and one contact of fifteen fields."""
+"""Decoding a page of 2,000 mailboxes, and encoding one contact with fifteen fields."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _encoders() -> dict[str, Callable[[], Any]]:
 
 
 def measure_decode(row: str, seconds: float) -> Figures:
-    """Measure one decoder, and what its models keep; runs in its process."""
+    """Measure one decoder and the memory of its models. Runs in the worker process."""
     work = _decoders(Pages(BIG, 1).body(1))[row]
     figures = timed(work, seconds)
     tracemalloc.start()
@@ -63,7 +63,7 @@ def measure_decode(row: str, seconds: float) -> Figures:
 
 
 def measure_encode(row: str, seconds: float) -> Figures:
-    """Measure one encoder; runs in its process."""
+    """Measure one encoder. Runs in the worker process."""
     return timed(_encoders()[row], seconds)
 
 

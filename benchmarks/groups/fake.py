@@ -1,4 +1,4 @@
-"""Tests without a network: the fake service beneath the client, and what else users put there."""
+"""Tests without a network: the client on the fake, and on other mocks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _stocked(contacts: int = 0, mailboxes: int = 0) -> FakeService:
 
 
 class _Null:
-    """A service that answers the same to everything: what remains is the way to it."""
+    """A service with one prepared response, to measure the transport alone."""
 
     _done: Final = Exchange(Response(201, ANSWER_FIELDS, CREATED), None)
 
@@ -47,7 +47,7 @@ class _Null:
         return self._done
 
 
-# Routes: what a request costs, whatever it asks.
+# The cost of a request, independent of its content.
 
 
 @asynccontextmanager
@@ -77,7 +77,7 @@ async def _raw(
             yield job
 
 
-# Creations: what a whole client makes of it.
+# The cost of a creation with the complete client.
 
 
 @asynccontextmanager
@@ -132,15 +132,15 @@ async def _timed(row: str, count: int) -> Figures:
 
 
 def measure(row: str, count: int) -> Figures:
-    """Measure one way; runs in its process."""
+    """Measure one of them. Runs in the worker process."""
     return run(_timed(row, count))
 
 
-# The fake by itself.
+# The fake alone.
 
 
 def create(sizes: list[int], count: int) -> Figures:
-    """Measure creations beside so many stored contacts, the sizes by turns; runs in its process."""
+    """Measure creations by the number of stored contacts, alternating between sizes. Runs in the worker process."""
     fakes = {f"{stored:,} contacts": _stocked(stored) for stored in sizes}
     took: dict[str, list[float]] = {column: [] for column in fakes}
     requests = (Request("POST", "/contacts", JSON, json.dumps(body).encode()) for body in bodies(count))
@@ -154,12 +154,12 @@ def create(sizes: list[int], count: int) -> Figures:
 
 
 def snapshot(stored: int) -> Figures:
-    """Measure a snapshot of so many contacts, in milliseconds; runs in its process."""
+    """Measure a snapshot by the number of stored contacts, in milliseconds. Runs in the worker process."""
     return {"cpu": timed(_stocked(stored).snapshot, 0.3)["cpu"] / 1000}
 
 
 def page(count: int) -> Figures:
-    """Measure a page of 2,000 mailboxes, and the writing of one, by turns, in milliseconds; runs in its process."""
+    """Measure a page of 2,000 mailboxes and its encoding alone, alternating, in milliseconds. Runs in the worker process."""
     fake, request = _stocked(mailboxes=BIG), Request("GET", page_target(WORKSPACE, BIG, 1))
     document = json.loads(fake.handle(request).body)
     took: dict[str, list[float]] = {_SERVED: [], _DUMPED: []}
@@ -172,7 +172,7 @@ def page(count: int) -> Figures:
 
 
 def kept(stored: int) -> Figures:
-    """Measure the bytes that a contact takes; runs in its process."""
+    """Measure the memory of a stored contact, in bytes. Runs in the worker process."""
     fake = _stocked()
     requests = [Request("POST", "/contacts", JSON, json.dumps(body).encode()) for body in bodies(stored)]
     tracemalloc.start()
@@ -197,7 +197,7 @@ def _ways(bench: Bench) -> Table:
     rows = present({row: needs for row, (needs, _, _) in _ROWS.items()})
     jobs = [Job(row, "CPU", measure, {"row": row, "count": bench.sized(_ROWS[row][2])}) for row in rows]
     bench.interleave(jobs, into(table))
-    table.notes.append("The fake reads, checks and stores each contact; the mocks read its e-mail and say that it was added.")
+    table.notes.append("The fake parses, validates and stores each contact. The mocks parse its e-mail and respond with `added`.")
     return table
 
 
@@ -230,5 +230,5 @@ def _by_row(table: Table, job: Job, figures: Figures) -> None:
 
 
 def fake(bench: Bench) -> list[Table]:
-    """Measure creations that never leave the process, and the fake by itself."""
+    """Measure creations without a network, and the fake alone."""
     return [_ways(bench), _sizes(bench), _mailboxes(bench)]

@@ -1,4 +1,4 @@
-"""What keeping a journal costs a bulk run: throughput with and without, and what the pipeline adds to a bare loop of sends."""
+"""The cost of a journal: throughput of bulk runs with and without one, compared with a plain loop of requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RUNS: Final = {
 
 
 def measure(row: str, url: str, count: int, loop: Loop) -> Figures:
-    """Measure one of them; runs in its process."""
+    """Measure one of them. Runs in the worker process."""
     if row == _BARE:
         return run(_bare(url, count), loop)
     backend, journal = _RUNS[row]
@@ -32,7 +32,7 @@ def measure(row: str, url: str, count: int, loop: Loop) -> Figures:
 
 
 async def _bare(url: str, count: int) -> Figures:
-    """Send the same bodies by the same transport, each made beforehand, from as many tasks."""
+    """Send prepared requests on the same transport, from as many tasks."""
     async with ours.post("aiohttp", url, _CONCURRENCY) as once:
         await by_workers(once, 200, _CONCURRENCY)
         with served(url) as spent:
@@ -57,7 +57,7 @@ def journal(bench: Bench) -> list[Table]:
         rate.add(job.row, "asyncio", 1e6 / figures["wall"])
 
     bench.interleave(jobs, take)
-    wall.notes.append("CPU is that of all threads, the journal's too; a contact has fifteen fields, made as it is pulled.")
+    wall.notes.append("CPU includes all threads, also the journal's. Each contact has fifteen fields and is built on demand.")
     return [wall, rate]
 
 

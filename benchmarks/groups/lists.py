@@ -1,4 +1,4 @@
-"""Reading: big pages of mailboxes, as bytes and typed, and walks over a hundred pages."""
+"""Reading: large pages of mailboxes, as bytes and as models, and lists of a hundred pages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ READS: Final = {
 }
 
 Walker = Callable[[str, int, str], AbstractAsyncContextManager[Whole]]
-"""Makes what walks a workspace, with so many items a page, at a URL."""
+"""Opens a job that reads every page of a workspace at a URL, with a page size."""
 
 WALKS: Final[Mapping[str, tuple[str, Walker]]] = {
     "httpx loop, dicts": ("", partial(loops.walk, "httpx")),
@@ -55,13 +55,13 @@ WALKS: Final[Mapping[str, tuple[str, Walker]]] = {
 
 
 def measure_page(row: str, url: str, count: int) -> Figures:
-    """Measure one competitor's pages; runs in its process."""
+    """Measure the pages of one peer. Runs in the worker process."""
     opener = (FETCHES | READS)[row][1]
     return run(repeated(opener, by_workers, url, count, _IN_FLIGHT))
 
 
 def measure_walk(row: str, url: str, pages: int, delay_ms: int) -> Figures:
-    """Measure one competitor's walk; runs in its process."""
+    """Measure one peer on a whole list. Runs in the worker process."""
     job = WALKS[row][1](shape(_DISPLAY, pages, delay_ms), _DISPLAY, url)
     return run(whole(job, url, pages, pages * _DISPLAY))
 
@@ -78,7 +78,7 @@ def pages(bench: Bench) -> list[Table]:
 
 
 def walks(bench: Bench) -> list[Table]:
-    """Measure walks over a hundred pages of 500 mailboxes: against a server that answers at once, and one that takes 20 ms."""
+    """Measure lists of a hundred pages of 500 mailboxes, with a server that responds at once or after 20 ms."""
     cpu = Table(f"A walk over {_PAGES} pages of {_DISPLAY} mailboxes", "client CPU, us a page", "httpx loop, dicts")
     wall = Table(f"{cpu.title}: wall time", "us a page", "httpx loop, dicts")
 

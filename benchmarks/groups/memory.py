@@ -1,4 +1,4 @@
-"""Memory of bulk runs: it must not grow with the rows."""
+"""Memory of bulk runs, which must not grow with the number of rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from benchmarks.results import Table
 
 _FEWER: Final = 5_000
 _MORE: Final = 10
-"""Times as many."""
+"""Factor of the longer run."""
 
 
 def memory(bench: Bench) -> list[Table]:
-    """Measure the peak memory of two runs with a journal and two without, the second of each ten times as long."""
+    """Measure the peak memory of a short run and one ten times as long, with and without a journal."""
     table = Table("Peak memory of a bulk run over real sockets, by rows", "MiB")
     fewer = bench.sized(_FEWER) // (5 if bench.quick else 1)
     for count in (fewer, _MORE * fewer):

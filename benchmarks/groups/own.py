@@ -1,4 +1,4 @@
-"""What the client itself costs above a transport that does nothing, and whether that grows with the work."""
+"""The cost of the client itself, on a transport that does nothing, and its growth with the amount of work."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ _WORK: Final = {"contacts.create": _singles, "create_many": _bulk, _NULL: _nothi
 
 
 def measure(work: str, count: int, concurrency: int) -> Figures:
-    """Measure one kind of work; runs in its process."""
+    """Measure one kind of work. Runs in the worker process."""
     return run(_WORK[work](count, concurrency)).each(count)
 
 
 def own(bench: Bench) -> list[Table]:
-    """Measure the client's own cost a contact."""
+    """Measure the client's own cost per contact."""
     table = Table("The client's own cost, over a transport that answers at once", "CPU, us a contact, by requests in flight")
     arguments = {"count": bench.sized(_ROWS)}
     jobs = [
@@ -84,19 +84,19 @@ def own(bench: Bench) -> list[Table]:
     bench.interleave(jobs, into(table))
     for work in ("contacts.create", "create_many"):
         _subtract(table, work)
-    table.notes.append("The contacts are made beforehand; each outcome is looked at.")
+    table.notes.append("The contacts are built beforehand. Every outcome is read.")
     return [table]
 
 
 def _subtract(table: Table, work: str) -> None:
-    """Add a row of what remains without the transport, round by round."""
+    """Add a row with the cost of the transport subtracted, round by round."""
     for column in table.columns:
         for whole, carried in zip(table.samples[work][column], table.samples[_NULL][column], strict=True):
             table.add(f"{work}, less the transport", column, whole - carried)
 
 
 def linear(bench: Bench) -> list[Table]:
-    """Measure ever longer runs and walks: each row and page must cost the same."""
+    """Measure longer and longer runs and lists. The cost per row and page must stay the same."""
     table = Table("Long runs and walks over the null transport", "CPU, us a row or page")
     for work, sizes, unit in (("long create_many", _SIZES, "rows"), ("collect", _WALKS, "pages of 100")):
         counts = [size // 10 for size in sizes[:-1]] if bench.quick else sizes

@@ -1,4 +1,4 @@
-"""Single creations over keep-alive connections at several concurrencies: bytes to bytes, and typed."""
+"""Single creations over keep-alive connections by concurrency: bytes to bytes, and with models."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from benchmarks.results import Table
 
 @attrs.frozen
 class Peer:
-    """A competitor.
+    """A peer to compare with.
 
     Attributes:
-        opener: Makes its client.
-        driver: What keeps its requests coming.
-        count: Requests of a full round, so that it takes about half a second.
-        needs: The module that must be installed; empty for none.
-        most: Requests in flight at most that it is measured with: some take very long with more.
+        opener: Opens its client.
+        driver: Runs its requests concurrently.
+        count: Requests in a full round, which takes about half a second.
+        needs: Module that must be installed; empty for none.
+        most: Highest concurrency to measure. Some peers take very long beyond it.
     """
 
     opener: Opener
@@ -58,24 +58,24 @@ CREATES: Final[Mapping[str, Peer]] = {
 }
 
 _QUICK: Final = (1, 64)
-"""Concurrencies of a quick run."""
+"""Concurrencies to measure in a quick run."""
 
 _PEERS: Final = {"posts": POSTS, "creates": CREATES}
 
 
 def measure(*, kind: str, row: str, url: str, concurrency: int, count: int, loop: Loop) -> Figures:
-    """Measure one competitor; runs in its process."""
+    """Measure one peer. Runs in the worker process."""
     peer = _PEERS[kind][row]
     return run(repeated(peer.opener, peer.driver, url, count, concurrency), loop)
 
 
 def posts(bench: Bench) -> list[Table]:
-    """Measure creations from bytes to bytes."""
+    """Measure creations with bytes in and bytes out."""
     return _measured(bench, "posts", "Single POSTs, bytes in and bytes out", [1, 16, 64, 256])
 
 
 def creates(bench: Bench) -> list[Table]:
-    """Measure creations from a contact to what became of it."""
+    """Measure creations with a contact in and a result out."""
     return _measured(bench, "creates", "Single creations, contact in and result out", [1, 64])
 
 
@@ -95,9 +95,9 @@ def _measured(bench: Bench, kind: str, title: str, concurrencies: list[int]) -> 
     bench.interleave(_jobs(bench, kind, concurrencies), take)
     cpu.notes.append(busy.said())
     cpu.notes.append(
-        "The httpx loops have httpx's own limits, which cost them less than as many connections as requests in flight."
+        "The httpx loops use the default limits of httpx, which cost less than one connection per request in flight."
     )
-    cpu.notes.append("Loops and whole clients: a task a request, semaphore and gather. Transports alone: tasks that pull.")
+    cpu.notes.append("Loops and clients: one task per request, a semaphore and gather. Transports alone: worker tasks.")
     assert set(cpu.samples) <= set(peers)
     return [cpu, latency]
 

@@ -1,4 +1,4 @@
-"""Competitors take turns, round by round, so that whatever else the machine does befalls them all alike."""
+"""Interleave the peers round by round, so that other load on the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from benchmarks.worker import Worker
 
 @attrs.frozen
 class Job:
-    """One figure of a table: what measures it.
+    """The measurement of one cell of a table.
 
     Attributes:
-        row: The competitor; each has a process of its own.
+        row: The peer; each has its own process.
         column: The setting.
-        function: What the process runs.
-        arguments: And with what.
+        function: Function to run in the process.
+        arguments: Its arguments.
     """
 
     row: str
@@ -35,13 +35,13 @@ class Job:
 
 @attrs.frozen
 class Bench:
-    """How much is measured, and against which server.
+    """The settings of a run of the benchmarks.
 
     Attributes:
         service: The server.
-        rounds: How often each figure is measured.
-        scale: The share of the full work to do in each.
-        shared: A process for every competitor; `None` if each is to have one of its own.
+        rounds: Number of measurements per cell.
+        scale: Fraction of the full work to do in each.
+        shared: One process for all peers; `None` for a process each.
     """
 
     service: Service
@@ -51,20 +51,20 @@ class Bench:
 
     @property
     def quick(self) -> bool:
-        """Whether only the main settings are to be measured."""
+        """Whether to measure the main settings only."""
         return self.scale < 1
 
     def sized(self, count: int, least: int = 1) -> int:
-        """Return how many of something to do, where this many are the full work."""
+        """Return the scaled amount of work."""
         return max(least, int(count * self.scale))
 
     def interleave(self, jobs: Iterable[Job], take: Callable[[Job, Figures], None], *, rounds: int = 1000) -> None:
-        """Run every job once a round, and hand over its figures.
+        """Run every job once per round.
 
         Args:
-            jobs: What to run.
-            take: Gets the figures of each.
-            rounds: Rounds at most.
+            jobs: The jobs.
+            take: Called with each job and its measurements.
+            rounds: Maximum number of rounds.
         """
         jobs = list(jobs)
         with ExitStack() as stack:
@@ -75,17 +75,17 @@ class Bench:
 
 
 class Busy:
-    """How busy the server was: idle enough, or the client was not what was measured."""
+    """The load of the server. It must be mostly idle, or it would limit the client."""
 
     def __init__(self) -> None:
         self._percents: dict[str, list[float]] = {}
 
     def add(self, job: Job, figures: Figures) -> None:
-        """Note one figure."""
+        """Add one measurement."""
         self._percents.setdefault(job.row, []).append(figures["busy"])
 
     def said(self) -> str:
-        """Say so in sentences; the raw client, which keeps it busiest, has one of its own."""
+        """Return the load as sentences, with a separate one for the raw client, which causes the most."""
         medians = {row: statistics.median(percents) for row, percents in self._percents.items()}
         raw = medians.pop("raw asyncio.Protocol", None)
         apart = "" if raw is None else f" With the raw client it took {raw:.0f} %, so that client can be faster still."
@@ -93,10 +93,10 @@ class Busy:
 
 
 def into(table: Table, figure: str = "cpu") -> Callable[[Job, Figures], None]:
-    """Take one of the figures into a table."""
+    """Return a callback that adds one kind of measurement to a table."""
     return lambda job, figures: table.add(job.row, job.column, figures[figure])
 
 
 def present(needs: Mapping[str, str]) -> list[str]:
-    """Return the rows whose module is installed; an empty name needs none."""
+    """Return the rows whose module is installed; an empty name means no module."""
     return [row for row, module in needs.items() if not module or find_spec(module)]

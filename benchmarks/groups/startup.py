@@ -1,4 +1,4 @@
-"""Before the first request: checking a program's types, importing the library, and making clients."""
+"""Startup: type checking a program, importing the library, and creating clients."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ _CHECKED: Final = {
     "from outreach_async.fake import FakeService": "from outreach_async.fake import FakeService",
 }
 _ROUNDS: Final = 3
-"""Imports are short: they are measured so many times as often."""
+"""Factor for the number of rounds: imports are short."""
 
 _URL: Final = "https://127.0.0.1:9"
-"""Where nothing listens."""
+"""A URL where nothing listens."""
 
 
 def _cpu_of(*arguments: str) -> float:
-    """Return the CPU milliseconds of a fresh interpreter with these arguments."""
+    """Return the CPU time of a new interpreter with these arguments, in milliseconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own interpreter
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - this interpreter
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def imports(bench: Bench) -> list[Table]:
-    """Measure imports, each in a fresh interpreter."""
+    """Measure imports, each in a new interpreter."""
     table = Table("Importing", "CPU, ms over an empty interpreter", "import httpx")
     rows = present({row: needs for row, (needs, _) in _IMPORTS.items()})
     for _ in range(_ROUNDS * bench.rounds):
@@ -69,7 +69,7 @@ def imports(bench: Bench) -> list[Table]:
 
 
 def checks(bench: Bench) -> list[Table]:
-    """Measure `mypy --strict` without a cache, on programs of one line."""
+    """Measure `mypy --strict` without a cache on programs of one line."""
     table = Table("Checking types by mypy, without a cache", "CPU, ms over an empty file", "import httpx")
     rows = present(dict.fromkeys(_CHECKED, "mypy"))
     with tempfile.TemporaryDirectory() as directory:
@@ -133,12 +133,12 @@ def _contexts() -> int:
 
 
 def measure_clients(row: str) -> Figures:
-    """Make clients in a fresh process, and send to where nothing listens."""
+    """Create clients in a new process, and send requests to a port where nothing listens."""
     return run(_ours() if row == "OutreachClient" else _theirs())
 
 
 def clients(bench: Bench) -> list[Table]:
-    """Measure how clients are made: each time in a fresh process, modules imported before."""
+    """Measure the creation of clients, each time in a new process with the modules imported."""
     table = Table("Making clients of an https URL", "CPU, ms")
     for _ in range(bench.rounds):
         for row in ("httpx.AsyncClient", "OutreachClient"):
@@ -146,6 +146,6 @@ def clients(bench: Bench) -> list[Table]:
                 for column, figure in worker.call(measure_clients, row=row).items():
                     table.add(row, column, figure)
     table.notes.append(
-        "Requests are refused at once, before TLS: they show when the certificates are read. Contexts are a count."
+        "Connections are refused before TLS starts, so the times show when certificates are loaded. Contexts are counted."
     )
     return [table]

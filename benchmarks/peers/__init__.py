@@ -1,1 +1,1 @@
-"""The competitors, each written as its users would write it. No library is imported before it is measured."""
+"""The peers, each used as its users would. No library is imported before it is measured."""

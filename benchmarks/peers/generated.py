@@ -1,4 +1,4 @@
-"""The client that openapi-python-client makes of the service's OpenAPI document, used as its README says."""
+"""The client that openapi-python-client generates from the service's OpenAPI document, used as its README says."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from benchmarks.worker import GENERATED, ROOT
 from benchmarks.workload import FIELDS, OPTIONS, OWNER_KEY, WORKSPACE, email
 
 _PACKAGE = "outreach_generated"
-_RENAMED = {"zip": "zip_"}  # it shuns the names of builtins
+_RENAMED = {"zip": "zip_"}  # the generator avoids names of builtins
 
 
 def generate(directory: Path) -> None:
-    """Generate the client into a directory, and let workers find it there."""
+    """Generate the client into a directory, and make it importable for workers."""
     document = ROOT / "outreach_async" / "fake" / "openapi.json"
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
     command += ["--path", str(document), "--output-path", str(directory / _PACKAGE)]
-    subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own interpreter, with arguments of ours
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - this interpreter, with fixed arguments
     os.environ[GENERATED] = str(directory)
 
 
@@ -41,7 +41,7 @@ async def _client(url: str) -> AsyncIterator[Any]:
 
 
 def contact(number: int) -> Any:
-    """Make the body of a creation."""
+    """Return the body of a creation."""
     models = module("models")
     options = models.UploadOptions.from_dict(OPTIONS)
     fields = {_RENAMED.get(name, name): value for name, value in FIELDS.items()}
@@ -66,7 +66,7 @@ async def mailboxes(workspace: str, display: int, url: str, _concurrency: int) -
 
 @asynccontextmanager
 async def bulk(url: str, concurrency: int) -> AsyncIterator[Whole]:
-    """Create contacts: a task for each, a semaphore, and gather."""
+    """Create contacts with one task each, a semaphore and gather."""
     send = module("api.contacts.create_contact").asyncio
     room = asyncio.Semaphore(concurrency)
     async with _client(url) as client:
@@ -84,7 +84,7 @@ async def bulk(url: str, concurrency: int) -> AsyncIterator[Whole]:
 
 @asynccontextmanager
 async def walk(workspace: str, display: int, url: str) -> AsyncIterator[Whole]:
-    """Get page after page."""
+    """Get every page."""
     get = module("api.mailboxes.list_mailboxes").asyncio
     async with _client(url) as client:
 

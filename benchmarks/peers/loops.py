@@ -1,4 +1,4 @@
-"""What an application developer writes without this library: a client of httpx, httpx2 or aiohttp, and a loop."""
+"""A loop on a client of httpx, httpx2 or aiohttp, as an application would write it without this library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.workload import BODY, bodies, body_of, page_target
 JSON = {"content-type": "application/json"}
 
 Exchange = Callable[..., Awaitable[Any]]
-"""Sends `(method, target, content=bytes)` or `(method, target, json=object)`; returns the bytes or the JSON of the answer."""
+"""Sends `(method, target, content=bytes)` or `(method, target, json=object)`; returns the body as bytes or JSON."""
 
 
 @asynccontextmanager
@@ -52,9 +52,9 @@ async def _aiohttp(url: str, concurrency: int) -> AsyncIterator[Exchange]:
 
 
 def _open(backend: str, url: str, concurrency: int) -> Any:
-    """Open a client of `httpx`, `httpx2` or `aiohttp`; `httpx, a connection each` has as many as requests in flight.
+    """Open a client of `httpx`, `httpx2` or `aiohttp`; `httpx, a connection each` has one connection per request in flight.
 
-    With httpx's own limits, 100 connections of which it keeps 20, a loop costs less than with as many as are in flight.
+    With the default limits of httpx, 100 connections of which 20 are kept alive, a loop costs less than with one connection each.
     """
     if backend == "aiohttp":
         return _aiohttp(url, concurrency)
@@ -64,14 +64,14 @@ def _open(backend: str, url: str, concurrency: int) -> Any:
 
 @asynccontextmanager
 async def post(backend: str, url: str, concurrency: int) -> AsyncIterator[Once]:
-    """Create a contact from bytes, and read bytes."""
+    """Create a contact with bytes in and bytes out."""
     async with _open(backend, url, concurrency) as exchange:
         yield lambda: exchange("POST", "/contacts", content=BODY, parse=False)
 
 
 @asynccontextmanager
 async def post_by_many(url: str, concurrency: int) -> AsyncIterator[Once]:
-    """Create a contact as `post` does, by a client of httpx for each request in flight: the known way around its pool."""
+    """Create a contact as `post` does, with one httpx client per request in flight: a common workaround for its pool."""
     import httpx
 
     context = httpx.create_ssl_context()
@@ -90,21 +90,21 @@ async def post_by_many(url: str, concurrency: int) -> AsyncIterator[Once]:
 
 @asynccontextmanager
 async def create(backend: str, url: str, concurrency: int) -> AsyncIterator[Once]:
-    """Create a contact from a dict, and read one."""
+    """Create a contact with a dict in and a dict out."""
     async with _open(backend, url, concurrency) as exchange:
         yield lambda: exchange("POST", "/contacts", json=body_of(1))
 
 
 @asynccontextmanager
 async def fetch(backend: str, target: str, url: str, concurrency: int, *, parse: bool = False) -> AsyncIterator[Once]:
-    """Get a target: its bytes, or its JSON."""
+    """Get a target as bytes or JSON."""
     async with _open(backend, url, concurrency) as exchange:
         yield lambda: exchange("GET", target, parse=parse)
 
 
 @asynccontextmanager
 async def bulk(backend: str, url: str, concurrency: int) -> AsyncIterator[Whole]:
-    """Create contacts: a task for each, a semaphore, and gather."""
+    """Create contacts with one task each, a semaphore and gather."""
     async with _open(backend, url, concurrency) as exchange:
         room = asyncio.Semaphore(concurrency)
 
@@ -125,7 +125,7 @@ def _added(statuses: Iterable[str]) -> int:
 
 @asynccontextmanager
 async def walk(backend: str, workspace: str, display: int, url: str) -> AsyncIterator[Whole]:
-    """Get page after page, as the answers say how many there are, and keep every item."""
+    """Get every page, up to the number in the responses, and keep every item."""
     async with _open(backend, url, 4) as exchange:
 
         async def whole(_pages: int) -> int:

@@ -1,4 +1,4 @@
-"""What users put beneath httpx to test without a network: callbacks that read the e-mail and say that it was added."""
+"""Mocks for httpx, with a callback that parses the e-mail and responds that it was added."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _answer(request: Any) -> Any:
 
 @contextmanager
 def respx_router() -> Iterator[None]:
-    """Let respx answer by a callback."""
+    """Respond with a callback of respx."""
     import respx
 
     with respx.mock(base_url=URL) as router:
@@ -33,7 +33,7 @@ def respx_router() -> Iterator[None]:
 
 @contextmanager
 def pytest_httpx_mock() -> Iterator[None]:
-    """Let pytest-httpx answer by a callback, as its fixture does, which is for tests alone."""
+    """Respond with a callback of pytest-httpx, as its fixture does, which works in tests only."""
     import httpx
 
     options = import_module("pytest_httpx._options")
@@ -53,7 +53,7 @@ def pytest_httpx_mock() -> Iterator[None]:
 
 @asynccontextmanager
 async def httpx_client(transport: Any = None) -> AsyncIterator[Any]:
-    """Make a client of httpx, on a transport that mocks or on what is patched beneath it."""
+    """Open an httpx client, on a mock transport or on patched httpx."""
     import httpx
 
     async with httpx.AsyncClient(base_url=URL, transport=transport) as client:
@@ -61,14 +61,14 @@ async def httpx_client(transport: Any = None) -> AsyncIterator[Any]:
 
 
 def mock_transport() -> Any:
-    """Make httpx's own mock."""
+    """Return the mock transport of httpx."""
     import httpx
 
     return httpx.MockTransport(_answer)
 
 
 def starlette_transport() -> Any:
-    """Make a small application and call it in place of a network."""
+    """Return a transport that calls a small ASGI application."""
     import httpx
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse

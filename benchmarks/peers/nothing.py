@@ -1,4 +1,4 @@
-"""A transport that carries nothing: `send` suspends once and answers what was made beforehand. What is left is the client."""
+"""A transport without I/O: `send` suspends once and returns a prepared response. It leaves the cost of the client."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from outreach_async.transport.wire import Progress
 
 
 class NullTransport:
-    """Answers creations, and pages if it was given any.
+    """A transport that responds to creations, or to lists if it has pages.
 
     Args:
-        pages: What to answer to a list.
+        pages: Pages of the list; `None` to respond to creations.
     """
 
     def __init__(self, pages: Pages | None = None) -> None:
         self._pages = pages
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Answer after one turn of the event loop."""
+        """Return the response after one iteration of the event loop."""
         progress.sent = True
         await asyncio.sleep(0)
         if self._pages is None:
@@ -30,4 +30,4 @@ class NullTransport:
         return Response(200, ANSWER_FIELDS, self._pages.body(int(page)))
 
     async def aclose(self) -> None:
-        """Hold nothing to close."""
+        """Do nothing: there is nothing to close."""

@@ -1,4 +1,4 @@
-"""This library: its transports by themselves, and the whole client over each of them."""
+"""This library: its transports alone, and the complete client on each of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rows = Callable[[int], Iterable[NewContact]]
 
 
 def transport(backend: str, url: str, concurrency: int) -> Transport:
-    """Make a transport: of `httpx`, `httpx2` or `aiohttp`, over `httpx client` or `aiohttp session`, or `null`."""
+    """Return a transport by name: `httpx`, `httpx2`, `aiohttp`, `httpx client` or `null`."""
     if backend == "null":
         return NullTransport()
     if backend == "httpx client":
@@ -35,12 +35,12 @@ def _client(backend: str, url: str, concurrency: int) -> OutreachClient:
 
 
 def contact(number: int) -> NewContact:
-    """Make a contact of fifteen fields."""
+    """Return a contact with fifteen fields."""
     return NewContact(email(number), **FIELDS)
 
 
 def contacts(count: int) -> Iterator[NewContact]:
-    """Yield contacts."""
+    """Yield `count` contacts."""
     return map(contact, range(count))
 
 
@@ -54,25 +54,25 @@ async def _sending(backend: str, request: Request, url: str, concurrency: int) -
 
 
 def post(backend: str, url: str, concurrency: int) -> Any:
-    """Create a contact from bytes, by the transport alone."""
+    """Create a contact from bytes with the transport alone."""
     return _sending(backend, Request("POST", "/contacts", JSON, BODY), url, concurrency)
 
 
 def fetch(backend: str, target: str, url: str, concurrency: int) -> Any:
-    """Get a target's bytes, by the transport alone."""
+    """Get the bytes of a target with the transport alone."""
     return _sending(backend, Request("GET", target), url, concurrency)
 
 
 @asynccontextmanager
 async def create(backend: str, url: str, concurrency: int, ready: NewContact | None = None) -> AsyncIterator[Once]:
-    """Create a contact, typed; it is made anew for each request if it is not given."""
+    """Create a contact with the client; without `ready`, build it for each request."""
     async with _client(backend, url, concurrency) as client:
         yield lambda: client.contacts.create(ready or contact(1), strict_validation=False)
 
 
 @asynccontextmanager
 async def mailboxes(backend: str, workspace: str, display: int, url: str, concurrency: int) -> AsyncIterator[Once]:
-    """Get the first page of mailboxes, typed."""
+    """Get the first page of mailboxes as models."""
     async with _client(backend, url, concurrency) as client:
 
         async def once() -> None:
@@ -85,14 +85,14 @@ async def mailboxes(backend: str, workspace: str, display: int, url: str, concur
 async def bulk(
     backend: str, url: str, concurrency: int, rows: Rows | None = None, *, journal: bool = False
 ) -> AsyncIterator[Whole]:
-    """Create contacts in one run, and look at every outcome.
+    """Create contacts in one bulk run, and read every outcome.
 
     Args:
-        backend: What carries the requests.
-        url: Where to.
-        concurrency: Requests in flight.
-        rows: Gives so many contacts; they are made as they are pulled if not given.
-        journal: Whether each run keeps one.
+        backend: Name of the transport.
+        url: Base URL of the service.
+        concurrency: Number of concurrent requests.
+        rows: Returns the contacts; `None` to build them on demand.
+        journal: Whether the run has a journal.
     """
     async with _client(backend, url, concurrency) as client:
 

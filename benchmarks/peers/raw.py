@@ -1,4 +1,4 @@
-"""The limit: an asyncio.Protocol that writes requests serialised beforehand and looks for nothing but an answer's end."""
+"""The lower bound: an asyncio.Protocol that writes prepared requests and only looks for the end of each response."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from benchmarks.workload import BODY
 
 
 class _Connection(asyncio.Protocol):
-    """One exchange after the other."""
+    """One connection, with one exchange at a time."""
 
     def __init__(self) -> None:
         self._left = -1
         self._answer: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's own is none by class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
 
     def data_received(self, data: bytes) -> None:
         if self._left < 0:
@@ -58,11 +58,11 @@ async def _pool(url: str, request: bytes, concurrency: int) -> AsyncIterator[Onc
 
 
 def post(url: str, concurrency: int) -> AbstractAsyncContextManager[Once]:
-    """Create one contact over and over."""
+    """Create the same contact repeatedly."""
     head = f"POST /contacts HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(BODY)}\r\n\r\n"
     return _pool(url, head.encode() + BODY, concurrency)
 
 
 def fetch(target: str, url: str, concurrency: int) -> AbstractAsyncContextManager[Once]:
-    """Get one target over and over."""
+    """Get the same target repeatedly."""
     return _pool(url, f"GET {target} HTTP/1.1\r\nhost: x\r\n\r\n".encode(), concurrency)

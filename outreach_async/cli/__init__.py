@@ -1,4 +1,4 @@
-"""The command `outreach-async`: it parses arguments, calls the library, prints and answers an exit code.
+"""The `outreach-async` command: it parses arguments, calls the library, prints the results and returns an exit code.
 
-It holds no logic of its own. It needs the extra `cli`; `outreach_async.__main__` says so where that is missing.
+The command holds no logic of its own. It needs the extra `cli`; without it, `outreach_async.__main__` prints how to install it.
 """

@@ -1,4 +1,4 @@
-"""The command itself: its sub-commands, and how it ends."""
+"""The top-level command, and the end of the process."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ from outreach_async.cli.options import declared
 @click.version_option(package_name="outreach_async", message="%(package)s %(version)s")
 @declared
 def outreach(**_shared: Any) -> None:
-    """Work with the outreach service: import contacts, audit mailboxes, list what a workspace holds.
+    """Import contacts, audit mailboxes and list the contents of a workspace.
 
-    Exit codes: 0 clean; 1 findings at or above --fail-on, or refused by the service; 2 usage; 3 incomplete (rows rejected,
-    unknown or not applied, pages unread); 75 suspended, to be resumed; 77 not allowed; 130 interrupted.
+    Exit codes: 0 success; 1 findings at or above --fail-on, or a request refused by the service; 2 wrong usage; 3 incomplete
+    (rows rejected, unknown or not applied, or pages that could not be read); 75 suspended, can be resumed; 77 not allowed (the
+    service answered 401 or 403); 130 interrupted.
     """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code. What is expected to go wrong is one line on stderr, never a traceback."""
+    """Run the command and return its exit code. Expected errors are one line on stderr, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name that the terminal cannot show is no failure
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal without UTF-8 must not fail the command
     asked = os.environ.get(VARIABLE)
     try:
         code = answer(outreach, asked) if asked else _invoke(list(arguments) or ["--help"])
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's own flush at exit fails again
+        # The interpreter flushes stdout at exit: on the broken pipe, that would fail again and print a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except EXPECTED as error:
         sys.stderr.write(f"{line_of(error)}\n")
@@ -44,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
-    """Run the command without click's own endings, which know neither our exit codes nor our one line."""
+    """Run the command without click's own error handling, which has other exit codes and prints several lines."""
     try:
         with outreach.make_context(PROGRAM, arguments) as context:
             code: int = outreach.invoke(context)

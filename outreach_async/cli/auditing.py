@@ -24,7 +24,7 @@ from outreach_async.cli.exits import OK
 from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.running import run_async
 from outreach_async.cli.screen import Screen
-from outreach_async.cli.writing import FileUse, OutputPath, force_option, require_folder, require_writable
+from outreach_async.cli.writing import FileUse, OutputPath, force_option, readable, require_folder, require_writable, writable
 from outreach_async.errors import InvalidRequest
 from outreach_async.wholefiles import write_whole
 
@@ -33,14 +33,14 @@ _DIGITS: Final = 19
 
 @attrs.frozen(kw_only=True)
 class Job:
-    """What to judge by, and what to write.
+    """What an audit compares with and writes.
 
     Attributes:
-        fail_on: The mildest severity that makes the exit code 1.
-        policy: Which rules apply, with which thresholds.
-        earlier: The report to compare with.
-        files: The format of each file to write.
-        form: The format of what is printed; `None` for what stdout is fit for.
+        fail_on: Lowest severity that makes the exit code 1.
+        policy: Rules that apply, and their thresholds.
+        earlier: Report to compare with; `None` for no comparison.
+        files: Format of each file to write.
+        form: Format to print; `None` to choose it by what stdout is.
     """
 
     fail_on: str
@@ -56,16 +56,19 @@ class Job:
     type=click.Choice([severity.value for severity in auditing.Severity]),
     default="error",
     show_default=True,
-    help="The mildest severity that makes the exit code 1.",
+    help="Lowest severity that makes the exit code 1.",
 )
 @click.option(
-    "--policy", type=click.Path(path_type=Path), metavar="FILE", help="Policy (TOML): rules turned off, thresholds moved."
+    "--policy",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML file that turns rules off or changes thresholds.",
 )
 @click.option(
     "--compare",
     type=click.Path(path_type=Path),
     metavar="EARLIER.json",
-    help="Say what changed since an earlier audit, of which this is the JSON.",
+    help="Show the changes since an earlier audit, given as its JSON file.",
 )
 @click.option(
     "--output",
@@ -73,17 +76,17 @@ class Job:
     type=OutputPath(),
     metavar="FILE",
     multiple=True,
-    help=f"Write the report to a file; its suffix tells the format ({', '.join(SUFFIXES)}). May be given several times.",
+    help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
 )
 @force_option
-@click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the one --output, or of what is printed.")
+@click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of what is printed.")
 @click.option(
     "--explain",
     metavar="RULE",
     shell_complete=of_words(lambda: {name: rule.title for name, rule in auditing.CATALOGUE.items()}),
-    help="Print what a rule such as OA120 judges by and why; nothing is read.",
+    help="Explain a rule, such as OA120, and exit.",
 )
-@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the report's JSON; nothing is read.")
+@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON report, and exit.")
 @shared_options
 def audit(
     *,
@@ -97,18 +100,18 @@ def audit(
     explain: str | None,
     as_schema: bool,
 ) -> int:
-    """Judge every mailbox of the workspaces, and say what is unsafe, why, what to do about it, and what changed.
+    """Check every mailbox of the workspaces for problems. The report says what is wrong, why, what to do and what has changed.
 
-    --workspace may be given several times; OUTREACH_WORKSPACE may hold several ids with blanks between them.
+    Pass --workspace several times to audit several workspaces, or set OUTREACH_WORKSPACE to ids separated by spaces.
 
-    Every morning but the first: outreach-async audit --compare audit.json --output audit.json --output audit.html
+    Daily (without --compare the first time): outreach-async audit --compare audit.json --output audit.json --output audit.html
     """
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:
         return _print(screen, json.dumps(schema(), indent=2), schema())
-    chosen = auditing.Policy.default() if policy is None else auditing.Policy.load(policy)
+    chosen = auditing.Policy.default() if policy is None else _policy(policy)
     if explain is not None:
-        text = auditing.explain(explain, chosen)
+        text = _explained(explain, chosen)
         return _print(screen, text, {"rule": explain.upper(), "explanation": text})
     files = _files(outputs, form)
     require_writable(
@@ -134,7 +137,8 @@ async def _audit(options: Options, screen: Screen, job: Job) -> int:
     if job.earlier is not None:
         report = report.since(job.earlier)
     for path, form in job.files.items():
-        write_whole(path, write(report, form))
+        with writable("--output", path):
+            write_whole(path, write(report, form))
     if job.files:
         _say_written(screen, report, job.files)
     elif job.form is not None:
@@ -146,7 +150,7 @@ async def _audit(options: Options, screen: Screen, job: Job) -> int:
 
 
 def clock_of(options: Options) -> Callable[[], float]:
-    """Return the clock that ages are worked out from: the embedded service's stands at its own morning."""
+    """Return the clock for the ages of mailboxes. The embedded service has a fixed clock, so that its audit never changes."""
     if options.base_url != FAKE:
         return time.time
     from outreach_async.cli.world import demo_world
@@ -155,7 +159,7 @@ def clock_of(options: Options) -> Callable[[], float]:
 
 
 def show_audit(screen: Screen, report: auditing.Report) -> None:
-    """Print a report for a person."""
+    """Print a report for people."""
     if screen.console:
         screen.console.print(report_renderable(report))
     elif not screen.as_json:
@@ -176,38 +180,57 @@ def _print(screen: Screen, text: str, value: dict[str, Any]) -> int:
 
 
 def _printed(form: str | None, screen: Screen) -> str | None:
-    """Return the format to print, if it is another than stdout is fit for."""
+    """Return the format to print, if another one was requested than stdout has by default."""
     if form in {None, "json"}:
         return None
     if screen.as_json:
-        raise click.UsageError(f"--json and --format {form} are two formats for one stdout; give one, or --output FILE.")
+        raise click.UsageError(f"--format {form}: conflicts with --json; pass one of them, or --output FILE.")
     return form
 
 
 def _files(paths: Sequence[Path], form: str | None) -> list[tuple[Path, str]]:
     if form and len(paths) > 1:
-        raise click.UsageError("--format goes with one --output; of several, the suffix of each tells.")
+        raise click.UsageError("--format: expected one --output, got several; omit it, as each suffix sets a format.")
     for path in paths:
-        require_folder(path)
+        require_folder("--output", path)
+        if form is None and path.suffix.lower() not in SUFFIXES:
+            suffixes = ", ".join(SUFFIXES)
+            raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
     return [(path, form or format_of(path.name)) for path in paths]
 
 
-def _earlier(path: Path) -> auditing.Report:
+def _policy(path: Path) -> auditing.Policy:
+    with readable("--policy", path):
+        return auditing.Policy.load(path)
+
+
+def _explained(rule: str, policy: auditing.Policy) -> str:
     try:
+        return auditing.explain(rule, policy)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--explain: {error}") from error
+
+
+def _earlier(path: Path) -> auditing.Report:
+    with readable("--compare", path):
         text = path.read_bytes()
+    try:
         return auditing.Report.from_dict(json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole))
-    except (ValueError, RecursionError, InvalidRequest) as error:
+    except InvalidRequest as error:
         raise click.UsageError(f"--compare {path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        at = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise click.UsageError(f"--compare {path}: expected JSON written by 'audit --json', got something else{at}.") from error
 
 
 def _whole(text: str) -> int:
     if len(text) > _DIGITS:
-        raise ValueError(f"a number of {len(text)} digits is none of an audit")
+        raise ValueError(f"expected a number of at most {_DIGITS} digits, got {len(text)}")
     return int(text)
 
 
 def _number(text: str) -> float:
-    """Read a number; neither JSON nor an audit has `NaN` and infinities, though Python writes and reads them."""
+    """Read a finite number. Python also reads `NaN` and infinities, which are not JSON."""
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text[:_DIGITS]} is no number of an audit")
+        raise ValueError(f"expected a finite number, got {text[:_DIGITS]}")
     return number

@@ -1,4 +1,4 @@
-"""What an import does before it sends anything: it shows where the columns go, and looks at the whole file."""
+"""The first pass of an import: map the columns and check the whole file, before anything is sent."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from outreach_async.cli.options import Options
 from outreach_async.cli.progress import progress
 from outreach_async.cli.screen import Screen
 from outreach_async.cli.tally import Undone, listed, show_columns, show_estimate, show_findings
+from outreach_async.cli.writing import rejects_file, writable
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Columns, RejectsFile, Row, columns_for, reject
+from outreach_async.importer import Columns, Row, columns_for, reject
 from outreach_async.importer.checks import Policy, Survey, survey
 from outreach_async.importer.checks.survey import Tell
 from outreach_async.importer.estimate import estimate
@@ -30,11 +31,11 @@ from outreach_async.wholefiles import write_whole
 
 @attrs.frozen
 class Prepared:
-    """What is known before the first row is sent.
+    """The result of the first pass.
 
     Attributes:
-        columns: Where they go.
-        survey: What was found in the file.
+        columns: The mapping of columns to fields.
+        survey: The findings in the file.
     """
 
     columns: Columns
@@ -42,20 +43,21 @@ class Prepared:
 
 
 async def prepare(client: OutreachClient | None, job: Job, screen: Screen, tell: Tell | None = None) -> Prepared:
-    """Decide where the columns go, look at the whole file, and say what was found.
+    """Map the columns, check the whole file and print the findings.
 
     Args:
-        client: Whom to ask for the workspace's fields; `None` for nobody.
-        job: What to import.
+        client: Client for the workspace's fields; `None` to map columns without them.
+        job: The import.
         screen: Where to print.
-        tell: Takes each row that can never be sent, and why.
+        tell: Called with each invalid row and its error.
 
     Raises:
-        InvalidRequest: A column that no field is known for, or a file that cannot be read.
+        InvalidRequest: A column matches no field, or the file cannot be read.
     """
     columns = await columns_for(client, job.file.headers, job.overrides, ignore_unknown=job.ignore_unknown)
     if job.save_mapping is not None:
-        write_whole(job.save_mapping, mapping_text(columns, job.file.name))
+        with writable("--save-mapping", job.save_mapping):
+            write_whole(job.save_mapping, mapping_text(columns, job.file.name))
     if job.checks is None:
         return Prepared(columns, await survey(job.file, columns, Policy.of(["off"]), repeats=job.repeats))
     show_columns(screen, columns, job.notes)
@@ -69,7 +71,7 @@ async def prepare(client: OutreachClient | None, job: Job, screen: Screen, tell:
 
 
 async def check(options: Options, job: Job) -> int:
-    """Go through the whole file, create nothing, and return the exit code."""
+    """Check the whole file without creating anything, and return the exit code."""
     screen, began = Screen.of(as_json=options.as_json), monotonic()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(open_client(options)) if options.base_url else None
@@ -94,12 +96,12 @@ def _told(prepared: Prepared) -> dict[str, object]:
 
 @contextmanager
 def _rejects(job: Job) -> Iterator[Callable[[Row, InvalidRequest], None]]:
-    """Write the rejects file that an import would begin with, if there is to be one."""
+    """Write the invalid rows to the rejects file, if one is requested."""
     if job.rejects is None:
         yield _nobody
         return
-    with RejectsFile(job.rejects, job.file.headers) as file:
-        yield lambda row, error: file.add(reject(row.line, row.cells, unsent(0, row, Outcome.REJECTED, error)))
+    with rejects_file(job.rejects, job.file.headers) as add:
+        yield lambda row, error: add(reject(row.line, row.cells, unsent(0, row, Outcome.REJECTED, error)))
 
 
 def _both(undone: Undone, keep: Tell, row: Row, error: InvalidRequest) -> None:
@@ -108,4 +110,4 @@ def _both(undone: Undone, keep: Tell, row: Row, error: InvalidRequest) -> None:
 
 
 def _nobody(_row: Row, _error: InvalidRequest) -> None:
-    """Take a row that nobody asked for."""
+    """Ignore an invalid row."""

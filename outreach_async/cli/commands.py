@@ -1,4 +1,4 @@
-"""The sub-commands, each imported when it is needed: a shell that asks for names waits for none of them."""
+"""The table of sub-commands. Each is imported on first use, so that shell completion is fast."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from click.shell_completion import CompletionItem
 
 @attrs.frozen
 class _Place:
-    """Where a command is, and what it says of itself before it is imported.
+    """The location and summary of a command.
 
     Attributes:
-        module: Its module in this package.
-        attribute: Its name there.
-        text: The first sentence of its help.
+        module: Module in this package.
+        attribute: Name of the command in that module.
+        text: First sentence of its help, so that completion does not import the module.
     """
 
     module: str
@@ -26,38 +26,28 @@ class _Place:
 
 
 _PLACES: Final = {
-    "audit": _Place(
-        "auditing",
-        "audit",
-        "Judge every mailbox of the workspaces, and say what is unsafe, why, what to do about it, and what changed.",
-    ),
+    "audit": _Place("auditing", "audit", "Check every mailbox of the workspaces for problems."),
     "campaigns": _Place("lists", "campaigns", "List the campaigns of a workspace."),
-    "completion": _Place("completion", "completion", "Print what makes a shell complete this command."),
-    "demo": _Place(
-        "demo", "demo", "Import contacts into an embedded service and audit its mailboxes: no network, nothing to set up."
-    ),
-    "fields": _Place("lists", "fields", "List the fields that contacts of a workspace can have."),
-    "import": _Place(
-        "importing",
-        "import_",
-        "Create a contact for each row of a file: CSV, Excel, Parquet or JSON Lines; '-' is standard input.",
-    ),
+    "completion": _Place("completion", "completion", "Print the completion script for a shell."),
+    "demo": _Place("demo", "demo", "Import contacts and audit mailboxes on an embedded service."),
+    "fields": _Place("lists", "fields", "List the contact fields of a workspace."),
+    "import": _Place("importing", "import_", "Create a contact for each row of a file."),
     "mailboxes": _Place("lists", "mailboxes", "List the mailboxes of a workspace."),
-    "report": _Place("reporting", "report", "Say how the run stands that JOURNAL keeps, also while it goes on."),
-    "serve": _Place("serving", "serve", "Serve the embedded service until stopped."),
-    "steps": _Place("lists", "steps", "List the steps of a campaign and how their templates did."),
+    "report": _Place("reporting", "report", "Show the progress and results of the run in JOURNAL."),
+    "serve": _Place("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
+    "steps": _Place("lists", "steps", "List the steps of a campaign with their statistics."),
 }
 
 
 class Commands(click.Group):
-    """A group of the commands above."""
+    """The group of these commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
-        """Return their names."""
+        """Return the names of the commands."""
         return list(_PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's own signature
-        """Import a command."""
+        """Import a command; return `None` if there is none of that name."""
         place = _PLACES.get(cmd_name)
         if place is None:
             return None
@@ -65,6 +55,6 @@ class Commands(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return names and options that start so."""
+        """Return the names and options that start with what was typed."""
         named = [CompletionItem(name, help=place.text) for name, place in _PLACES.items() if name.startswith(incomplete)]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]

@@ -1,4 +1,4 @@
-"""Completion by the shell: the command that prints a shell's script, and the answers that the script asks for."""
+"""Shell completion: the command that prints the script, and the completions that the script requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem, shell_complete
 
 PROGRAM: Final = "outreach-async"
 VARIABLE: Final = "_OUTREACH_ASYNC_COMPLETE"
-"""What a script sets when it asks, as click names it after the program."""
+"""Environment variable that a completion script sets; click derives its name from the program's."""
 
 SHELLS: Final = ("bash", "zsh", "fish")
 
@@ -21,28 +21,28 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:
-    """Print what makes a shell complete this command.
+    """Print the completion script for a shell.
 
-    bash, in ~/.bashrc: eval "$(outreach-async completion bash)"
+    bash: add to ~/.bashrc: eval "$(outreach-async completion bash)"
 
-    zsh, in ~/.zshrc after compinit: eval "$(outreach-async completion zsh)"
+    zsh: add to ~/.zshrc, after compinit: eval "$(outreach-async completion zsh)"
 
-    fish: outreach-async completion fish > ~/.config/fish/completions/outreach-async.fish
+    fish: run: outreach-async completion fish > ~/.config/fish/completions/outreach-async.fish
     """
     return answer(context.find_root().command, f"{shell}_source")
 
 
 def answer(command: click.Command, instruction: str) -> int:
-    """Do what a script asks for, such as `bash_complete`, and return the exit code."""
+    """Carry out a request of a completion script, such as `bash_complete`, and return the exit code."""
     return shell_complete(command, {}, PROGRAM, VARIABLE, instruction)
 
 
 def of_words(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
-    """Complete a value from words, which may come with a line of help each.
+    """Return a completer that offers words.
 
     Args:
-        words: Returns them.
-        or_file: Whether the name of a file does as well.
+        words: Returns the words, or a mapping of each word to a line of help.
+        or_file: Whether to complete file names if no word matches.
     """
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

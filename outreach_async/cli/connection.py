@@ -1,4 +1,4 @@
-"""From options to a client."""
+"""Make a client from the options of the command line."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ _MAX_IN_FLIGHT = 64
 
 
 def open_client(options: Options, *, workspace: str | None = None, max_in_flight: int = _MAX_IN_FLIGHT) -> OutreachClient:
-    """Make a client; nothing is sent.
+    """Make a client. Nothing is sent.
 
     Args:
-        options: What the command line says.
-        workspace: Workspace to work in, instead of the one of the options.
-        max_in_flight: Requests at a time at most.
+        options: The options of the command line.
+        workspace: Workspace to work in; overrides `options`.
+        max_in_flight: Maximum number of concurrent requests.
 
     Raises:
-        click.UsageError: No base URL.
-        InvalidRequest: A value that can never be right, or a backend that is not installed.
+        click.UsageError: No base URL, or a timeout that is not more than 0.
+        InvalidRequest: An option has an invalid value, or its backend is not installed.
     """
+    if not options.timeout > 0:
+        raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass for example 30.")
     transport, owner_key = _embedded() if options.base_url == FAKE else (_transport(options, max_in_flight), None)
     return OutreachClient(
         transport=transport,
@@ -35,26 +37,26 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
 
 
 def workspace_of(options: Options) -> str | None:
-    """Return the one workspace to work in; the embedded service's first if none is given."""
+    """Return the workspace to work in. The default is the first one of the embedded service, otherwise `None`."""
     return options.workspace or next(iter(_offered(options)), None)
 
 
 def workspaces_of(options: Options) -> list[str]:
-    """Return the workspaces to work in; all of the embedded service's if none is given.
+    """Return the workspaces to work in. The default is every workspace of the embedded service.
 
     Raises:
-        click.UsageError: There is none.
+        click.UsageError: No workspace is given, and the service is not the embedded one.
     """
     found = options.workspaces or _offered(options)
     if not found:
-        raise click.UsageError("No workspace: give --workspace ID, or set OUTREACH_WORKSPACE.")
+        raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
     return list(found)
 
 
 def _offered(options: Options) -> tuple[str, ...]:
     if options.base_url != FAKE:
         return ()
-    from outreach_async.cli.world import WORKSPACES  # the embedded service is imported for those who want it
+    from outreach_async.cli.world import WORKSPACES  # imported on demand: the embedded service takes time to load
 
     return WORKSPACES
 
@@ -68,7 +70,9 @@ def _embedded() -> tuple[Transport, str]:
 
 def _transport(options: Options, max_in_flight: int) -> Transport:
     if options.base_url is None:
-        raise click.UsageError(f"No base URL: give --base-url URL (or --base-url {FAKE} to try it), or set OUTREACH_BASE_URL.")
+        raise click.UsageError(
+            f"--base-url: missing; pass --base-url URL (or --base-url {FAKE} for an embedded service), or set OUTREACH_BASE_URL."
+        )
     if options.backend == "aiohttp":
         from outreach_async.transport.aiohttp import AiohttpTransport
 

@@ -1,4 +1,4 @@
-"""The run of an import, which `demo` shares."""
+"""Run an import; `import` and `demo` share it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from outreach_async.cli.job import Job
 from outreach_async.cli.progress import follow, progress, text_of
 from outreach_async.cli.screen import Screen
 from outreach_async.cli.tally import Undone, show_report
+from outreach_async.cli.writing import rejects_file
 from outreach_async.client import OutreachClient
-from outreach_async.importer import File, RejectsFile, Row, is_reject, reject, rejects_of, spooled_rejects
+from outreach_async.importer import File, Row, is_reject, reject, rejects_of, spooled_rejects
 from outreach_async.importer.checks import Checks, Survey
+from outreach_async.importer.rejects import Reject
 
 
 async def create(client: OutreachClient, job: Job, screen: Screen, few: int | None, closing: Callable[[BulkReport], None]) -> int:
-    """Create the contacts of a file, print how it went, and return the exit code.
+    """Create the contacts of a file, print the results and return the exit code.
 
     Args:
-        client: Where to.
-        job: What.
+        client: The client.
+        job: The import.
         screen: Where to print.
-        few: Rows to list of those that made no contact; `None` for all.
-        closing: Takes the figures at last, however the run ends.
+        few: Maximum number of failed rows to list; `None` for all of them.
+        closing: Called with the final counts, however the run ends.
     """
     found, rows, mapping = await _work(client, job, screen)
     total = None if job.spooled else found.rows
@@ -50,14 +52,14 @@ async def create(client: OutreachClient, job: Job, screen: Screen, few: int | No
 
 
 def drained(outcomes: Outcomes) -> float:
-    """Drain a run, and return how many seconds to wait for the requests in flight."""
+    """Stop starting rows, and return the time to wait for the requests in flight, in seconds."""
     paused = outcomes.progress.state == "paused"
     outcomes.drain()
     return PATIENCE_IN_PAUSE if paused else PATIENCE
 
 
 async def _work(client: OutreachClient, job: Job, screen: Screen) -> tuple[Survey, Iterable[Row], Mapping[str, str] | None]:
-    """Look at the whole file, and return what was found, the rows, and where the columns go; nothing of a settled run."""
+    """Check the file; return the findings, the rows and the mapping. A finished run needs none of them."""
     before = job.before()
     if before is not None and job.is_settled(before) and job.save_mapping is None:
         return Survey.unseen(before.rows), (), None
@@ -78,7 +80,7 @@ def _code(interrupts: Interrupts, outcomes: Outcomes, screen: Screen) -> int:
 def _told(
     job: Job, screen: Screen, total: int | None, closing: Callable[[BulkReport], None]
 ) -> Iterator[Callable[[Outcomes], None]]:
-    """Print the figures of a run that had begun, however it ends: with a journal, of all that is kept."""
+    """Print the counts of a run that has started, however it ends. With a journal they cover all of its sessions."""
     begun: list[Outcomes] = []
     try:
         yield begun.append
@@ -98,33 +100,34 @@ def _kept(journal: Journal) -> BulkReport:
 
 @contextmanager
 def _rejects(job: Job, found: Survey) -> Iterator[Callable[[ContactOutcome], None]]:
-    """Write the rejects file as outcomes come, if there is to be one and no journal to write it from at the end."""
+    """Write rejects as outcomes arrive, if a rejects file is requested. With a journal, it is written from that at the end."""
     if job.rejects is None or job.journal is not None:
         yield lambda _outcome: None
         return
-    with RejectsFile(job.rejects, job.file.headers) as file:
-        yield lambda outcome: _keep(file, outcome, found)
+    with rejects_file(job.rejects, job.file.headers) as add:
+        yield lambda outcome: _keep(add, outcome, found)
 
 
-def _keep(file: RejectsFile, outcome: ContactOutcome, found: Survey) -> None:
+def _keep(add: Callable[[Reject], None], outcome: ContactOutcome, found: Survey) -> None:
     row = cast("Row", outcome.contact)
     if is_reject(outcome):
-        file.add(reject(row.line, row.cells, outcome, found.line_of))
+        add(reject(row.line, row.cells, outcome, found.line_of))
 
 
 def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
-    """Write the rows that made no contact by their journal, and return how many there are.
+    """Write the rejects of a run from its journal, and return their number.
 
     Args:
-        path: Where to.
-        file: What was imported; `None` if it is gone, so that the journal itself has to have the rows.
+        path: The rejects file.
+        file: The input; `None` if it came from standard input, so that the rows are in the journal only.
         journal: The journal.
     """
     headers, found = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes()))
-    with RejectsFile(path, headers) as rejects:
-        for each in found:
-            rejects.add(each)
-    return rejects.rows
+    rows = 0
+    with rejects_file(path, headers) as add:
+        for rows, each in enumerate(found, 1):  # noqa: B007 - it is counted
+            add(each)
+    return rows
 
 
 def _run(client: OutreachClient, job: Job, rows: Iterable[Row], total: int | None, mapping: Mapping[str, str] | None) -> BulkRun:

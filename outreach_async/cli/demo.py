@@ -1,4 +1,4 @@
-"""The command `demo`: what the library does, on the embedded service, in a few seconds."""
+"""The command `demo`: an import and an audit on the embedded service, in a few seconds."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ from outreach_async.importer import CsvFile
 
 _FEW: Final = 8
 _NEXT: Final = """
-This was an embedded service: no network, and nothing is kept. What to try next:
+This ran on an embedded service: no network was used, and nothing is stored.
+Try next:
 
   {command} campaigns --base-url fake:
-    lists what that service holds; mailboxes and fields do too
+    list the campaigns of that service; see also mailboxes and fields
   {command} steps {campaign} --base-url fake:
-    a campaign's steps and how their templates did
+    show the steps of a campaign with their statistics
   {command} audit --base-url fake:
-    the audit alone, exit code 1 if something is wrong; --output audit.html
-    makes it a page for your browser, --explain OA120 says what a rule rests on
+    run the audit alone; --output audit.html writes a page for your browser,
+    and --explain OA120 explains a rule
   {command} import your.csv --base-url fake:
-    your own file; --dry-run only checks it
+    import a file of your own; --dry-run only checks it
   {command} serve
-    the same service on a port, for your own code, or curl
+    serve the embedded service over HTTP, for your own code or curl
 
-Against a real service, set OUTREACH_BASE_URL, OUTREACH_WORKSPACE and
-OUTREACH_OWNER_KEY, or give --base-url https://...
+To use a real service, set OUTREACH_BASE_URL, OUTREACH_WORKSPACE and
+OUTREACH_OWNER_KEY, or pass --base-url https://...
 """
 
 
 @click.command()
 @shared_options
 def demo(options: Options) -> int:
-    """Import contacts into an embedded service and audit its mailboxes: no network, nothing to set up."""
+    """Import contacts and audit mailboxes on an embedded service. It needs no network and no setup."""
     with as_file(files("outreach_async.cli") / "data" / "contacts.csv") as path:
         return run_async(partial(_demo, options, path))
 
@@ -57,7 +58,7 @@ async def _demo(options: Options, path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
     job = Job(file=CsvFile.open(path), campaign=CAMPAIGN)
     async with open_client(embedded(options)) as client:
-        screen.say(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]}, on an embedded service", "bold")
+        screen.say(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
         figures: list[BulkReport] = []
         code = await create(client, job, screen, _FEW, figures.append)
         if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses sight after a cancelled group
@@ -77,10 +78,10 @@ def _announce(screen: Screen) -> None:
 
 
 def as_called(program: str) -> str:
-    """Return how to call this command again, so that what is suggested can be pasted.
+    """Return the name under which this command was started, so that users can paste the suggestions.
 
     Args:
-        program: What the process was started as, its `argv[0]`.
+        program: The `argv[0]` of the process.
     """
     path = Path(program)
     if path.name == "__main__.py":
@@ -89,5 +90,5 @@ def as_called(program: str) -> str:
 
 
 def embedded(options: Options) -> Options:
-    """Return options for the embedded service, whatever others say of another one: the demo never touches it."""
+    """Return options for the embedded service alone: the demo never contacts a real one, whatever else is set."""
     return attrs.evolve(options, base_url=FAKE, workspaces=(), owner_key=None, headers={})

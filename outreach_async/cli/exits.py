@@ -1,36 +1,52 @@
-"""What an ending means to whoever called the command: its exit code, and one line for a person."""
+"""Exit codes, and the line that explains an error to a person."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
+from json import JSONDecodeError
+from tomllib import TOMLDecodeError
 from typing import Final
 
 import click
 
-from outreach_async.cli.text import printable, without_keys
-from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError, StatusError
+from outreach_async.cli.text import printable, with_flags, without_keys
+from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, StatusError, linked
 from outreach_async.retry import Evidence, Repeat, weigh
 from outreach_async.vocabulary import Outcome
 
 OK: Final = 0
 REFUSED: Final = 1
-"""Findings at or above `--fail-on`, or an operation that the service refused."""
+"""Findings at or above `--fail-on`, or a request refused by the service."""
 USAGE: Final = 2
 INCOMPLETE: Final = 3
-"""Rows rejected, unknown or not applied; pages unread."""
+"""Rows rejected, unknown or not applied, or pages that could not be read."""
 SUSPENDED: Final = 75
-"""A run with a journal that can go on later: the service asked for a long wait, or is down."""
+"""A run with a journal that can be resumed later: the service asked for a long wait, or is down."""
 NOT_ALLOWED: Final = 77
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
-"""Whoever read the output has gone, as `head` does."""
+"""The reader of the output has exited, as `head` does."""
 
 _FORBIDDEN: Final = frozenset({401, 403})
 UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
-"""Outcomes of rows that made no contact."""
+"""Outcomes of rows that created or changed no contact, as far as is known."""
 
 EXPECTED: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
-"""Exceptions that are an ending like any other; all else is a fault of the command and shows its trace."""
+"""Errors printed as one line. Any other error is a bug of the command and keeps its traceback."""
+
+_SQLITE: Final = {
+    "SQLITE_BUSY": "another process is using it",
+    "SQLITE_CANTOPEN": "it cannot be opened",
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_IOERR": "input/output error",
+    "SQLITE_LOCKED": "another process is using it",
+    "SQLITE_PERM": "permission denied",
+    "SQLITE_READONLY": "it is read-only",
+}
+"""Errors of SQLite whose cause is outside the file, in words."""
+_AT: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
 def code_of(error: BaseException) -> int:
@@ -44,36 +60,104 @@ def code_of(error: BaseException) -> int:
             return NOT_ALLOWED
         case StatusError() if weigh(error, Repeat.FREELY) is Evidence.FINAL:
             return REFUSED
-        case OutreachError() if not isinstance(error, InvalidRequest):  # asking again may succeed: undone rather than refused
+        case OutreachError() if not isinstance(error, InvalidRequest):  # a retry may succeed, so this is not a refusal
             return INCOMPLETE
-        case _:  # with what click finds, an address that cannot be listened at, a file that cannot be read
+        case _:  # click's own errors, an address that cannot be bound, a file that cannot be read
             return USAGE
 
 
 def code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
-    """Return the exit code for a run that came to its end.
+    """Return the exit code for a run that finished.
 
     Args:
-        outcomes: Rows by outcome.
-        repeats: Those of them that another row stood for, as was asked.
+        outcomes: Number of rows by outcome.
+        repeats: Number of those rows that were not sent because `--repeats` let another row stand for them.
     """
     return INCOMPLETE if sum(outcomes[outcome] for outcome in UNDONE) > repeats else OK
 
 
 def line_of(error: BaseException) -> str:
-    """Return the one line that tells a person what happened, without any key."""
+    """Return the line that explains an error to a person; owner keys are masked."""
     return f"outreach-async: {printable(without_keys(_message(error)))}"
 
 
 def _message(error: BaseException) -> str:
     match error:
         case click.UsageError(ctx=click.Context() as context):
-            return f"{error.format_message()} Try '{context.command_path} --help'."
+            said = " ".join(_own_words(error, error.format_message()).split()).removesuffix(".")
+            return f"{said}. Try '{context.command_path} --help'."
         case click.ClickException():
-            return error.format_message()
+            return _own_words(error, error.format_message())
         case KeyboardInterrupt():
             return "interrupted"
+        case InvalidRequest() | JournalError() | BulkStopped():  # of the others, the service writes a part
+            return with_flags(_own_words(error, str(error)))
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if error.filename else reason
         case _:
-            return str(error)
+            return _own_words(error, str(error))
+
+
+def _own_words(error: BaseException, message: str) -> str:
+    """Return a message without the text of the library whose exception caused the error, which means nothing to a user.
+
+    The reason that the operating system gave, or the place of the fault in a file, stands in its stead if there is one.
+    """
+    for link in linked(error):
+        if _is_own(link, journal=isinstance(error, JournalError)):
+            continue
+        reason = _reason(link)
+        for pattern in _quoted(link):
+            if found := pattern.search(message):
+                instead = f"{found[1]}{reason}{found[2]}" if reason else ""
+                return message[: found.start()] + instead + message[found.end() :]
+    return message
+
+
+def _is_own(link: BaseException, *, journal: bool) -> bool:
+    """Return whether the text of an exception is this library's.
+
+    Its checks raise built-in exceptions too, such as `ValueError`. For a journal, those are Python's own about damaged content.
+    """
+    package = type(link).__module__.partition(".")[0]
+    python = journal or isinstance(link, OSError | EOFError | UnicodeError)
+    return package in {"outreach_async", "click"} or (package == "builtins" and not python)
+
+
+def _quoted(link: BaseException) -> Iterator[re.Pattern[str]]:
+    """Yield patterns of the ways in which a message quotes an exception: by its class and text, or by its text alone."""
+    yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
+    own = getattr(link, "strerror", None)  # may be a library's too: asyncio adds the address to the system's words
+    for text in (str(link), str(link).partition("\n")[0], own):
+        if text and text != os.strerror(getattr(link, "errno", None) or 0):
+            yield re.compile(rf"(: ){re.escape(text)}()(?=;|\Z)")
+            yield re.compile(rf"( \(){re.escape(text)}(\))")
+
+
+def _reason(error: BaseException) -> str | None:
+    """Return why the operating system or a parser refused; the deepest exception knows best."""
+    import sqlite3  # few commands need these two
+    from ssl import SSLCertVerificationError, SSLError
+
+    found = None
+    for link in linked(error):
+        match link:
+            case JSONDecodeError():
+                return f"invalid JSON at line {link.lineno}, column {link.colno}"
+            case TOMLDecodeError():
+                at = _AT.search(str(link))
+                return f"invalid TOML at {at[1]}" if at else "invalid TOML"
+            case UnicodeDecodeError():
+                return f"byte {link.start + 1} is not valid {link.encoding.upper()}"
+            case SSLCertVerificationError():
+                return f"the certificate is not trusted ({link.verify_message})"
+            case SSLError():
+                return f"TLS failed ({(getattr(link, 'reason', None) or 'unknown error').replace('_', ' ').lower()})"
+            case sqlite3.Error():
+                name = getattr(link, "sqlite_errorname", "")  # errors of the module itself have none
+                found = next((text for code, text in _SQLITE.items() if name.startswith(code)), None)
+            case OSError(errno=int(code), strerror=str(text)):
+                found = os.strerror(code) if code > 0 else text  # below 0 are the resolver's codes, which have texts of their own
+            case _:
+                pass
+    return found

@@ -1,4 +1,4 @@
-"""The options that say how a file of rows is to be read."""
+"""Options for reading a file of rows."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from outreach_async.importer import FORMATS, File, open_file
 STDIN: Final = "-"
 
 _OPTIONS: Final = (
-    click.option("--encoding", metavar="NAME", help="How to read a text that is not UTF-8, such as cp1252."),
-    click.option("--sheet", metavar="NAME", help="Sheet of a workbook; the first one that can be seen by default."),
-    click.option("--format", "format_", type=click.Choice(FORMATS), help="Format of the file, whatever it looks like."),
+    click.option("--encoding", metavar="NAME", help="Encoding of a CSV or JSON Lines file that is not UTF-8, such as cp1252."),
+    click.option("--sheet", metavar="NAME", help="Sheet of a workbook.  [default: the first visible one]"),
+    click.option("--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: detected]"),
 )
 
 
 @attrs.frozen(kw_only=True)
 class Reading:
-    """How to read a file.
+    """Options for reading a file.
 
     Attributes:
-        encoding: Of a text.
-        sheet: Of a workbook.
-        format: Of the file; found out if not given.
+        encoding: Encoding of a CSV or JSON Lines file; `None` for UTF-8 or as the byte order mark says.
+        sheet: Sheet of a workbook; `None` for the first visible one.
+        format: Format of the file; `None` to detect it.
     """
 
     encoding: str | None
@@ -39,13 +39,13 @@ class Reading:
         """Open a file.
 
         Raises:
-            InvalidRequest: It cannot be read so.
+            InvalidRequest: The file cannot be read with these options.
         """
         return open_file(path, encoding=self.encoding, sheet=self.sheet, format=self.format)
 
 
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the options for a command, which takes them as `reading`."""
+    """Declare the options for a command, which receives them as `reading`."""
 
     @wraps(command)
     def with_reading(*, encoding: str | None, sheet: str | None, format_: str | None, **arguments: Any) -> Any:

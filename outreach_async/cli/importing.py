@@ -11,7 +11,7 @@ import click
 
 from outreach_async.bulk import Repeats
 from outreach_async.bulk.journal.values import Earlier
-from outreach_async.checks import require_options
+from outreach_async.checks import require_id
 from outreach_async.cli.checking import check
 from outreach_async.cli.completion import of_words
 from outreach_async.cli.connection import open_client
@@ -44,67 +44,68 @@ _PATH = click.Path(path_type=Path)
     type=click.Choice(DUPLICATE_POLICIES),
     default="skip",
     show_default=True,
-    help="What to do with an e-mail that the workspace has.",
+    help="What to do with an e-mail that is already in the workspace.",
 )
-@click.option("--campaign", metavar="ID", help="Campaign to add the contacts to.")
-@click.option("--strict/--no-strict", default=True, show_default=True, help="Whether the service validates the standard fields.")
-@click.option("--concurrency", type=int, default=IN_FLIGHT, show_default=True, metavar="N", help="Requests at a time at most.")
+@click.option("--campaign", metavar="ID", help="Add the contacts to this campaign.")
+@click.option("--strict/--no-strict", default=True, show_default=True, help="Let the service validate the standard fields.")
+@click.option("--concurrency", type=int, default=IN_FLIGHT, show_default=True, metavar="N", help="Maximum concurrent requests.")
 @click.option(
     "--repeats",
     type=click.Choice(get_args(Repeats)),
     default="serial",
     show_default=True,
-    help="What to do with an e-mail that the file has more than once; first, last and coalesce need --journal.",
+    help="What to do with duplicates within the file; first, last and coalesce need --journal.",
 )
-@click.option("--journal", metavar="PATH", type=_PATH, help="Keep the run in this file, to resume it.")
-@click.option("--resume", is_flag=True, help="Go on with the journal if it is there.")
+@click.option("--journal", metavar="PATH", type=_PATH, help="Record the run in this file, so that it can be resumed.")
+@click.option("--resume", is_flag=True, help="Resume the run in --journal, if the file exists.")
 @click.option(
     "--earlier",
     type=click.Choice(get_args(Earlier)),
     default="known",
     show_default=True,
-    help="'unknown' continues although the journal is damaged or lost: every row counts as possibly sent.",
+    help="'unknown' continues after the journal was damaged or lost, and marks every row as possibly sent.",
 )
-@click.option("--rejects", metavar="PATH", type=OutputPath(), help="Write rows that made no contact to this CSV file.")
-@click.option("--dry-run", is_flag=True, help="Check the whole file and create nothing; at most the workspace's fields are read.")
+@click.option("--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows.")
+@click.option("--dry-run", is_flag=True, help="Only check the file; at most the workspace's fields are requested.")
 @click.option(
     "--map",
     "maps",
     metavar="'COLUMN=CODE'",
     multiple=True,
-    help="Send a column under a field's code, or leave it out with the code 'ignore'.",
+    help="Send a column as a field, given by its code, or skip it with the code 'ignore'; repeatable.",
 )
-@click.option("--mapping", metavar="PATH", type=_PATH, help="Read where columns go from this TOML file; --map wins over it.")
-@click.option("--save-mapping", metavar="PATH", type=OutputPath(), help="Write where the columns go to this TOML file.")
+@click.option("--mapping", metavar="PATH", type=_PATH, help="Read the column mapping from this TOML file; --map overrides it.")
+@click.option("--save-mapping", metavar="PATH", type=OutputPath(), help="Write the column mapping to this TOML file.")
 @force_option
-@click.option("--ignore-unknown", is_flag=True, help="Leave out columns that no field is known for.")
+@click.option("--ignore-unknown", is_flag=True, help="Skip columns that match no field.")
 @click.option(
     "--check",
     "checks",
     metavar="[CHECK=]error|warn|off",
     multiple=True,
     shell_complete=of_words(lambda: [*LEVELS, *(f"{check}={level}" for check in CHECKS for level in LEVELS)]),
-    help=f"What the checks count for before anything is sent, or one of them: {', '.join(CHECKS)}.  [default: warn]",
+    help=f"Level of all checks, or of one: {', '.join(CHECKS)}; repeatable.  [default: warn]",
 )
-@click.option("--rate", type=float, metavar="N", help="Requests a second that you are allowed, to say how long it will take.")
+@click.option("--rate", type=float, metavar="N", help="Your quota in requests per second, to estimate the duration.")
 @file_options
 @shared_options
 def import_(*, options: Options, reading: Reading, file: Path, dry_run: bool, force: bool, **given: Any) -> int:
-    """Create a contact for each row of a file: CSV, Excel, Parquet or JSON Lines; '-' is standard input.
+    """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
-    Columns are matched by name: codes such as first_name, the same with other case and punctuation ("First Name", "E-mail"), and
-    the labels of the workspace's own fields. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised.
-    A column that nobody knows is refused before anything is sent, unless --map says where it goes.
+    Columns are matched to fields by name: by codes such as first_name, in any case and punctuation ("First Name", "E-mail"), and
+    by the labels of the workspace's own fields. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are
+    recognised. A column that matches no field is an error, before anything is sent; use --map or --ignore-unknown.
 
-    The whole file is checked before the first row is sent. What is found is told, for the service has the last word; with --check
-    error, rows are kept from being sent.
+    The whole file is checked before the first row is sent. Findings are warnings, and the service decides; with --check error,
+    rows with invalid values are rejected instead of sent.
 
-    With --journal the run survives its end: after a crash, Ctrl-C or exit code 75, the same command with --resume gives every row
-    that is left its outcome, and none a second one. Ctrl-C waits for the requests under way, for 30 seconds at most, or for one
-    second while the run is paused; a second one stops them. A journal is of one file: once its run is finished, --resume reports
-    it again, and refuses a file with other rows.
+    With --journal you can resume a run after a crash, Ctrl-C or exit code 75: run the same command with --resume to process the
+    remaining rows. Every row gets exactly one outcome. The first Ctrl-C waits for requests in flight, up to 30 seconds, or one
+    second while the run is paused; the second Ctrl-C cancels them. Use one journal per file: once its run is finished, --resume
+    prints the results again, and a file with other rows is an error.
     """
-    require_options(given["duplicates"], given["strict"], given["campaign"])
+    if given["campaign"] is not None:
+        require_id("--campaign", given["campaign"], "campaign", "pass the id of a campaign, or omit the option")
     require_journal(resume=given["resume"], earlier=given["earlier"], journal=given["journal"])
     given["resume"] |= given["earlier"] == "unknown"
     require_writable(
@@ -129,10 +130,10 @@ def _job(
     rate: float | None,
     **given: Any,
 ) -> Job:
-    """Return what is asked for, the file opened.
+    """Return the import that the options describe, with its file opened.
 
     Raises:
-        InvalidRequest: An option says nothing that can be done, or the file cannot be read.
+        InvalidRequest: An option has an invalid value, or the file cannot be read.
     """
     policy, asked, saved = Policy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
     job = Job(file=gone(), rate=require_rate(rate), **given)
@@ -141,7 +142,7 @@ def _job(
         return attrs.evolve(job, overrides={**known, **asked}, spooled=True)
     file = reading.open(path)
     known, lacking = apply_mapping(saved, file.headers)
-    notes = [*file.notes, *(f"the mapping has a column that the file lacks: {column!r}" for column in lacking)]
+    notes = [*file.notes, *(f"--mapping has a column that is not in the file: {column!r}" for column in lacking)]
     notes += [policy.note] if policy.note else []
     return attrs.evolve(job, file=file, overrides={**known, **asked}, checks=policy, notes=tuple(notes))
 

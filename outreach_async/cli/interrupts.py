@@ -1,4 +1,4 @@
-"""Ctrl-C while contacts are created: the first lets rows under way finish, the second stops them, the third leaves at once."""
+"""Ctrl-C during an import: the first waits for requests in flight, the second cancels them, the third exits at once."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from outreach_async.cli.exits import INTERRUPTED
 from outreach_async.cli.screen import Screen
 
 PATIENCE: Final = 30.0
-"""Seconds that requests under way have to be answered."""
+"""Time for requests in flight to complete, in seconds."""
 PATIENCE_IN_PAUSE: Final = 1.0
-"""The same while a run is paused: what is under way then hardly ever succeeds."""
+"""The same while a run is paused, in seconds: a request in flight then rarely succeeds."""
 
 
 class Interrupts:
-    """Counts them.
+    """Handle each Ctrl-C according to its number.
 
     Args:
-        screen: Where to say what happens.
-        group: Holds what runs beside the block, until its end.
-        leave: Ends the process.
+        screen: Where to print what happens.
+        group: Task group of the tasks that run beside the block.
+        leave: Exits the process.
 
     Attributes:
-        group: The same.
-        scope: What the second one cancels.
-        drain: What the first one calls: ends the run and returns the seconds that it may take.
-        count: How many there were.
+        group: The task group.
+        scope: Cancelled by the second Ctrl-C.
+        drain: Called by the first Ctrl-C: stops starting rows, and returns the time to wait, in seconds.
+        count: Number of times that Ctrl-C was pressed.
     """
 
     def __init__(self, screen: Screen, group: TaskGroup, leave: Callable[[int], object] = os._exit) -> None:
@@ -44,15 +44,16 @@ class Interrupts:
         self._leave = leave
 
     def take(self) -> None:
-        """Take the next one."""
+        """Handle one Ctrl-C."""
         self.count += 1
         if self.count == 1:
             seconds = self.drain()
-            self._screen.warn(f"finishing the rows under way, for {seconds:.0f} s at most; Ctrl-C again stops them")
+            self._screen.warn(f"waiting up to {seconds:.0f} s for requests in flight; press Ctrl-C again to cancel them")
+            # A handler must not wait: it would block the next Ctrl-C.
             self.group.start_soon(self._give_up, seconds)
         elif self.count == 2:  # noqa: PLR2004 - the second
             self.scope.cancel()
-        else:
+        else:  # the cancelled run has not ended; wait for nothing
             self._leave(INTERRUPTED)
 
     async def _give_up(self, seconds: float) -> None:
@@ -62,18 +63,18 @@ class Interrupts:
 
 @asynccontextmanager
 async def interruptible(screen: Screen) -> AsyncIterator[Interrupts]:
-    """Take every Ctrl-C within the block; where signals cannot be taken, on Windows, each is a KeyboardInterrupt as ever.
+    """Handle every Ctrl-C within the block. On Windows, which has no such signals, it stays a `KeyboardInterrupt`.
 
-    What the block raises passes through as it is, not in a group.
+    Errors of the block are raised as they are, not in an exception group.
     """
     failure: Exception | None = None
     async with anyio.create_task_group() as group:
         interrupts = Interrupts(screen, group)
-        await group.start(_receive, interrupts)
+        await group.start(_receive, interrupts)  # returns once the handler is in place
         try:
             with interrupts.scope:
                 yield interrupts
-        except Exception as error:  # noqa: BLE001 - raised below
+        except Exception as error:  # noqa: BLE001 - raised below, as the group would wrap it
             failure = error
         group.cancel_scope.cancel()
     if failure is not None:

@@ -1,4 +1,4 @@
-"""An import as the command line asks for it."""
+"""An import as the command line describes it."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ IN_FLIGHT: Final = 64
 
 @attrs.frozen(kw_only=True)
 class Job:
-    """What to import, and how.
+    """The input and the options of an import.
 
     Attributes:
-        file: Where the rows are.
-        overrides: Codes by column name.
-        ignore_unknown: Whether to leave out columns that no field is known for.
-        duplicates: What to do if the workspace has an e-mail.
+        file: The input.
+        overrides: Field codes by column name.
+        ignore_unknown: Whether to skip columns that match no field.
+        duplicates: What to do with an e-mail that is already in the workspace.
         campaign: Campaign to add the contacts to.
         strict: Whether the service validates the standard fields.
-        concurrency: Requests at a time at most.
-        repeats: What to do with an e-mail that comes again.
-        journal: File to keep the run in.
-        resume: Whether to go on with a journal that is there.
-        earlier: With `unknown` every row without an outcome counts as possibly sent.
-        rejects: File to write the rows to that made no contact.
-        checks: What to check the values for before anything is sent; `None` for nothing, and nothing is told.
-        save_mapping: File to write the mapping to.
-        rate: Requests a second that the caller knows to be allowed.
-        notes: What a person should know before it starts.
-        spooled: Whether the rows are in the journal only, since they came from standard input.
+        concurrency: Maximum number of concurrent requests.
+        repeats: What to do with duplicates within the file.
+        journal: File that records the run.
+        resume: Whether to resume the run of an existing journal.
+        earlier: `unknown` marks every row without an outcome as possibly sent.
+        rejects: File for rows that were rejected, not applied or unknown.
+        checks: Levels of the checks; `None` to check nothing and print no findings.
+        save_mapping: File for the mapping.
+        rate: Quota in requests per second, as the user gave it.
+        notes: Remarks to print before the run.
+        spooled: Whether the rows are in the journal only, because they came from standard input.
     """
 
     file: File
@@ -64,10 +64,10 @@ class Job:
     spooled: bool = False
 
     def kept_in(self, mapping: Mapping[str, str] | None = None) -> Journal | None:
-        """Return the journal to keep the run in, which knows the file; standard input is known by its rows alone.
+        """Return the journal, with the path and fingerprint of the input; standard input has only its rows to identify it.
 
         Args:
-            mapping: Codes by column, as decided; those asked for if nothing was decided.
+            mapping: Final field codes by column; `None` for those of `overrides`.
         """
         if self.journal is None:
             return None
@@ -78,18 +78,18 @@ class Job:
         return Journal(self.journal, source=source, fingerprint=self.file.fingerprint(), mapping=known)
 
     def before(self) -> JournalReport | None:
-        """Return what is known of the run that is to be resumed."""
+        """Return the report of the run to resume; `None` if there is none."""
         return begun(self.journal, self.earlier) if self.resume else None
 
     def is_settled(self, report: JournalReport) -> bool:
-        """Whether a run is finished, and its rows need not be read: the journal has them, or compares the file's fingerprint."""
+        """Return whether a run is finished and need not read its rows: the journal has them or the fingerprint."""
         if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
             return False
         return self.spooled or (report.fingerprint is not None and self.file.path is not None)
 
 
 def begun(journal: Path | None, earlier: Earlier = "known") -> JournalReport | None:
-    """Return the figures of a journal that is there; nothing of one that is damaged, if it is to be set aside."""
+    """Return the report of an existing journal; `None` if it is damaged and `earlier` allows to replace it."""
     if journal is None or not journal.exists():
         return None
     try:
@@ -101,24 +101,25 @@ def begun(journal: Path | None, earlier: Earlier = "known") -> JournalReport | N
 
 
 def is_spooled(report: JournalReport | None) -> bool:
-    """Whether a run from standard input goes on from its journal alone: no row was marked before the whole input was in it."""
-    if report is None or report.source is None or report.fingerprint is not None:  # it is of a file, or of no command's import
+    """Return whether a run from standard input can be resumed from its journal alone."""
+    if report is None or report.source is None or report.fingerprint is not None:  # the input was a file, or not this command's
         return False
+    # The first row is marked only after the whole input is in the journal.
     return report.marked > 0 or report.state == "finished"
 
 
 def gone() -> File:
-    """Return what stands for an input that is gone: a file without rows."""
+    """Return a file without rows, in place of an input that no longer exists."""
     return open_file(io.BytesIO(b"email\n"), format="csv")
 
 
 def require_journal(*, resume: bool, earlier: Earlier, journal: Path | None) -> None:
-    """Check that there is a journal where one is needed.
+    """Check that a journal is given where one is needed.
 
     Raises:
-        click.UsageError: There is none.
+        click.UsageError: No journal is given.
     """
     if earlier == "unknown" and journal is None:
-        raise click.UsageError("--earlier unknown needs --journal PATH, the journal that is damaged or lost.")
+        raise click.UsageError("--earlier unknown: needs the journal that was damaged or lost; pass --journal PATH.")
     if resume and journal is None:
-        raise click.UsageError("--resume needs --journal PATH, the journal to go on with.")
+        raise click.UsageError("--resume: needs the journal of the run; pass --journal PATH.")

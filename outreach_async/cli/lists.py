@@ -1,4 +1,4 @@
-"""The commands that show lists: `campaigns`, `mailboxes`, `steps` and `fields`."""
+"""The commands that print lists: `campaigns`, `mailboxes`, `steps` and `fields`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import click
 
+from outreach_async.checks import require_id
 from outreach_async.cli.connection import open_client
 from outreach_async.cli.exits import INCOMPLETE, OK
 from outreach_async.cli.options import Options, shared_options
@@ -25,7 +26,7 @@ _Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 @attrs.frozen
 class _StepLine:
-    """A template with its step, or a step that has none."""
+    """A template with its step, or a step without templates."""
 
     step: Step
     template: Template | None
@@ -33,11 +34,11 @@ class _StepLine:
 
 @attrs.frozen
 class _View:
-    """How a list is shown.
+    """The columns of a list.
 
     Attributes:
-        columns: What each column reads from an item; a pipe gets them all.
-        brief: The columns that a terminal has room for.
+        columns: Reads the value of each column from an item. A pipe gets every column.
+        brief: Columns to print on a terminal, which has less room.
     """
 
     columns: _Columns
@@ -106,14 +107,15 @@ def mailboxes(options: Options) -> int:
 @click.argument("campaign")
 @shared_options
 def steps(options: Options, campaign: str) -> int:
-    """List the steps of a campaign and how their templates did."""
+    """List the steps of a campaign with their statistics."""
+    require_id("CAMPAIGN", campaign, "campaign", "pass the id of a campaign, as the command 'campaigns' prints it")
     return run_async(partial(_steps, options, campaign))
 
 
 @click.command()
 @shared_options
 def fields(options: Options) -> int:
-    """List the fields that contacts of a workspace can have."""
+    """List the contact fields of a workspace."""
     return run_async(partial(_fields, options))
 
 
@@ -128,9 +130,9 @@ async def _list(
         items: Collected[Any] = await pager(client).collect()
     view.show(screen, items)
     for unread in items.undecodable:
-        screen.warn(f"{what}: {unread.id or 'an item without id'} cannot be read: {unread.error}")
+        screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
     if items.missing:
-        screen.warn(f"{what}: the service counts {items.total_found}, {items.missing} of them are on no page")
+        screen.warn(f"the service reports {items.missing:,} more {what} than it listed")
     screen.footer(f"{len(items)} {what}")
     counts = {"count": len(items), "total_found": items.total_found, "repeats": items.repeats, "missing": items.missing}
     screen.result({"data": to_wire(list(items)), **counts, "undecodable": len(items.undecodable)})

@@ -1,4 +1,4 @@
-"""The options that every command shares, before or after the command's name."""
+"""Options shared by all commands. They may stand before or after the name of the command."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ BACKENDS: Final = ("httpx", "httpx2", "aiohttp")
 Backend = Literal["httpx", "httpx2", "aiohttp"]
 
 _SHARED: Final = (
-    click.option("--base-url", metavar="URL", help=f"Where the service is, or {FAKE!r} for an embedded one. [OUTREACH_BASE_URL]"),
-    click.option("--workspace", "workspaces", metavar="ID", multiple=True, help="Workspace to work in. [OUTREACH_WORKSPACE]"),
-    click.option("--owner-key", metavar="KEY", help="API key, for import only; better set OUTREACH_OWNER_KEY than type it."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout."),
-    click.option("--backend", type=click.Choice(BACKENDS), help="HTTP library to use; httpx by default."),
-    click.option("--timeout", type=float, metavar="SECONDS", help="Bound of one attempt of one request; 30 by default."),
-    click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header to send with every request."),
+    click.option("--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} is an embedded one. [OUTREACH_BASE_URL]"),
+    click.option("--workspace", "workspaces", metavar="ID", multiple=True, help="Id of the workspace. [OUTREACH_WORKSPACE]"),
+    click.option("--owner-key", metavar="KEY", help="API key, for import only; safer as a variable. [OUTREACH_OWNER_KEY]"),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."),
+    click.option("--backend", type=click.Choice(BACKENDS), help="HTTP library to use.  [default: httpx]"),
+    click.option("--timeout", type=float, metavar="SECONDS", help="Timeout per attempt of a request.  [default: 30]"),
+    click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."),
 )
 
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """What the shared options say, the environment included.
+    """The shared options, completed from the environment.
 
     Attributes:
-        base_url: Where the service is; `None` if nobody said.
+        base_url: Base URL of the service; `None` if not given.
         workspaces: Ids of workspaces, in the order given.
-        owner_key: API key; `None` if nobody said.
-        as_json: Whether stdout is for one JSON object.
+        owner_key: API key; `None` if not given.
+        as_json: Whether to print one JSON object on stdout.
         backend: The HTTP library.
-        timeout: Seconds of one attempt.
-        headers: Header fields to send along.
+        timeout: Timeout per attempt, in seconds.
+        headers: Headers to send with every request.
     """
 
     base_url: str | None
@@ -52,12 +52,12 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
-        """Complete what was given.
+        """Complete the options that were given from the environment.
 
-        The embedded service takes nothing from the environment: a key and a workspace that are set there belong to another.
+        The embedded service takes nothing from the environment: a key and a workspace set there belong to another service.
 
         Raises:
-            click.UsageError: A header that is none.
+            click.UsageError: A header is not of the form `Name: value`.
         """
         base_url = given["base_url"] or environment.get("OUTREACH_BASE_URL") or None
         around = {} if base_url == FAKE else environment
@@ -73,18 +73,18 @@ class Options:
 
     @property
     def workspace(self) -> str | None:
-        """The one workspace to work in, if one is given.
+        """The workspace to work in; `None` if not given.
 
         Raises:
-            click.UsageError: Several are.
+            click.UsageError: Several workspaces are given.
         """
         if len(self.workspaces) > 1:
-            raise click.UsageError("This command works in one workspace; give --workspace once.")
+            raise click.UsageError("--workspace: expected one workspace, got several; pass --workspace once.")
         return next(iter(self.workspaces), None)
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the shared options for a command, which takes them as `options`; what follows its name wins."""
+    """Declare the shared options for a command, which receives them as `options`; those after its name win."""
 
     @wraps(command)
     def with_options(**arguments: Any) -> Any:
@@ -107,12 +107,12 @@ _NAMES: Final = ("base_url", "workspaces", "owner_key", "as_json", "backend", "t
 
 
 def _later(before: Any, after: Any) -> Any:
-    """Return what stands after the command's name if anything does, else what stands before it."""
+    """Return the value given after the name of the command, else the one given before it."""
     return before if after is None or after is False or after == () else after
 
 
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise click.UsageError("--header: expected 'Name: value'; the value is not shown, as it may be a secret.")
+        raise click.UsageError("--header: expected 'Name: value', got something else, which may be secret; quote it as a whole.")
     return name.strip(), value.strip()

@@ -1,4 +1,4 @@
-"""The progress of a run on stderr: a bar if that is a terminal, and a line for each pause."""
+"""Show the progress of a run on stderr: a bar on a terminal, and a line for each pause."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from outreach_async.bulk import BulkProgress, Outcomes
 from outreach_async.cli.text import printable
 
 Show: TypeAlias = Callable[[int, str], None]
-"""Shows how many rows are done, and a text beside the bar."""
+"""Shows the number of completed rows, and a string beside the bar."""
 
 _REFRESH: Final = 0.2
 _SLOW: Final = 10
-"""Rows a second below which a tenth of one is worth showing."""
+"""Rate in rows per second below which one decimal is shown."""
 
 
 @contextmanager
 def progress(title: str, total: int | None) -> Iterator[Show]:
-    """Show how far `total` rows have come; `None` if nobody knows how many there are."""
+    """Show a bar of `total` rows; `None` if their number is unknown."""
     if not sys.stderr.isatty():
         yield lambda _rows, _text: None
         return
@@ -40,9 +40,9 @@ async def follow(outcomes: Outcomes, show: Show, warn: Callable[[str], None]) ->
     """Show a run's progress until cancelled.
 
     Args:
-        outcomes: The run's.
-        show: Shows it on a terminal.
-        warn: Prints a line; used for each pause, of which a bar may have no room to say why.
+        outcomes: The outcomes of the run.
+        show: Updates the bar.
+        warn: Prints a line. Used for the reason of each pause, which may not fit beside the bar.
     """
     told = ""
     while True:
@@ -56,7 +56,7 @@ async def follow(outcomes: Outcomes, show: Show, warn: Callable[[str], None]) ->
 
 
 def text_of(seen: BulkProgress) -> str:
-    """Return how fast a run goes, what holds it up, and how long it will take."""
+    """Return the rate, the state with its reason, and the ETA of a run."""
     digits = 1 if 0 < seen.rate < _SLOW else 0
     parts = [f"{seen.rate:,.{digits}f} rows/s"]
     if seen.state != "running":

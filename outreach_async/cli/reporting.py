@@ -1,4 +1,4 @@
-"""The command `report`: what a journal knows of a run."""
+"""The command `report`: the progress and results of a run, from its journal."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from outreach_async.importer.rejects import begins_as_rejects
 
 @click.command()
 @click.argument("journal", type=click.Path(path_type=Path))
-@click.option("--uncertain", is_flag=True, help="List the rows whose outcome is not certain.")
-@click.option("--rejects", metavar="PATH", type=OutputPath(), help="Write rows that made no contact to this CSV file.")
+@click.option("--uncertain", is_flag=True, help="List the rows whose outcome is uncertain.")
+@click.option("--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows.")
 @force_option
 @file_options
 @shared_options
 def report(options: Options, journal: Path, *, reading: Reading, uncertain: bool, rejects: Path | None, force: bool) -> int:
-    """Say how the run stands that JOURNAL keeps, also while it goes on. Nothing is sent, and nothing is changed.
+    """Show the progress and results of the run in JOURNAL. It works while the run is in progress; nothing is sent or changed.
 
-    Exit codes: 0 finished, and every row made its contact; 3 finished with rows that made none; 75 not finished, can be resumed.
+    Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
+    resumed.
     """
     screen, kept = Screen.of(as_json=options.as_json), Journal(journal)
-    figures = kept.report()
+    figures = _figures(kept)
     source = None if figures.source is None or figures.fingerprint is None else Path(figures.source)
     require_writable(
         FileUse.journal("JOURNAL", journal, written=False),
-        FileUse.read("the file that JOURNAL was imported from:", source),
+        FileUse.read("the input of JOURNAL,", source),
         FileUse.write("--rejects", rejects, begins_as_rejects),
         force=force,
     )
@@ -52,6 +53,13 @@ def report(options: Options, journal: Path, *, reading: Reading, uncertain: bool
     return code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
 
 
+def _figures(journal: Journal) -> JournalReport:
+    try:
+        return journal.report()
+    except InvalidRequest as error:  # here the journal is an argument, not an option
+        raise InvalidRequest(str(error).replace("journal: ", "JOURNAL: ", 1)) from error
+
+
 def _uncertain(journal: Journal) -> Iterator[ContactOutcome]:
     return (outcome for outcome in journal.outcomes() if not outcome.certain)
 
@@ -62,31 +70,29 @@ def _cells(outcome: ContactOutcome) -> tuple[object, ...]:
 
 
 def _input(reading: Reading, figures: JournalReport) -> File | None:
-    """Return the file that was imported, if it is still the same; `None` for an input that the journal has kept.
+    """Return the input of the run, if it has not changed; `None` if it came from standard input.
 
     Raises:
-        InvalidRequest: It is not, or the journal knows of none.
+        InvalidRequest: The input has changed, or the journal records none.
     """
     if figures.source is None:
         raise InvalidRequest(
-            "rejects: the journal does not know of a file; rejects can be written for a run of the import command"
+            "--rejects: the journal records no input file; pass the journal of an 'outreach-async import' instead"
         )
     if figures.fingerprint is None:
         return None
     file = reading.open(figures.source)
     if figures.fingerprint != file.fingerprint():
-        raise InvalidRequest(f"rejects: {figures.source} was changed since it was imported; bring back the file as it was")
+        raise InvalidRequest(f"--rejects: {figures.source} has changed since this run began; restore the original file")
     return file
 
 
 def _show(screen: Screen, figures: JournalReport) -> None:
     screen.table(("outcome", "rows"), [(outcome.value, count) for outcome, count in figures.outcomes.items()])
-    screen.say(f"{figures.state}: {figures.rows:,} rows in {figures.seconds:.1f} s, of {figures.workspace}")
+    screen.say(f"{figures.state}: {figures.rows:,} rows in {figures.seconds:.1f} s, workspace {figures.workspace}")
     if figures.source:
-        screen.say(f"from {figures.source}")
+        screen.say(f"input: {figures.source}")
     if figures.uncertain:
-        screen.say(f"{figures.uncertain:,} rows have an outcome that is not certain; --uncertain lists them")
+        screen.say(f"uncertain outcomes: {figures.uncertain:,}; list them with --uncertain")
     if figures.possibly_sent:
-        screen.say(
-            f"{figures.possibly_sent:,} rows may have been sent and have no outcome yet; the import with --resume settles them"
-        )
+        screen.say(f"possibly sent, without an outcome: {figures.possibly_sent:,}; resume the import with --resume")

@@ -1,4 +1,4 @@
-"""Where results go: tables on a terminal, tab-separated lines in a pipe, one JSON object if asked for."""
+"""Print results: tables on a terminal, tab-separated lines in a pipe, or one JSON object."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from outreach_async.cli.text import printable
 
 @attrs.frozen
 class Screen:
-    """One way of printing.
+    """The output of a command.
 
     Attributes:
-        as_json: Whether stdout is for one JSON object.
-        console: The terminal; `None` if stdout is none.
+        as_json: Whether stdout receives one JSON object only.
+        console: The terminal; `None` if stdout is not a terminal.
     """
 
     as_json: bool
@@ -30,47 +30,47 @@ class Screen:
 
     @classmethod
     def of(cls, *, as_json: bool) -> Self:
-        """Find out what stdout is."""
+        """Return the screen for the current stdout."""
         terminal = sys.stdout.isatty() and not as_json
         return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None)
 
     def say(self, text: str = "", style: str = "") -> None:
-        """Print a line for a person; there is none if JSON was asked for."""
+        """Print a line for people; with `as_json`, print nothing."""
         if self.console:
             self.console.print(Text(printable(text), style=style), soft_wrap=True)
         elif not self.as_json:
-            print(printable(text))  # noqa: T201 - printing is what it is for
+            print(printable(text))  # noqa: T201 - a command prints
 
     def warn(self, text: str) -> None:
-        """Print a line to stderr, as errors are."""
-        print(f"outreach-async: {printable(text)}", file=sys.stderr)  # noqa: T201 - printing is what it is for
+        """Print a line to stderr, like errors."""
+        print(f"outreach-async: {printable(text)}", file=sys.stderr)  # noqa: T201 - a command prints
 
     def say_lines(self, text: str) -> None:
-        """Print lines for a person."""
+        """Print lines for people."""
         for line in text.splitlines():
             self.say(line)
 
     def footer(self, text: str) -> None:
-        """Print a remark that only a terminal needs."""
+        """Print a line that is of use on a terminal only."""
         if self.console:
             self.say(text, "dim")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print a table."""
+        """Print a table; with `as_json`, print nothing."""
         if self.console:
-            self.console.print(_table(columns, list(rows)), crop=False)  # a figure that is cut is another figure
+            self.console.print(_table(columns, list(rows)), crop=False)  # a truncated number is a wrong number
         elif not self.as_json:
             for row in (columns, *rows):
-                print(*map(printable, row), sep="\t")  # noqa: T201 - printing is what it is for
+                print(*map(printable, row), sep="\t")  # noqa: T201 - a command prints
 
     def result(self, value: dict[str, Any]) -> None:
-        """Print the JSON object, if that was asked for; it is the last line of stdout."""
+        """Print the JSON object as the last line of stdout; without `as_json`, print nothing."""
         if self.as_json:
-            print(json.dumps(value), flush=True)  # noqa: T201 - printing is what it is for
+            print(json.dumps(value), flush=True)  # noqa: T201 - a command prints
 
 
 _WHOLE: Final = frozenset({"id", "code", "status", "test_letter"})
-"""Columns whose values are copied or compared, and so are folded last."""
+"""Columns never wrapped below the width of their values, because users copy and compare them."""
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:

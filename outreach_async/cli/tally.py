@@ -1,4 +1,4 @@
-"""What became of the rows of a file, as a person reads it."""
+"""Print the findings and results of an import for people."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _FEW: Final = 10
 
 
 class Undone:
-    """Lists the rows that made no contact, each with its line and the reason, until its block ends.
+    """List the failed rows, each with its line and the reason.
 
     Args:
         screen: Where to print.
-        few: List that many, at the end, and count the rest; `None` lists every row at once.
-        line_of: Knows the line of a row that another repeats.
+        few: Maximum number of rows to list, when the block ends; `None` lists every row as it fails.
+        line_of: Returns the line of the row that another one duplicates.
     """
 
     def __init__(self, screen: Screen, few: int | None, line_of: LineOf = lambda _index: None) -> None:
@@ -36,7 +36,7 @@ class Undone:
         self._more = 0
 
     def add(self, outcome: ContactOutcome) -> None:
-        """Take a row, to list it if it made no contact for a reason of its own; one that concerns every row is told once."""
+        """List the row if it failed for a reason of its own; one that concerns every row is the last line of output."""
         if not is_reject(outcome) or _is_everyones(outcome.error):
             return
         told = (*_whose(outcome), outcome.status, message_of(outcome, self._line_of))
@@ -52,7 +52,7 @@ class Undone:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Print what was kept back."""
+        """Print the rows that were held back."""
         for text in self._kept:
             self._screen.say(text)
         if self._more:
@@ -60,7 +60,7 @@ class Undone:
 
 
 def _whose(outcome: ContactOutcome) -> tuple[str, str]:
-    """Return where a row stands, and its e-mail: what the journal has kept of an input is numbered only."""
+    """Return the line of a row, or its number if only the journal has the row, and its e-mail."""
     row = outcome.contact
     if isinstance(row, Row):
         return f"line {row.line}", row.members.get("email", "").strip()
@@ -69,28 +69,28 @@ def _whose(outcome: ContactOutcome) -> tuple[str, str]:
 
 
 def _is_everyones(error: OutreachError | None) -> bool:
-    """Whether it is, or follows from, the refusal that ends the run: the command's last line tells of it."""
+    """Return whether an error is, or follows from, the refusal that ended the run."""
     return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and concerns_every_row(error))
 
 
 def listed(screen: Screen) -> int | None:
-    """Return how many undone rows to list: a terminal shows a few, a file or a pipe takes them all."""
+    """Return the number of failed rows to list: a few on a terminal, all of them in a file or a pipe."""
     return _FEW if screen.console else None
 
 
 def show_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
-    """Print where the columns go, and why; a pipe is spared it where each is named by its very code."""
+    """Print the mapping of columns, and why. In a pipe, omit it if every column has the name of its code."""
     for note in notes:
         screen.say(f"note: {note}")
     if columns.export:
-        screen.say(f"the header is that of an export of {columns.export}")
+        screen.say(f"recognised as an export from {columns.export}")
     decisions = columns.decisions()
     if screen.console or any(column != code for column, code, _ in decisions):
         screen.table(("column", "code", "why"), decisions)
 
 
 def show_findings(screen: Screen, survey: Survey) -> None:
-    """Print what was found in a file: of each kind how often, and the first lines."""
+    """Print the findings in a file: the number of each kind, and the first few."""
     for kind in survey.kinds.values():
         screen.say(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
         for line, message in kind.first:
@@ -98,32 +98,35 @@ def show_findings(screen: Screen, survey: Survey) -> None:
         if kind.count > len(kind.first):
             screen.say(f"  ... and {kind.count - len(kind.first):,} more", "dim")
     if survey.refused:
-        screen.say(f"{survey.refused:,} of {survey.rows:,} rows can never be sent, and will be rejected")
+        screen.say(f"{survey.refused:,} of {survey.rows:,} rows are invalid and will be rejected")
 
 
 def show_estimate(screen: Screen, estimate: Estimate | None) -> None:
-    """Print how long it will take, if that is known."""
+    """Print the estimated duration, if it is known."""
     if estimate is not None:
         duration = timedelta(seconds=round(estimate.seconds))
-        screen.say(f"{estimate.rows:,} rows at {estimate.rate:,.4g} a second ({estimate.known}) take about {duration}")
+        screen.say(f"estimated time: {duration} for {estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.known})")
 
 
 def show_report(screen: Screen, report: BulkReport, total: int | None, journal: Path | None) -> None:
-    """Print the figures of a run, how far it came, and where to read more."""
+    """Print the counts of a run, and how to continue."""
     screen.table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"
     screen.say(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
     if report.repeats:
-        screen.say(f"{report.repeats:,} of the rows not applied repeat the e-mail of a row that was sent for them")
+        screen.say(f"{report.repeats:,} of the not_applied rows are duplicates; a row with the same e-mail was sent instead")
     if report.uncertain:
-        screen.say(f"{report.uncertain:,} rows have an outcome that is not certain: an answer was lost, or proves nothing")
-        screen.say(f"'report {journal} --uncertain' lists them" if journal else "--journal PATH would keep them, to be listed")
+        screen.say(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
+        screen.say(f"list them with: outreach-async report {journal} --uncertain" if journal else "--journal lets you list them")
     if total is not None and report.rows < total:
         screen.say(_rest(journal))
 
 
 def _rest(journal: Path | None) -> str:
     if journal is not None:
-        return f"The others are left: the same command with --journal {journal} --resume goes on with them."
-    return "The others were not sent, or were on their way; import the file again, for the service finds duplicates by e-mail."
+        return f"Rows remain. Resume with the same command and --journal {journal} --resume."
+    return (
+        "The remaining rows were not sent (a few may have been in flight). "
+        "Importing the file again is safe: the service detects duplicates."
+    )

@@ -1,4 +1,4 @@
-"""What the embedded service holds: two workspaces with the troubles that mailboxes run into, the same at every start."""
+"""The data of the embedded service: two workspaces whose mailboxes have typical problems, the same at every start."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 import click
 
+from outreach_async.cli.writing import readable
 from outreach_async.fake import Behaviour, FakeService, WorldError
 
 WORKSPACES: Final = ("space_demo", "space_demo_eu")
@@ -27,13 +28,13 @@ def _ago(days: int) -> int:
 
 @attrs.frozen
 class _Boxes:
-    """Mailboxes that have something in common.
+    """A group of similar mailboxes.
 
     Attributes:
-        name: What they send from: `<name>.example`, then `<name>2.example` and so on.
-        count: How many.
-        fields: What sets them apart from healthy ones.
-        a_domain: How many share a domain.
+        name: Base of their domains: `<name>.example`, then `<name>2.example` and so on.
+        count: Number of mailboxes.
+        fields: Fields that differ from those of healthy mailboxes.
+        a_domain: Number of mailboxes per domain.
     """
 
     name: str
@@ -42,7 +43,7 @@ class _Boxes:
     a_domain: int = 4
 
     def domains(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield, for each domain, how many mailboxes it has, and their fields."""
+        """Yield the number of mailboxes of each domain, and their fields."""
         for first in range(0, self.count, self.a_domain):
             number = first // self.a_domain + 1
             fields = {"domain": f"{self.name}{number if number > 1 else ''}.example", "domain_ip": _SITE, **self.fields}
@@ -66,13 +67,13 @@ _MAILBOXES: Final[dict[str, tuple[_Boxes, ...]]] = {
     WORKSPACES[0]: (
         _Boxes("northwind-mail", 64),
         _Boxes("hello-northwind", 48),
-        _Boxes("northwind-hello", 2, {"daily_limit": 25, "sent_today": 31}),  # a limit of 40, lowered after they had sent
+        _Boxes("northwind-hello", 2, {"daily_limit": 25, "sent_today": 31}),  # the limit was lowered from 40 after they had sent
         _Boxes("northwind-team", 4, {"dkim": False}),
         _Boxes("try-northwind", 40),
         _Boxes("northwind-try", 3, {"blacklists": 1}),
         _Boxes("get-northwind", 31),
         _Boxes("northwind-get", 4, {"sent_30days": 810, "bounced_30days": 58}),
-        _Boxes("northwind-go", 2, {"sent_30days": 118, "bounced_30days": 3}),  # too few to be sure
+        _Boxes("northwind-go", 2, {"sent_30days": 118, "bounced_30days": 3}),  # too few e-mails for a verdict
         _Boxes("northwind-news", 11, {"domain_ip": None}, a_domain=11),
         _Boxes("northwind-offers", 5, _BURNT, a_domain=5),
     ),
@@ -144,7 +145,7 @@ _CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
 
 
 def demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
-    """Make the embedded service, with what it holds at every start."""
+    """Return the embedded service with its initial data."""
     service = FakeService(seed, behaviour, _NOW)
     for workspace in WORKSPACES:
         service.add_workspace(workspace, custom_fields=["Plan", "Account manager"])
@@ -162,22 +163,22 @@ def demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeServ
 
 
 def stored_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
-    """Make a service that holds what a world file says.
+    """Return a service with the data of a world file.
 
     Raises:
-        click.UsageError: The file makes no world.
-        OSError: It cannot be read.
+        click.ClickException: The file cannot be read, or is not a valid world.
     """
     service = FakeService(seed, behaviour, _NOW)
     try:
-        service.load(path)
+        with readable("--world", path):
+            service.load(path)
     except (WorldError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--world {path}: {error}") from error
     return service
 
 
 def entrance(service: FakeService) -> dict[str, str | None]:
-    """Return the first workspace, with a key and a campaign of it, if there are such."""
+    """Return the first workspace with one of its owner keys and campaigns; `None` for what does not exist."""
     document = json.loads(service.dump())
     space: dict[str, Any] = next(iter(document["workspaces"]), {"id": None, "campaigns": []})
     keys = (key for key, spaces in document["owner_keys"].items() if space["id"] in spaces)

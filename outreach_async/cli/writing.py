@@ -1,9 +1,11 @@
-"""Which files a command may write: none that it reads, no other output twice, and none that holds something else."""
+"""Protect files: a command never writes a file that it reads, one file twice, or over a file of another kind."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from stat import S_ISREG
@@ -14,44 +16,46 @@ import attrs
 import click
 
 from outreach_async.cli.files import STDIN
+from outreach_async.importer import RejectsFile
+from outreach_async.importer.rejects import Reject
 from outreach_async.wholefiles import descriptor_of
 
 _STDOUT: Final = "/dev/stdout"
 _COMPANIONS: Final = ("", "-wal", "-shm", "-journal", "-lock")
-"""What the names of a journal's files end with."""
+"""Endings of the names of a journal's files."""
 _REPLACES: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
-"""Options that may share a file: it is read first, then replaced as a whole."""
+"""Pairs of options that may name one file: it is read first, then replaced as a whole."""
 
 Key: TypeAlias = tuple[int | str, ...]
-"""Identifies a file: its device and inode, or those of its folder and its name if it does not exist yet."""
+"""Identifies a file: its device and inode or, if it does not exist yet, those of its folder and its name."""
 Begins: TypeAlias = Callable[[Path], bool]
-"""Returns whether a file begins as the format does that is to replace it."""
+"""Returns whether the start of a file is that of the format to be written."""
 
 
 class OutputPath(click.Path):
-    """The path of a file to write; `-` is standard output."""
+    """Parameter type of a file to write; `-` is standard output."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
+        """Return the path, with `-` replaced by the path of standard output."""
         return super().convert(_STDOUT if value == STDIN else value, param, ctx)
 
 
-force_option: Final = click.option("--force", is_flag=True, help="Replace files to write that hold something else.")
+force_option: Final = click.option("--force", is_flag=True, help="Overwrite an output file even if it holds something else.")
 
 
 @attrs.frozen
 class FileUse:
-    """A file on the command line, and what the command does with it.
+    """A file on the command line and its use.
 
     Attributes:
-        flag: The option or argument that names it.
-        path: As given.
-        keys: Identify it; a journal has several files.
-        written: Whether the command writes it.
-        begins: Checks a file that is to be replaced; `None` if it is not replaced.
+        flag: The option or argument that names the file.
+        path: The path as given.
+        keys: Keys of the file; a journal has several files.
+        written: Whether the command writes the file.
+        begins: Checks the file that would be replaced; `None` if the command does not replace it.
     """
 
     flag: str
@@ -62,13 +66,13 @@ class FileUse:
 
     @classmethod
     def read(cls, flag: str, path: Path | None) -> Iterator[Self]:
-        """Yield a file to read, if there is one; `-` is standard input."""
+        """Yield a file to read, if one is given; `-` is standard input."""
         if path is not None:
             yield cls(flag, path, keys_of(0 if str(path) == STDIN else path))
 
     @classmethod
     def journal(cls, flag: str, path: Path | None, *, written: bool) -> Iterator[Self]:
-        """Yield a journal with the files beside it, if there is one."""
+        """Yield a journal with the files beside it, if one is given."""
         if path is not None:
             bases = {str(path), os.path.realpath(path)}
             keys = frozenset().union(*(keys_of(Path(base + end)) for base in bases for end in _COMPANIONS))
@@ -76,48 +80,48 @@ class FileUse:
 
     @classmethod
     def write(cls, flag: str, path: Path | None, begins: Begins) -> Iterator[Self]:
-        """Yield a file to write, if there is one."""
+        """Yield a file to write, if one is given."""
         if path is not None:
             yield cls(flag, path, keys_of(path), written=True, begins=begins)
 
 
 def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
-    """Check all files of a command before any is written.
+    """Check every file of a command before any of them is written.
 
     Args:
         uses: The files.
         force: Whether an output may replace a file that holds something else.
 
     Raises:
-        click.UsageError: An output has no folder, is another file of the command, or would replace a file that holds
-            something else.
+        click.UsageError: The folder of an output does not exist, the output is another file of the command, or it would replace
+            a file that holds something else.
     """
     given = [use for each in uses for use in each]
     for use in given:
         if use.written:
-            require_folder(use.path)
+            require_folder(use.flag, use.path)
     for one, other in conflicts(given):
-        text = f"{one.flag} {one.path} and {other.flag} {other.path} use the same file"
+        text = f"{one.flag} {one.path} and {other.flag} {other.path} are the same file"
         raise click.UsageError(f"{text}; pass another path to {(other if other.written else one).flag}.")
     for use in given:
         if use.begins and not force and _holds_something(use.path) and not use.begins(use.path):
-            text = f"{use.flag} {use.path}: this file holds something else"
-            raise click.UsageError(f"{text}; pass another path, or replace it with --force.")
+            text = f"{use.flag} {use.path}: the file exists and holds something else"
+            raise click.UsageError(f"{text}; pass another path, or overwrite it with --force.")
 
 
 def conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
-    """Yield each two uses of one file of which at least one writes, unless the one option may replace the other's file."""
+    """Yield each pair of uses of one file where at least one writes it, except pairs of options that may share a file."""
     for one, other in combinations(uses, 2):
         if (one.written or other.written) and one.keys & other.keys and frozenset({one.flag, other.flag}) not in _REPLACES:
             yield one, other
 
 
 def keys_of(path: Path | int, folds: Callable[[Path], bool] | None = None) -> frozenset[Key]:
-    """Return what identifies a file, whichever links lead to it; nothing for pipes and devices, which hold nothing.
+    """Return the keys of a file, which are the same through every link; empty for pipes and devices, as they store nothing.
 
     Args:
-        path: The file, which may not exist yet; or a descriptor.
-        folds: Returns whether a folder takes names that differ in case for one.
+        path: The file, which may not exist yet, or a descriptor.
+        folds: Returns whether a folder ignores the case of names.
     """
     try:
         facts = os.fstat(path) if isinstance(path, int) else path.stat()
@@ -136,8 +140,8 @@ def _keys_of_new(path: Path, folds: Callable[[Path], bool]) -> frozenset[Key]:
 
 
 def folds_case(folder: Path) -> bool:
-    """Whether a folder takes names that differ in case for one: a name in it, or else its own, is found in the other case."""
-    try:
+    """Return whether a folder ignores the case of names."""
+    try:  # without writing a file: a known name, in the other case, leads to the same file
         with os.scandir(folder) as entries:
             known = next((Path(entry.path) for entry in entries if entry.name != entry.name.swapcase()), folder)
         other = known.name.swapcase()
@@ -146,16 +150,62 @@ def folds_case(folder: Path) -> bool:
         return False
 
 
-def require_folder(path: Path) -> None:
-    """Check, before any work is done for it, that a file can be there.
+def require_folder(flag: str, path: Path) -> None:
+    """Check that the folder of an output exists, before any work is done.
 
     Raises:
-        click.UsageError: Its folder does not exist, or it is itself a folder.
+        click.UsageError: The folder does not exist, or the path is itself a folder.
     """
     if path.is_dir():
-        raise click.UsageError(f"{path}: this is a folder; name a file.")
+        raise click.UsageError(f"{flag} {path}: expected a file, got a folder; pass the path of a file.")
     if not path.parent.is_dir():
-        raise click.UsageError(f"{path}: there is no folder {str(path.parent)!r}; make it first.")
+        raise click.UsageError(f"{flag} {path}: the folder {str(path.parent)!r} does not exist; create it first.")
+
+
+@contextmanager
+def named(flag: str, path: Path, remedy: str) -> Iterator[None]:
+    """Make an error of the operating system name the option and its path.
+
+    The error itself may name no file, or the temporary file that is written beside an output.
+
+    Raises:
+        click.ClickException: The block raised an `OSError`, other than for a reader of stdout that has exited.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.ClickException(f"{flag} {path}: {error.strerror or error}; {remedy}") from error
+
+
+readable: Final = partial(named, remedy="pass the path of a file that can be read")
+"""Reads a file that an option names."""
+
+writable: Final = partial(named, remedy="free space on its disk, or pass another path that can be written")
+"""Writes a file that an option names."""
+
+
+@contextmanager
+def rejects_file(path: Path, headers: Sequence[str]) -> Iterator[Callable[[Reject], None]]:
+    """Open a rejects file, and yield what adds a row to it. The file takes its name when the block ends, however it ends.
+
+    Raises:
+        click.ClickException: The file cannot be written.
+    """
+    rejects = RejectsFile(path, headers)
+
+    def add(row: Reject) -> None:
+        with writable("--rejects", path):
+            rejects.add(row)
+
+    with writable("--rejects", path):
+        rejects.__enter__()
+    try:
+        yield add
+    finally:
+        with writable("--rejects", path):  # an error of the block is none of the file's
+            rejects.__exit__(None, None, None)
 
 
 def _holds_something(path: Path) -> bool:
