@@ -130,7 +130,7 @@ def test_a_rule_is_explained_with_the_thresholds_of_the_policy(shell: Shell, tmp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--explain", "OA12"), "rule: expected one of OA101, "),
+        (("--explain", "OA12"), "--explain: expected one of OA101, "),
         (("--policy", "no-such-file.toml"), "no-such-file.toml"),
         (("--compare", "no-such-file.json"), "no-such-file.json: No such file"),
         (("--compare", __file__), f"--compare {__file__}: "),

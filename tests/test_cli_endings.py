@@ -111,7 +111,8 @@ def test_a_real_service_is_never_given_the_embedded_ones_key(shell: Shell, there
     ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *there[:4])
     assert (ended.code, ended.out) == (2, "")
     assert (
-        "--owner-key: expected a string starting with 'key_', got nothing; pass --owner-key or set OUTREACH_OWNER_KEY" in ended.err
+        "--owner-key: expected a string starting with 'key_', got nothing; pass --owner-key or set OUTREACH_OWNER_KEY"
+        in ended.err
     )
 
 
@@ -292,7 +293,7 @@ def test_a_parsers_message_becomes_the_place_of_the_fault(parse: Callable[[str],
         (("audit", *FAKE, "--compare", "/no/a.json"), "--compare /no/a.json: No such file or directory; "),
         (("audit", *FAKE, "--compare", "{people}"), "people.csv: expected JSON written by 'audit --json', got "),
         (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
-        (("audit", "--explain", "OA999"), "--explain: 'OA999' is "),
+        (("audit", "--explain", "OA999"), "--explain: expected one of OA101, "),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
         (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no 'nope'"),
         (("report", "/no/run.db"), "JOURNAL: "),
