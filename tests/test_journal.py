@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -618,9 +618,9 @@ def test_every_commit_waits_for_the_disk(path: Path) -> None:
 
 
 def test_a_file_system_that_takes_no_log_is_refused(path: Path) -> None:
-    with writing(path) as writer:
+    with closing(sqlite3.connect(":memory:")) as memory, writing(path) as writer:  # memory takes none either
         writer._store._db.close()
-        writer._store._db = sqlite3.connect(":memory:")  # which takes none either
+        writer._store._db = memory
         with pytest.raises(InvalidRequest, match="without shared memory"):
             writer._store._use_log()
 
