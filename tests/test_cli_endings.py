@@ -89,13 +89,17 @@ def test_the_embedded_service_takes_nothing_from_the_environment() -> None:
         (("import", __file__, *FAKE), "unknown column "),
         (("import", "x.csv", *FAKE, "--campaign", "space_1"), "--campaign: expected"),
         (("import", "x.csv", *FAKE, "--duplicates", "merge"), "Invalid value for '--duplicates'"),
+        (
+            ("import", "x.csv", *FAKE, "--repeats", "first"),
+            "--repeats first: needs a journal, to store the whole input",
+        ),
         (("serve", "--port", "70000"), "Invalid value for '--port'"),
         (("serve", "--world", "no-such-file.json"), "--world no-such-file.json: No such file"),
         (("serve", "--world", __file__), "--world "),
         (("serve", "--behaviour", "lax"), "--behaviour: expected a file or one of documented, strict, lenient, got lax;"),
         (("serve", "--behaviour", __file__), "not TOML"),
         (("serve", "--seed", "x"), "Invalid value for '--seed'"),
-        (("serve", "--host", "192.0.2.1"), "--host 192.0.2.1 --port 0: cannot listen: "),
+        (("serve", "--host", "192.0.2.1"), "--host 192.0.2.1 --port 0: "),
     ],
 )
 def test_wrong_usage_is_one_clear_line_and_exits_2(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
@@ -288,8 +292,10 @@ def test_a_parsers_message_becomes_the_place_of_the_fault(parse: Callable[[str],
         (("audit", *FAKE, "--policy", "/no/p.toml"), "--policy /no/p.toml: No such file or directory; "),
         (("audit", *FAKE, "--compare", "/no/a.json"), "--compare /no/a.json: No such file or directory; "),
         (("audit", *FAKE, "--compare", "{people}"), "people.csv: expected JSON written by 'audit --json', got "),
+        (("audit", *FAKE, "--compare", "{nan}"), "nan.json: expected JSON written by 'audit --json', got something else. Try"),
+        (("audit", *FAKE, "--compare", "{long}"), "long.json: expected JSON written by 'audit --json', got something else. Try"),
         (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
-        (("audit", "--explain", "OA999"), "--explain: 'OA999' is "),
+        (("audit", "--explain", "OA999"), "--explain: "),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
         (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no 'nope'"),
         (("report", "/no/run.db"), "JOURNAL: "),
@@ -299,10 +305,11 @@ def test_an_error_names_the_option_and_never_a_temporary_file(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     people = saved(tmp_path, "email\na@a.example\nbad\n")
-    knob = tmp_path / "knob.toml"
-    knob.write_text("nope = 1\n", encoding="utf-8")
+    names = {"knob": "knob.toml", "nan": "nan.json", "long": "long.json"}
+    for name, text in (("knob", "nope = 1\n"), ("nan", '{"mailboxes": NaN}'), ("long", f'{{"mailboxes": {"1" * 20}}}')):
+        (tmp_path / names[name]).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    ended = shell(*(argument.format(people=people, knob=knob) for argument in arguments))
+    ended = shell(*(argument.format(people=people, **names) for argument in arguments))
     assert (ended.code, ".tmp" in ended.err, "[Errno" in ended.err) == (2, False, False)
     assert message in ended.err.splitlines()[-1]
 

@@ -208,7 +208,7 @@ def _explained(rule: str, policy: auditing.Policy) -> str:
     try:
         return auditing.explain(rule, policy)
     except InvalidRequest as error:
-        raise InvalidRequest(f"--explain: {error}") from error
+        raise InvalidRequest(f"--explain: {str(error).removeprefix('rule: ')}") from error
 
 
 def _earlier(path: Path) -> auditing.Report:
