@@ -50,7 +50,7 @@ def test_an_existing_journal_and_a_changed_file_are_refused(shell: Shell, there:
     path, journal = saved(tmp_path, "email\na@a.example\n"), str(tmp_path / "run.db")
     assert shell("import", path, *there, "--journal", journal).code == 0
     again = shell("import", path, *there, "--journal", journal)
-    assert (again.code, "run the import with --resume" in again.err, "=True" in again.err) == (2, True, False)
+    assert (again.code, "resume its run with --resume" in again.err) == (2, True)
     saved(tmp_path, "email\nb@a.example\n")
     changed = shell("import", path, *there, "--journal", journal, "--resume")
     assert (changed.code, "fingerprint" in changed.err) == (2, True)

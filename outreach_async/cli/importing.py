@@ -17,7 +17,7 @@ from outreach_async.cli.completion import of_words
 from outreach_async.cli.connection import open_client
 from outreach_async.cli.creating import create, export_rejects
 from outreach_async.cli.files import STDIN, Reading, file_options
-from outreach_async.cli.job import IN_FLIGHT, Job, gone, is_spooled, require_journal
+from outreach_async.cli.job import IN_FLIGHT, Job, gone, is_spooled, require_fitting_journal, require_journal
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.running import run_async
 from outreach_async.cli.screen import Screen
@@ -116,6 +116,8 @@ def import_(*, options: Options, reading: Reading, file: Path, dry_run: bool, fo
         FileUse.write("--save-mapping", given["save_mapping"], is_mapping),
         force=force,
     )
+    if not dry_run:
+        require_fitting_journal(resume=given["resume"], repeats=given["repeats"], journal=given["journal"])
     job = _job(reading, file, **given)
     return run_async(partial(check if dry_run else _import, options, job))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ import click
 from outreach_async.bulk import Journal, Repeats
 from outreach_async.bulk.journal import JournalReport
 from outreach_async.bulk.journal.values import Earlier
+from outreach_async.bulk.repeats import WHOLE_INPUT
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, open_file
 from outreach_async.importer.checks import Policy
@@ -123,3 +125,15 @@ def require_journal(*, resume: bool, earlier: Earlier, journal: Path | None) -> 
         raise click.UsageError("--earlier unknown: needs the journal that was damaged or lost; pass --journal PATH.")
     if resume and journal is None:
         raise click.UsageError("--resume: needs the journal of the run; pass --journal PATH.")
+
+
+def require_fitting_journal(*, resume: bool, repeats: Repeats, journal: Path | None) -> None:
+    """Check that a run can be recorded as its options demand; a dry run records nothing.
+
+    Raises:
+        click.UsageError: No journal is given where one is needed, or the journal of another run exists.
+    """
+    if repeats in WHOLE_INPUT and journal is None:
+        raise click.UsageError(f"--repeats {repeats}: needs a journal, to store the whole input first; pass --journal PATH.")
+    if journal is not None and not resume and os.path.lexists(journal):
+        raise click.UsageError(f"--journal {journal}: the file exists; resume its run with --resume, or pass another path.")

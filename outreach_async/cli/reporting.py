@@ -38,7 +38,7 @@ def report(options: Options, journal: Path, *, reading: Reading, uncertain: bool
     source = None if figures.source is None or figures.fingerprint is None else Path(figures.source)
     require_writable(
         FileUse.journal("JOURNAL", journal, written=False),
-        FileUse.read("the input of JOURNAL,", source),
+        FileUse.read("the input of JOURNAL", source),
         FileUse.write("--rejects", rejects, begins_as_rejects),
         force=force,
     )

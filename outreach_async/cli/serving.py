@@ -16,7 +16,7 @@ from outreach_async.cli.exits import OK
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.running import run_async
 from outreach_async.cli.world import SEED, demo_world, entrance, stored_world
-from outreach_async.cli.writing import readable
+from outreach_async.cli.writing import named, readable
 from outreach_async.fake import Behaviour, FakeService
 from outreach_async.fake.behaviourfile import BehaviourFileError, load_behaviour
 from outreach_async.fake.exchange import Service
@@ -80,13 +80,8 @@ def serve(
 
 
 async def _served(service: Service, host: str, port: int, started: Callable[[str], None]) -> None:
-    try:
+    with named("--host", f"{host} --port {port}", "pass an address of this machine and a free port, such as --port 0"):
         await run(service, host, port, started)
-    except BrokenPipeError:  # of stdout
-        raise
-    except OSError as error:
-        where = f"--host {host} --port {port}: cannot listen: {error.strerror or error}"
-        raise click.ClickException(f"{where}; pass another --host, or --port 0") from error
 
 
 def _behaviour(said: str) -> Behaviour:

@@ -13,7 +13,7 @@ _FLAGS: Final = {
         name: f"--{name.replace('_', '-')}"
         for name in (
             *("base_url", "campaign", "check", "concurrency", "duplicates", "earlier", "encoding", "format", "journal", "map"),
-            *("mapping", "owner_key", "policy", "rate", "repeats", "resume", "sheet", "timeout", "workspace"),
+            *("ignore_unknown", "mapping", "owner_key", "policy", "rate", "repeats", "resume", "sheet", "timeout", "workspace"),
         )
     },
     "headers": "--header",
@@ -25,16 +25,15 @@ _FLAGS: Final = {
 """What sets each argument of the library on the command line."""
 
 _FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
-_VALUED: Final = re.compile(r"\b(earlier|encoding|format|repeats|sheet)=(['\"])(.*?)\2")
-_UNVALUED: Final = re.compile(r"\b(base_url|journal|owner_key|workspace)=(?:\"[^\"]*\")?(?=[\s;,.)]|\Z)")
-
+_ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
 _IN_PYTHON: Final = (
-    # A remedy for both callers, such as "pass resume=True (for the command: --resume)": only the part for the command is kept.
-    (re.compile(r"\bpass [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
-    (re.compile(r"(--[a-z-]+ [^\s()]+) \([a-z_]+=(['\"]).*?\2\)"), r"\1"),
+    # A remedy for both callers, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
+    (re.compile(r"\b(?:pass|resume with) [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
     # What the command has no option for.
-    (re.compile(r",? or (?:pass stop_after_rejects=None|turn off stop_after_rejects)[^;]*"), ""),
+    (re.compile(r",? or (?:pass|turn off) stop_after_rejects[^;]*"), ""),
     (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),
+    # The reader of workbooks is another process: its library's exception is known by its text only.
+    (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
     # Remedies in words.
     (re.compile(r"\bpass a workspace id\b"), "pass --workspace"),
     (re.compile(r"\bpass an owner key\b"), "pass --owner-key"),
@@ -42,16 +41,10 @@ _IN_PYTHON: Final = (
     (re.compile(r"\bpass a journal\b"), "pass --journal"),
     (re.compile(r"\bresume its run\b"), "run the import with --resume"),
     (re.compile(r"\bresume the run\b"), "run the import with --resume"),
-    # Arguments with values, then names alone.
-    (re.compile(r"\bpass resume=True(?:,| and) ?earlier=(['\"])unknown\1"), "run the import with --resume --earlier unknown"),
-    (re.compile(r"\bpass resume=True\b"), "run the import with --resume"),
-    (re.compile(r"\bresume=True\b"), "--resume"),
-    (re.compile(r"\bignore_unknown\b(?:=True)?"), "--ignore-unknown"),
-    (re.compile(r"\bstrict_validation\b"), "--strict"),
     (re.compile(r"\bgot None\b"), "got nothing"),
-    (re.compile(r"\b(with|as in|example) ('[^'=]+=[a-z0-9_]+')"), r"\1 --map \2"),
+    (re.compile(r"\bstrict_validation\b"), "--strict"),
 )
-"""Patterns of Python code in the library's messages, and what to print instead, in the order of replacement."""
+"""Other patterns in the library's messages, and what to print instead."""
 
 
 def printable(value: Any) -> str:
@@ -81,5 +74,4 @@ def with_flags(text: str) -> str:
     text = _FIELD.sub(lambda found: _FLAGS[found[1]], text)
     for pattern, replacement in _IN_PYTHON:
         text = pattern.sub(replacement, text)
-    text = _VALUED.sub(r"--\1 \3", text)
-    return _UNVALUED.sub(lambda found: _FLAGS[found[1]], text)
+    return _ARGUMENT.sub(lambda found: f"{_FLAGS[found[1]]} {found[3] or ''}".rstrip(), text)

@@ -163,8 +163,8 @@ def require_folder(flag: str, path: Path) -> None:
 
 
 @contextmanager
-def named(flag: str, path: Path, remedy: str) -> Iterator[None]:
-    """Make an error of the operating system name the option and its path.
+def named(flag: str, value: Path | str, remedy: str) -> Iterator[None]:
+    """Make an error of the operating system name the option and its value.
 
     The error itself may name no file, or the temporary file that is written beside an output.
 
@@ -176,7 +176,7 @@ def named(flag: str, path: Path, remedy: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise click.ClickException(f"{flag} {path}: {error.strerror or error}; {remedy}") from error
+        raise click.ClickException(f"{flag} {value}: {error.strerror or error}; {remedy}") from error
 
 
 readable: Final = partial(named, remedy="pass the path of a file that can be read")
