@@ -20,7 +20,7 @@ Link: TypeAlias = Callable[[str, str], None]
 LOG: Final = ("-wal", "-shm")
 """Suffixes of the log and of its index."""
 SET: Final = (
-    "INSERT INTO meta (name, value, crc) VALUES (?1, ?2, ?3)"
+    "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
 )
 

@@ -26,18 +26,18 @@ _ADD: Final = """
     FROM json_each(?)
 """
 _READ: Final = """
-    SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ?1 AND seq < ?2
+    SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ? AND seq < ?
 """
 _READ_KEYED: Final = """
     SELECT json_group_array(json_array(
         seq, key, payload, crc,
         coalesce((SELECT min(seq) FROM spool AS other WHERE other.key = spool.key), seq),
         coalesce((SELECT max(seq) FROM spool AS other WHERE other.key = spool.key), seq)
-    )) FROM spool WHERE seq >= ?1 AND seq < ?2
+    )) FROM spool WHERE seq >= ? AND seq < ?
 """
 _READ_GROUP: Final = """
     SELECT json_group_array(json_array(seq, payload)) FROM (
-        SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?1) AND seq > ?2 ORDER BY seq LIMIT ?3
+        SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?) AND seq > ? ORDER BY seq LIMIT ?
     )
 """
 
