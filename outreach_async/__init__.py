@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         UnexpectedResponse,
     )
     from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, Undecodable, WorkspaceField
-    from outreach_async.pages import Collected, Pager
+    from outreach_async.pagination import Collected, Pager
     from outreach_async.retry import RetryPolicy
     from outreach_async.transport.aiohttp import AiohttpTransport
     from outreach_async.transport.httpx import HttpxTransport
@@ -125,7 +125,7 @@ _HOMES: Final = {
         "UnexpectedResponse",
     ),
     "models": ("Campaign", "CampaignSteps", "Mailbox", "Page", "Step", "Template", "Undecodable", "WorkspaceField"),
-    "pages": ("Collected", "Pager"),
+    "pagination": ("Collected", "Pager"),
     "retry": ("RetryPolicy",),
     "transport.aiohttp": ("AiohttpTransport",),
     "transport.httpx": ("HttpxTransport",),

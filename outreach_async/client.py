@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Self
 import attrs
 
 from outreach_async import operations
-from outreach_async.checks import kind, require_headers, require_number, require_seconds
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest
 from outreach_async.logs import log_as_asked
@@ -20,6 +19,7 @@ from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Se
 from outreach_async.retry import RetryPolicy
 from outreach_async.secret import Secret, hide, opaque, opaque_async
 from outreach_async.transport.wire import Response, Transport
+from outreach_async.validation import kind, require_headers, require_number, require_seconds
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
 
 if TYPE_CHECKING:
@@ -235,6 +235,6 @@ def _engine(transport: Transport, url: str | None, hooks: Iterable[Hook], limit:
     if hooks == ():
         return Engine(transport, max_in_flight=limit, policy=policy)
     from outreach_async.hooks import Hooks
-    from outreach_async.observed import ObservedEngine
+    from outreach_async.observer import ObservedEngine
 
     return ObservedEngine(transport, hooks=Hooks(hooks), base_url=url, max_in_flight=limit, policy=policy)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from outreach_async.calls import Call, Flow, Terms, Verdict, running_clock
+from outreach_async.call import Call, Flow, Terms, Verdict, running_clock
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, forget_frames
+from outreach_async.limits import Gate, RetryBudget, Slots
 from outreach_async.logs import LOGGER, log_answer, log_failure, log_repeat
 from outreach_async.operations import Operation, Trail
-from outreach_async.pacing import Gate, RetryBudget, Slots
-from outreach_async.refusals import refused, retry_after, scrubbed
+from outreach_async.responses import refused, retry_after, scrubbed
 from outreach_async.retry import Evidence, RetryPolicy, backoff, cost, may_repeat, weigh
 from outreach_async.transport.wire import Progress, Response, Transport
 

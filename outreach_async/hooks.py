@@ -1,6 +1,6 @@
 """Hooks: callables that receive the events of a client as frozen values.
 
-    a call      CallStarted, AttemptStarted, AttemptEnded, Repeating, AttemptStarted, AttemptEnded, ..., CallEnded
+a call      CallStarted, AttemptStarted, AttemptEnded, Repeating, AttemptStarted, AttemptEnded, ..., CallEnded
     a bulk run  BulkStateChanged, its calls, RowEnded for each row, BulkPaced while it is throttled, ..., BulkStateChanged
 
 ```python
@@ -44,24 +44,320 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from inspect import iscoroutinefunction
-from typing import Any, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import attrs
 
 from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.events import (
-    CANCELLED,
-    TIMEOUT,
-    AttemptEnded,
-    AttemptStarted,
-    BulkPaced,
-    BulkState,
-    BulkStateChanged,
-    CallEnded,
-    CallStarted,
-    Event,
-    Repeating,
-    RowEnded,
-)
 from outreach_async.logs import LOGGER
+from outreach_async.vocabulary import Outcome
+
+CANCELLED: Final = "cancelled"
+"""The value of `error` when a task was cancelled.
+
+Example:
+    ```python
+    def cancelled(event):
+        return isinstance(event, CallEnded) and event.error == CANCELLED
+    ```
+"""
+TIMEOUT: Final = "timeout"
+"""The value of `error` when an attempt ran out of time, its own or that of its call.
+
+Example:
+    ```python
+    def timed_out(event):
+        return isinstance(event, AttemptEnded) and event.error == TIMEOUT
+    ```
+"""
+
+BulkState: TypeAlias = Literal["running", "throttled", "paused", "finished", "interrupted", "stopped", "suspended"]
+"""The states of a bulk run: three while it runs, then four ways to end.
+
+Example:
+    ```python
+    over: set[BulkState] = {"finished", "interrupted", "stopped", "suspended"}
+    ```
+"""
+
+
+@attrs.frozen(kw_only=True)
+class CallStarted:
+    """A call started, such as one page of a list or one row of a bulk run. Its first attempt may still have to wait.
+
+    Attributes:
+        call: Number of the call, unique in this process.
+        operation: Name of the operation, such as `create_contact`.
+        method: The HTTP method.
+        target: Path and query with secrets masked; for `request()` only the path, because its query may hold anything.
+        base_url: The URL before the target, without user and password; `None` if the transport does not state it.
+        run: Number of the bulk run that the call belongs to; `None` outside a run.
+
+    Example:
+        ```python
+        def starts(event):
+            if isinstance(event, CallStarted):
+                print(event.operation, event.method, event.target)  # -> list_fields GET /workspaces/space_1/all-fields
+
+
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[starts]).workspaces.fields()
+        ```
+    """
+
+    call: int
+    operation: str
+    method: str
+    target: str
+    base_url: str | None
+    run: int | None
+
+
+@attrs.frozen(kw_only=True)
+class AttemptStarted:
+    """A request was passed to the transport. Hooks run in the task that sends it, for this event and for the attempt's end.
+
+    Attributes:
+        call: Number of the call.
+        operation: Name of the operation.
+        attempt: Number of the attempt, from 1.
+
+    Example:
+        ```python
+        def attempts(event):
+            if isinstance(event, AttemptStarted):
+                print(event.operation, event.attempt)  # -> list_fields 1
+
+
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[attempts]).workspaces.fields()
+        ```
+    """
+
+    call: int
+    operation: str
+    attempt: int
+
+
+@attrs.frozen(kw_only=True)
+class AttemptEnded:
+    """An attempt received a response, failed or was cancelled.
+
+    Attributes:
+        call: Number of the call.
+        operation: Name of the operation.
+        attempt: Number of the attempt, from 1.
+        seconds: Duration of the attempt.
+        status_code: The HTTP status of the response; `None` without a response.
+        request_id: The response's `x-request-id`; `None` without one.
+        error: Name of the error's class, `timeout` or `cancelled`; `None` if there was a response.
+
+    Example:
+        ```python
+        def responses(event):
+            if isinstance(event, AttemptEnded):
+                print(event.status_code, event.error, event.seconds < 60)  # -> 200 None True
+
+
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[responses]).workspaces.fields()
+        ```
+    """
+
+    call: int
+    operation: str
+    attempt: int
+    seconds: float
+    status_code: int | None = None
+    request_id: str | None = None
+    error: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Repeating:
+    """A failed attempt will be retried.
+
+    Attributes:
+        call: Number of the call.
+        operation: Name of the operation.
+        attempt: Number of the attempt that failed.
+        error: Name of the error's class.
+        status_code: The HTTP status of the response; `None` without a response.
+        evidence: What the failure proves: `not_sent`, `refused` (throttled) or `ambiguous`.
+        wait: Minimum number of seconds until the next attempt.
+
+    Example:
+        ```python
+        def retries(event):
+            if isinstance(event, Repeating):
+                print(event.attempt, event.status_code, event.evidence)  # -> 1 503 ambiguous
+
+
+        fake.faults.script("list_fields", faults.status(503))
+        await OutreachClient(
+            transport=FakeTransport(fake), workspace="space_1", hooks=[retries], retry=RetryPolicy(backoff=0.0)
+        ).workspaces.fields()
+        ```
+    """
+
+    call: int
+    operation: str
+    attempt: int
+    error: str
+    status_code: int | None
+    evidence: str
+    wait: float
+
+
+@attrs.frozen(kw_only=True)
+class CallEnded:
+    """A call returned, raised or was cancelled.
+
+    Attributes:
+        call: Number of the call.
+        operation: Name of the operation.
+        attempts: Number of attempts.
+        seconds: Duration of the call, including waits.
+        status_code: The HTTP status of the final response; `None` without one.
+        request_id: The final response's `x-request-id`; `None` without one.
+        error: Name of the error's class, or `cancelled`; `None` for a success.
+
+    Example:
+        ```python
+        def ends(event):
+            if isinstance(event, CallEnded):
+                print(event.operation, event.attempts, event.error)  # -> list_fields 1 None
+
+
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[ends]).workspaces.fields()
+        ```
+    """
+
+    call: int
+    operation: str
+    attempts: int
+    seconds: float
+    status_code: int | None = None
+    request_id: str | None = None
+    error: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class BulkStateChanged:
+    """A bulk run started, slowed down, paused, resumed its normal speed or ended.
+
+    Attributes:
+        run: Number of the run, unique in this process.
+        state: `running`, `throttled` or `paused`; at the end `finished`, `interrupted`, `stopped` or `suspended`.
+        before: The previous state; `None` at the start.
+        rows: Number of rows with an outcome, including those of earlier processes.
+        limit: The run's own rate limit in requests per second; `None` while it has none.
+        wait: Seconds that a pause will last, as far as known.
+        error: Class name of the error that ended the run early; `None` otherwise.
+        status_code: The HTTP status of that error; `None` without one.
+        request_id: The `x-request-id` of that error; `None` without one.
+
+    Example:
+        ```python
+        def states(event):
+            if isinstance(event, BulkStateChanged):
+                print(event.before, "->", event.state, event.rows)
+
+
+        # -> None -> running 0
+        # -> running -> finished 1
+
+
+        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[states])
+        await observed.contacts.create_many([{"email": "ann@company.example"}])
+        ```
+    """
+
+    run: int
+    state: BulkState
+    before: BulkState | None
+    rows: int
+    limit: float | None = None
+    wait: float = 0.0
+    error: str | None = None
+    status_code: int | None = None
+    request_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class BulkPaced:
+    """The rate limit of a bulk run, reported about once a second while the run is throttled or paused.
+
+    Attributes:
+        run: Number of the run.
+        limit: The run's own rate limit in requests per second.
+
+    Example:
+        ```python
+        def limits(event):
+            if isinstance(event, BulkPaced):
+                print(f"{event.limit:g} requests per second")
+
+
+        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[limits])
+        await observed.contacts.create_many([{"email": "ann@company.example"}])  # never throttled: prints nothing
+        ```
+    """
+
+    run: int
+    limit: float
+
+
+@attrs.frozen(kw_only=True)
+class RowEnded:
+    """A row of a bulk run has its outcome. With a journal, the outcome is already saved.
+
+    Attributes:
+        run: Number of the run.
+        index: The row's index in the input, from 0.
+        status: The outcome.
+        certain: Whether `status` is known to be what happened.
+        attempts: Number of attempts to send the row.
+        error: Name of the error's class; `None` if the service reported the outcome.
+        status_code: The HTTP status of that error; `None` without one.
+        request_id: The `x-request-id` of that error; `None` without one.
+
+    Example:
+        ```python
+        def rows(event):
+            if isinstance(event, RowEnded):
+                print(event.index, event.status, event.certain)  # -> 0 added True
+
+
+        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[rows])
+        await observed.contacts.create_many([{"email": "ann@company.example"}])
+        ```
+    """
+
+    run: int
+    index: int
+    status: Outcome
+    certain: bool
+    attempts: int
+    error: str | None = None
+    status_code: int | None = None
+    request_id: str | None = None
+
+
+Event: TypeAlias = CallStarted | AttemptStarted | AttemptEnded | Repeating | CallEnded | BulkStateChanged | BulkPaced | RowEnded
+"""The events that hooks receive. Later versions may add more.
+
+Example:
+    ```python
+    def name(event: Event) -> None:
+        print(type(event).__name__)
+    # -> CallStarted
+    # -> AttemptStarted
+    # -> AttemptEnded
+    # -> CallEnded
+
+
+    await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[name]).workspaces.fields()
+    ```
+"""
+
 
 __all__ = [
     "CANCELLED",

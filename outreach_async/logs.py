@@ -12,9 +12,9 @@ import logging
 import os
 from typing import Any, Final
 
-from outreach_async.calls import Call
+from outreach_async.call import Call
 from outreach_async.errors import OutreachError
-from outreach_async.refusals import masked_text
+from outreach_async.responses import masked_text
 from outreach_async.retry import Evidence
 from outreach_async.transport.wire import Response
 

@@ -8,7 +8,14 @@ from urllib.parse import quote, urlencode
 
 import attrs
 
-from outreach_async.checks import (
+from outreach_async.codec import DecodeError, encode, encode_contact, loads, loads_each
+from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
+from outreach_async.responses import masked_text, secret_parts, spotter, unexpected
+from outreach_async.retry import Repeat
+from outreach_async.secret import Secret, reveal
+from outreach_async.transport.wire import Request, Response
+from outreach_async.validation import (
     check_contact,
     require_body,
     require_display,
@@ -18,13 +25,6 @@ from outreach_async.checks import (
     require_options,
     require_target,
 )
-from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
-from outreach_async.converters import DecodeError, encode, encode_contact, loads, loads_each
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
-from outreach_async.refusals import masked_text, secret_parts, spotter, unexpected
-from outreach_async.retry import Repeat
-from outreach_async.secret import Secret, reveal
-from outreach_async.transport.wire import Request, Response
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
 
 T = TypeVar("T")

@@ -48,7 +48,7 @@ from outreach_async.hooks import (
     Repeating,
     RowEnded,
 )
-from outreach_async.transport.origin import parse_base_url
+from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 try:

@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.fake import Behaviour, FakeService
     from outreach_async.testing import VirtualTime
-    from outreach_async.testing.orders import Order
-    from outreach_async.testing.reports import Use
+    from outreach_async.testing.orders import Order, Use
 
 _DEFAULT: pytest.StashKey[tuple[Behaviour, ...]] = pytest.StashKey()
 _USE: pytest.StashKey[Use] = pytest.StashKey()
@@ -105,7 +104,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "outreach_behaviour" in metafunc.fixturenames:
         behaviours = _order(metafunc.definition).behaviours
         if len(behaviours) > 1:
-            from outreach_async.testing.reports import row_id
+            from outreach_async.testing.orders import row_id
 
             metafunc.parametrize("outreach_behaviour", behaviours, ids=map(row_id, range(len(behaviours))))
     if {"outreach_virtual_time", "anyio_backend"} <= set(metafunc.fixturenames):
@@ -153,8 +152,7 @@ def outreach_virtual_time() -> VirtualTime:
 @pytest.fixture
 def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour) -> FakeService:
     """The in-memory service, configured by `@pytest.mark.outreach`."""
-    from outreach_async.testing.orders import OrderError
-    from outreach_async.testing.reports import Use
+    from outreach_async.testing.orders import OrderError, Use
     from outreach_async.testing.virtual_time import START
 
     virtual = "outreach_virtual_time" in request.fixturenames
@@ -171,7 +169,7 @@ def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour)
 @pytest.fixture
 def outreach_workspace(outreach_fake: FakeService) -> str:
     """The id of a workspace in the fake: the first of the world, or an empty one."""
-    from outreach_async.testing.worlds import first_workspace
+    from outreach_async.testing.orders import first_workspace
 
     return first_workspace(outreach_fake)
 
@@ -179,7 +177,7 @@ def outreach_workspace(outreach_fake: FakeService) -> str:
 @pytest.fixture
 def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> str:
     """An API key for the workspace."""
-    from outreach_async.testing.worlds import first_key
+    from outreach_async.testing.orders import first_key
 
     return first_key(outreach_fake, outreach_workspace)
 
@@ -189,7 +187,7 @@ def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreac
     """An in-memory client of the fake, with the workspace and the key."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake.transport import FakeTransport
-    from outreach_async.testing.worlds import credentials
+    from outreach_async.testing.orders import credentials
 
     client = OutreachClient(
         transport=FakeTransport(outreach_fake),
@@ -251,7 +249,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     rows = [report for report in reports if getattr(report, "outreach_row", None) is not None]
     if any(report.failed for report in rows):
-        from outreach_async.testing.suspects import verdicts
+        from outreach_async.testing.orders import verdicts
 
         terminalreporter.section("outreach behaviours")
         for line in verdicts((report.nodeid, report.outreach_row, report.failed) for report in rows):

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from outreach_async import operations
-from outreach_async.calls import Terms
-from outreach_async.checks import contact_of, kind, require_number, require_seconds
+from outreach_async.call import Terms
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest, OutreachError, forget_frames
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
 from outreach_async.operations import Creation, Dialect, Operation
-from outreach_async.pages import Pager
+from outreach_async.pagination import Pager
 from outreach_async.secret import hide, opaque, opaque_async
+from outreach_async.validation import contact_of, kind, require_number, require_seconds
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ class Contacts(_Resource):
             # -> 2 added True
             ```
         """
-        from outreach_async.bulk.options import BulkOptions, bulk_run
+        from outreach_async.bulk.run import BulkOptions, bulk_run
 
         creation = self._creation(
             hide(owner_key), workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign

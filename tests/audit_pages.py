@@ -28,8 +28,8 @@ import attrs
 from support_audit_reports import HOSTILE, finding, fleet, group, made, row
 
 from outreach_async.audit import Report, audit
-from outreach_async.audit.outputs import write
-from outreach_async.cli.world import OWNER_KEY, WORKSPACES, demo_world
+from outreach_async.audit.reports import write
+from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, demo_world
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
 

@@ -13,8 +13,7 @@ from support_calibration import MANY, alike, misses, service, single_readings, w
 from support_levels import over_a_socket
 
 from outreach_async.conformance.calibration import run
-from outreach_async.conformance.carrying import Patience
-from outreach_async.conformance.findings import Finding
+from outreach_async.conformance.target import Finding, Patience
 from outreach_async.fake import Behaviour
 from outreach_async.testing.pairwise import pairwise
 

@@ -39,7 +39,7 @@ def answer(data: bytes) -> None:
 
     from outreach_async.errors import BODY_LIMIT, OutreachError
     from outreach_async.operations import Trail
-    from outreach_async.refusals import refused
+    from outreach_async.responses import refused
     from outreach_async.transport.wire import Response
 
     chosen, body = (data[0], data[1:]) if data else (0, b"")
@@ -58,8 +58,8 @@ def fields(data: bytes) -> None:
     """Read header fields as a backend hands them over, and what they ask for."""
     from support_fuzz import KEY
 
-    from outreach_async.refusals import masked_headers, retry_after
-    from outreach_async.transport.answers import fields_of
+    from outreach_async.responses import masked_headers, retry_after
+    from outreach_async.transport.response_reader import fields_of
 
     lines = [line.partition(b":") for line in data.split(b"\n")]
     headers = fields_of((name, value) for name, _, value in lines)
@@ -73,7 +73,7 @@ def fields(data: bytes) -> None:
 def intake(data: bytes) -> None:
     """Take a body in, in pieces, under some encoding."""
     from outreach_async.errors import TransportError
-    from outreach_async.transport.answers import Intake
+    from outreach_async.transport.response_reader import Intake
 
     coding, size, body = (data[0] % 3, data[1] + 1, data[2:]) if len(data) > 1 else (0, 1, data)
     with suppress(TransportError):
@@ -86,11 +86,11 @@ def intake(data: bytes) -> None:
 def request(data: bytes) -> None:
     """Ask for what the input says; what the client lets through, a transport must let through as it is."""
     from outreach_async import operations
-    from outreach_async.checks import require_headers
     from outreach_async.errors import InvalidRequest
     from outreach_async.operations import Dialect
-    from outreach_async.transport.evidence import fields as fields_to_send
-    from outreach_async.transport.evidence import origin_form
+    from outreach_async.transport.sending import fields as fields_to_send
+    from outreach_async.transport.sending import origin_form
+    from outreach_async.validation import require_headers
 
     parts = data.decode(errors="surrogateescape").split("\n", 3)
     method, target, name, value = [*parts, "", "", "", ""][:4]
@@ -108,9 +108,9 @@ def base_url(data: bytes) -> None:
     """Take apart a base URL."""
     from outreach_async.errors import InvalidRequest
     from outreach_async.transport.aiohttp_session import place
-    from outreach_async.transport.httpx_lanes import LaneRoute
-    from outreach_async.transport.origin import parse_base_url
+    from outreach_async.transport.httpx_pool import LaneRoute
     from outreach_async.transport.tls import Trust
+    from outreach_async.transport.urls import parse_base_url
 
     with suppress(InvalidRequest):
         base = parse_base_url(data.decode(errors="replace"))
@@ -139,7 +139,7 @@ def audit(data: bytes) -> None:
     import click
     from support_fuzz import an_audit
 
-    from outreach_async.audit.outputs import WRITERS, write
+    from outreach_async.audit.reports import WRITERS, write
     from outreach_async.cli.auditing import _earlier
     from outreach_async.errors import InvalidRequest
 
@@ -154,7 +154,7 @@ def world(data: bytes) -> None:
     """Load a world file."""
     import click
 
-    from outreach_async.cli.world import entrance, stored_world
+    from outreach_async.cli.serving import entrance, stored_world
 
     with suppress(click.ClickException):
         entrance(stored_world(scratch("world.json", data)))
@@ -162,7 +162,7 @@ def world(data: bytes) -> None:
 
 def behaviour(data: bytes) -> None:
     """Load a behaviour file."""
-    from outreach_async.fake.behaviourfile import BehaviourFileError, load_behaviour
+    from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
 
     with suppress(BehaviourFileError):
         load_behaviour(scratch("behaviour.toml", data))

@@ -15,7 +15,8 @@ from time import perf_counter, process_time
 import anyio
 
 from outreach_async.importer import map_columns, open_file
-from outreach_async.importer.checks import Policy, survey
+from outreach_async.importer.checks import Policy
+from outreach_async.importer.preflight import survey
 
 HEADER = (
     "Email", "First Name", "Last Name", "Title", "Company Name", "Work Phone", "Mobile Phone", "Website", "City", "State",

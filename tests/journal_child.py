@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from outreach_async.bulk.journal import Identity, Journal, Window, Writer
-from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import JournalError, StatusError
 from outreach_async.vocabulary import Outcome
 

@@ -24,7 +24,7 @@ from journal_child import opened, outcome, window
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.journal.records import batch
-from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import StatusError
 from outreach_async.vocabulary import Outcome
 

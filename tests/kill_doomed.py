@@ -13,11 +13,11 @@ import attrs
 from kill_points import IN_FLIGHT, KILL, Point
 
 from outreach_async.bulk.journal import Identity, Journal, Window
+from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.journal.making import make
-from outreach_async.bulk.journal.values import Earlier
 from outreach_async.bulk.journal.writer import Writer
-from outreach_async.bulk.outcome import ContactOutcome
-from outreach_async.bulk.suspects import NONE, Suspects
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.possibly_sent import NONE, Suspects
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 

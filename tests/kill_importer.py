@@ -39,7 +39,7 @@ PATIENCE: Final = 60.0
 
 Source = Literal["list", "stream", "spool"]
 
-_EARLY: Final = ("httpx", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk.options")
+_EARLY: Final = ("httpx", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk.run")
 """What a run imports no sooner than it needs it, and which each process would have to import for itself."""
 
 _UNREADABLE, _REFUSED, _REPEATED = 0.02, 0.02, 0.02

@@ -20,7 +20,7 @@ import anyio
 from kill_points import INDEX, KILL, PROCESS, Point
 
 from outreach_async.fake import FakeService
-from outreach_async.fake.exchange import Exchange
+from outreach_async.fake.fault_plan import Exchange
 from outreach_async.fake.faults import Faults, commit_then, latency, reset, status
 from outreach_async.fake.server import run
 from outreach_async.transport.wire import Request, Response

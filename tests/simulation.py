@@ -26,7 +26,7 @@ from support_crashes import everywhere, memory, simulation
 from support_endings import drawn
 from support_scenes import Scene, seeded
 
-from outreach_async.bulk.repeats import Repeats
+from outreach_async.bulk.rows import Repeats
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 HEADING: Final = (

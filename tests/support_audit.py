@@ -14,9 +14,8 @@ import attrs
 from hypothesis import strategies as st
 
 from outreach_async.audit import Policy, Report
-from outreach_async.audit.ledger import Ledger
-from outreach_async.audit.reading import Reading
-from outreach_async.audit.run import closed, report_of
+from outreach_async.audit.evaluation import Ledger
+from outreach_async.audit.run import Reading, closed, report_of
 from outreach_async.errors import StatusError
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.transport.wire import Progress, Request, Response

@@ -10,13 +10,11 @@ from typing import Any, Final, get_args
 import attrs
 from hypothesis import strategies as st
 
-from outreach_async.audit.diff import Delta, Diff, Subject
-from outreach_async.audit.findings import Finding, Severity
-from outreach_async.audit.groups import KINDS, Group, Kind, Row
+from outreach_async.audit.findings import KINDS, Finding, Group, Kind, Row, Severity
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.report import Report
+from outreach_async.audit.report import Delta, Diff, Report, Subject
 from outreach_async.audit.rules import CATALOGUE
-from outreach_async.audit.scores import Score, Scores, mailbox_score
+from outreach_async.audit.scoring import Score, Scores, mailbox_score
 
 AT: Final = 1_772_438_400.0
 """2026-03-02 08:00 UTC."""

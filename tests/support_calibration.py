@@ -10,12 +10,11 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from outreach_async.conformance.calibration import Measured, measure
-from outreach_async.conformance.findings import Finding
-from outreach_async.conformance.site import Dialogue, Site
+from outreach_async.conformance.target import Dialogue, Finding, Site
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, Snapshot
 from outreach_async.fake.behaviour import READINGS
-from outreach_async.fake.campaign_seeds import StepSeed
-from outreach_async.fake.exchange import Exchange
+from outreach_async.fake.fault_plan import Exchange
+from outreach_async.fake.seed_campaigns import StepSeed
 from outreach_async.transport.wire import Request, Response
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from anyio.from_thread import start_blocking_portal
 
 from outreach_async.cli.app import run
 from outreach_async.fake import FakeService
-from outreach_async.fake.exchange import Exchange, Service
+from outreach_async.fake.fault_plan import Exchange, Service
 from outreach_async.fake.server import serve
 from outreach_async.transport.wire import Request
 

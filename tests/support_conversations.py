@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support_fake import JSON, KEY, OTHER, SPACE, creation_request, small_world
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake.journal import Recorded
+from outreach_async.fake.request_log import Recorded
 from outreach_async.transport.wire import Request
 
 EMAILS = ["ada@acme.example", "ADA@acme.example", "bo@acme.example", "Zoë@acme.example", "no address"]

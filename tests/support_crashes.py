@@ -31,7 +31,7 @@ from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient,
 from outreach_async.bulk.journal import Journal, Writer
 from outreach_async.errors import JournalError
 from outreach_async.fake import FakeTransport, faults
-from outreach_async.fake.exchange import Exchange, Fault
+from outreach_async.fake.fault_plan import Exchange, Fault
 from outreach_async.testing import VirtualTime
 from outreach_async.transport.wire import Progress, Request, Response
 

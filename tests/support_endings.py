@@ -13,7 +13,7 @@ from support_processes import WAYS, Ending
 from support_scenes import Scene, seeded
 
 from outreach_async.bulk.journal import Writer
-from outreach_async.bulk.repeats import Repeats
+from outreach_async.bulk.rows import Repeats
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 LOOPS: Final = ("asyncio", "trio")

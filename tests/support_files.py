@@ -14,9 +14,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File, Row, map_columns, open_file
-from outreach_async.importer.formats.workbook import Verdict, WorkbookFile
-from outreach_async.importer.formats.workbook_reader import read_workbook, verdict
 from outreach_async.importer.source import Source, Spool
+from outreach_async.importer.workbook import Verdict, WorkbookFile
+from outreach_async.importer.workbook_reader import read_workbook, verdict
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

@@ -27,11 +27,11 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async.bulk.flow import RunFlow
-from outreach_async.bulk.flow.breaker import LONGEST
-from outreach_async.calls import Verdict
+from outreach_async.bulk.breaker import LONGEST
+from outreach_async.bulk.throttle import RunFlow
+from outreach_async.call import Verdict
 from outreach_async.errors import BulkStopped
-from outreach_async.refusals import retry_after
+from outreach_async.responses import retry_after
 from outreach_async.retry import Evidence, Repeat, backoff, cost, weigh
 from outreach_async.testing import VirtualTime
 

@@ -21,7 +21,7 @@ from outreach_async import NewContact, OutreachClient, OutreachError, Progress, 
 from outreach_async import operations as made
 from outreach_async.audit import Report, audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.fake.behaviourfile import dump_behaviour
+from outreach_async.fake.behaviour import dump_behaviour
 from outreach_async.operations import Creation, Dialect, Operation
 
 KEY: Final = "key_4f9a8b7c6d5e"

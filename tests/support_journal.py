@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from journal_child import ROWS, WINDOW, opened, outcome_of, steps
 
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.outcome import ContactOutcome
-from outreach_async.bulk.suspects import Suspects
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.possibly_sent import Suspects
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError, StatusError, TransportError
 from outreach_async.vocabulary import Outcome
 

@@ -18,7 +18,7 @@ from kill_importer import Job, Run, told
 from kill_points import Point
 
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest
 from outreach_async.vocabulary import Outcome
 

@@ -33,12 +33,12 @@ from support_truth import (
     wrongs,
 )
 
-from outreach_async.bulk.journal.merging import merge
-from outreach_async.bulk.outcome import ContactOutcome, answered, concerns_every_row, failed, unfinished
+from outreach_async.bulk.journal.writer import merge
+from outreach_async.bulk.outcomes import ContactOutcome, answered, concerns_every_row, failed, unfinished
 from outreach_async.bulk.pipeline import _Hand
+from outreach_async.bulk.possibly_sent import NONE, Suspects
 from outreach_async.bulk.rows import Answer, Row
-from outreach_async.bulk.suspects import NONE, Suspects
-from outreach_async.calls import Call, Terms
+from outreach_async.call import Call, Terms
 from outreach_async.contacts import CreateAnswer
 from outreach_async.errors import BulkSuspended, OutreachError
 from outreach_async.operations import Operation, Trail

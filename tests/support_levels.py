@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import httpx
 
 from outreach_async.fake.asgi import asgi_app
-from outreach_async.fake.exchange import Service
+from outreach_async.fake.fault_plan import Service
 from outreach_async.fake.server import serve
 from outreach_async.fake.transport import FakeTransport
 from outreach_async.transport.httpx import HttpxTransport

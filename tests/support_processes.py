@@ -23,7 +23,7 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async import ContactOutcome
 from outreach_async.bulk.journal import Identity, Journal, Writer
-from outreach_async.bulk.scribe import Scribe
+from outreach_async.bulk.journal.writer_thread import Scribe
 from outreach_async.errors import JournalError
 
 Point = tuple[str, Any]

@@ -11,10 +11,10 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import Outcome
-from outreach_async.bulk.order import Order
-from outreach_async.bulk.repeats import WHOLE_INPUT, Repeats
+from outreach_async.bulk.outcomes import Order
+from outreach_async.bulk.rows import WHOLE_INPUT, Repeats
 from outreach_async.fake import FakeService, faults
-from outreach_async.fake.exchange import Fault
+from outreach_async.fake.fault_plan import Fault
 from outreach_async.transport.wire import Request, Response
 from outreach_async.vocabulary import DuplicatePolicy
 

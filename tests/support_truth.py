@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import OutreachError, RateLimited, StatusError, TransportError, UnexpectedResponse
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
 

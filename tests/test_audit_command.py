@@ -12,9 +12,9 @@ from rich.console import Console
 from support_audit_reports import fleet
 from support_cli import KEY, Shell
 
-from outreach_async.audit.outputs import schema
+from outreach_async.audit.reports import schema
 from outreach_async.cli.auditing import show_audit
-from outreach_async.cli.screen import Screen
+from outreach_async.cli.output import Screen
 from outreach_async.fake import FakeService
 
 FAKE = ("--base-url", "fake:")

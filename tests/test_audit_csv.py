@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from support_audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, made
 
 from outreach_async.audit import Finding, Report
-from outreach_async.audit.outputs import write
+from outreach_async.audit.reports import write
 from outreach_async.spreadsheets import unshield
 
 FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.audit.figures import amount, known, percent, shown, wilson_lower
+from outreach_async.audit.values import amount, known, percent, shown, wilson_lower
 
 SAMPLES = st.integers(1, 100_000).flatmap(lambda sent: st.tuples(st.integers(0, sent), st.just(sent)))
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from support_audit import NOW, REPORTS, mailbox, mailboxes, reading, report
 
 from outreach_async.audit import Group, Report, Severity
-from outreach_async.audit.digests import Digests
-from outreach_async.audit.tallies import Tally, Total
+from outreach_async.audit.evaluation import Digests
+from outreach_async.audit.findings import Tally, Total
 from outreach_async.errors import StatusError
 
 

@@ -15,8 +15,8 @@ from support_audit import mailboxes, reading, report
 from support_audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, group, made, row
 
 from outreach_async.audit import Diff, PolicyUsed, Report, Severity
-from outreach_async.audit.outputs import write
-from outreach_async.audit.outputs.page.markup import Markup, joined, tag
+from outreach_async.audit.reports import write
+from outreach_async.audit.reports.html_parts import Markup, joined, tag
 from outreach_async.errors import StatusError
 
 EMPTY = {"meta", "link", "input", "rect", "circle", "line", "path"}

@@ -16,8 +16,8 @@ from support_audit import REPORTS, mailboxes, reading, report
 from support_audit_reports import HOSTILE_REPORTS, fleet
 
 from outreach_async.audit import Delta, Diff, Finding, Group, Report, Row, Score, Scores, Severity
-from outreach_async.audit.outputs import schema, write
 from outreach_async.audit.policy import PolicyUsed
+from outreach_async.audit.reports import schema, write
 from outreach_async.errors import StatusError
 
 

@@ -11,9 +11,9 @@ from support_audit import REPORTS
 from support_audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, made
 
 from outreach_async.audit import Report
-from outreach_async.audit.diff import Delta, Diff
-from outreach_async.audit.outputs import write
-from outreach_async.audit.outputs.markdown import code, plain
+from outreach_async.audit.report import Delta, Diff
+from outreach_async.audit.reports import write
+from outreach_async.audit.reports.text import code, plain
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from support_audit import REPORTS
 from support_audit_reports import HOSTILE_REPORTS, fleet, made
 
+from outreach_async.atomic import write_whole
 from outreach_async.audit import Report
-from outreach_async.audit.outputs import SUFFIXES, WRITERS, format_of, write
+from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, write
 from outreach_async.errors import InvalidRequest
-from outreach_async.wholefiles import write_whole
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.audit.relative import DAY, HOUR, MINUTE, Interval, parse
+from outreach_async.audit.values import DAY, HOUR, MINUTE, Interval, parse
 
 MONTH = 365.2425 / 12 * DAY
 

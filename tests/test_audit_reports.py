@@ -15,10 +15,10 @@ from support_audit import REPORTS, mailbox, mailboxes, reading, report
 from support_audit_reports import AT, HOSTILE_REPORTS, finding, fleet, made
 
 from outreach_async.audit import Delta, Diff, Report, Severity
-from outreach_async.audit.outputs.changes import changes
-from outreach_async.audit.outputs.overview import overview
-from outreach_async.audit.outputs.terminal import report_renderable
-from outreach_async.audit.outputs.text import report_text
+from outreach_async.audit.reports.summary import changes
+from outreach_async.audit.reports.terminal import report_renderable
+from outreach_async.audit.reports.text import report_text
+from outreach_async.audit.reports.view import overview
 from outreach_async.errors import StatusError
 from outreach_async.models import Undecodable
 
@@ -323,7 +323,7 @@ def test_a_score_is_coloured_by_how_good_it_is(changes: dict[str, bool], style: 
 
 def test_the_audit_needs_rich_for_nothing_but_drawing() -> None:
     script = (
-        "import sys; sys.modules['rich'] = None; from outreach_async.audit.outputs import text; print(text.report_text.__name__)"
+        "import sys; sys.modules['rich'] = None; from outreach_async.audit.reports import text; print(text.report_text.__name__)"
     )
 
     done = run([sys.executable, "-c", script], capture_output=True, check=True, text=True)

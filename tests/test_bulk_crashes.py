@@ -17,11 +17,11 @@ from support_scenes import KEY, NO_FIELD, ROW, Scene, seeded
 
 from outreach_async import ContactOutcome, InvalidRequest
 from outreach_async.bulk.journal import Journal, Writer
-from outreach_async.bulk.repeats import Repeats
-from outreach_async.bulk.suspects import NONE, Suspects
+from outreach_async.bulk.possibly_sent import NONE, Suspects
+from outreach_async.bulk.rows import Repeats
 from outreach_async.errors import JournalError
 from outreach_async.fake import faults
-from outreach_async.fake.exchange import Fault
+from outreach_async.fake.fault_plan import Fault
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 
 POINTS = {f"{name}{when}" for name in ("open", "mark", "done", "record", "end", "close") for when in ("...", "")}

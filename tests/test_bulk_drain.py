@@ -26,10 +26,10 @@ from outreach_async import (
     RetryPolicy,
 )
 from outreach_async.bulk import Outcomes
-from outreach_async.bulk.order import Order
-from outreach_async.cli.creating import drained
-from outreach_async.cli.interrupts import interruptible
-from outreach_async.cli.screen import Screen
+from outreach_async.bulk.outcomes import Order
+from outreach_async.cli.importing import drained
+from outreach_async.cli.output import Screen
+from outreach_async.cli.process import interruptible
 
 pytestmark = virtual_time
 

@@ -13,8 +13,8 @@ from support_time import virtual_time
 from support_transports import LOOPS
 
 from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
-from outreach_async.bulk.flow import RunFlow
-from outreach_async.calls import Verdict
+from outreach_async.bulk.throttle import RunFlow
+from outreach_async.call import Verdict
 from outreach_async.errors import BulkSuspended
 from outreach_async.retry import Evidence
 

@@ -14,14 +14,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support_time import virtual_time
 
-from outreach_async.bulk.flow import breaker, quota
-from outreach_async.bulk.flow.breaker import Breaker
-from outreach_async.bulk.flow.health import Health
-from outreach_async.bulk.flow.line import Line
-from outreach_async.bulk.flow.outage import Contact, Outage
-from outreach_async.bulk.flow.pace import TOLERANCE, Pace, Ramp
-from outreach_async.bulk.flow.quota import Allowance, Quota
-from outreach_async.bulk.flow.rate import BETA, FLOOR, SPACING, Cubic, Meter
+from outreach_async.bulk import breaker
+from outreach_async.bulk.breaker import Breaker, Contact, Health, Outage
+from outreach_async.bulk.rate import (
+    BETA,
+    FLOOR,
+    SPACING,
+    TOLERANCE,
+    Allowance,
+    Cubic,
+    Meter,
+    Pace,
+    Quota,
+    Ramp,
+    has_quota,
+    read_quota,
+)
+from outreach_async.bulk.throttle import Line
 from outreach_async.testing import VirtualTime
 
 seconds = st.floats(0.001, 30)
@@ -384,12 +393,12 @@ WALL = 1_767_225_600.0
     ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
 )
 def test_a_quota_is_read_in_each_spelling(headers: dict[str, str], expected: Quota | None) -> None:
-    assert quota.is_told(headers)
-    assert quota.read(headers, lambda: WALL) == expected
+    assert has_quota(headers)
+    assert read_quota(headers, lambda: WALL) == expected
 
 
 def test_an_answer_that_speaks_of_no_remainder_tells_no_quota() -> None:
-    assert not quota.is_told({"x-ratelimit-limit": "60", "content-type": "application/json"})
+    assert not has_quota({"x-ratelimit-limit": "60", "content-type": "application/json"})
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 20))

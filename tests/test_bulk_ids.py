@@ -13,7 +13,7 @@ from support_time import virtual_time
 from support_transport import added, skipped
 
 from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient, Progress, Request, Response, UnexpectedResponse
-from outreach_async.bulk.outcome import RecentIds
+from outreach_async.bulk.outcomes import RecentIds
 
 pytestmark = virtual_time
 UNSURE = {Outcome.NOT_APPLIED, Outcome.ADDED, Outcome.SKIPPED}

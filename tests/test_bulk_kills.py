@@ -15,7 +15,7 @@ from kill_loop import Death, Worker, code, doom, run_of, table, wanted
 from kill_points import Point
 from support_kills import Entry, Figures, Importers, Left, Service, Story, spilt, violations
 
-from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest
 from outreach_async.vocabulary import DUPLICATE_POLICIES, Outcome
 

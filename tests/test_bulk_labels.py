@@ -10,11 +10,11 @@ import pytest
 from support_labels import Bounds, Rules, models
 from support_truth import DOUBTFUL, before_and_after
 
-from outreach_async.bulk.outcome import ContactOutcome, answered, failed, unfinished
+from outreach_async.bulk.outcomes import ContactOutcome, answered, failed, unfinished
 from outreach_async.bulk.pipeline import _Hand
+from outreach_async.bulk.possibly_sent import NONE
 from outreach_async.bulk.rows import Answer
-from outreach_async.bulk.suspects import NONE
-from outreach_async.calls import Call
+from outreach_async.call import Call
 from outreach_async.contacts import CreateAnswer
 from outreach_async.errors import OutreachError
 from outreach_async.operations import Trail

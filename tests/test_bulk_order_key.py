@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support_time import virtual_time
 
 from outreach_async import OutreachClient
-from outreach_async.bulk.source import order_key
+from outreach_async.bulk.rows import order_key
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport.wire import Progress, Request, Response
 

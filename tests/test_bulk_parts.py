@@ -14,12 +14,11 @@ from support_time import virtual_time
 from support_transport import Script, added, status
 
 from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.order import AsCompleted, AsGiven
-from outreach_async.bulk.outcome import answered
-from outreach_async.bulk.pace import Pace
-from outreach_async.bulk.repeats import Recent
-from outreach_async.bulk.suspects import Suspects
-from outreach_async.cli.progress import text_of
+from outreach_async.bulk.outcomes import AsCompleted, AsGiven, answered
+from outreach_async.bulk.possibly_sent import Suspects
+from outreach_async.bulk.progress import Pace
+from outreach_async.bulk.rows import Recent
+from outreach_async.cli.output import text_of
 from outreach_async.contacts import CreateAnswer
 from outreach_async.operations import Trail
 

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.checks import (
+from outreach_async.contacts import NewContact
+from outreach_async.errors import InvalidRequest
+from outreach_async.validation import (
     check_contact,
     contact_of,
     require_body,
@@ -28,8 +30,6 @@ from outreach_async.checks import (
     require_seconds,
     require_target,
 )
-from outreach_async.contacts import NewContact
-from outreach_async.errors import InvalidRequest
 from outreach_async.vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
 
 KEY = "key_4f9a8b7c6d"

@@ -16,8 +16,7 @@ from support_cli import Shell
 
 from outreach_async.audit import CATALOGUE
 from outreach_async.bulk import Repeats
-from outreach_async.cli.app import outreach
-from outreach_async.cli.completion import PROGRAM, VARIABLE
+from outreach_async.cli.app import PROGRAM, VARIABLE, outreach
 from outreach_async.importer import FORMATS
 from outreach_async.importer.checks import CHECKS
 from outreach_async.vocabulary import DUPLICATE_POLICIES

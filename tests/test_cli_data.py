@@ -9,7 +9,7 @@ import pytest
 from support_demo_contacts import content
 from support_fake import document, page
 
-from outreach_async.cli.world import WORKSPACES, demo_world
+from outreach_async.cli.serving import WORKSPACES, demo_world
 
 
 def bundled() -> str:

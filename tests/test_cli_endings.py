@@ -22,8 +22,8 @@ from support_cli import KEY, Shell, saved
 
 from outreach_async.cli.exits import code_of, line_of
 from outreach_async.cli.options import Options
-from outreach_async.cli.running import run_async
-from outreach_async.cli.screen import Screen
+from outreach_async.cli.output import Screen
+from outreach_async.cli.process import run_async
 from outreach_async.cli.text import printable, with_flags, without_keys
 from outreach_async.cli.writing import writable
 from outreach_async.errors import (

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support_cli import COMMAND, Shell, environment, saved
 
-from outreach_async.audit.outputs import WRITERS, begins_as
+from outreach_async.atomic import write_whole
+from outreach_async.audit.reports import WRITERS, begins_as
 from outreach_async.cli.app import outreach
 from outreach_async.cli.writing import FileUse, OutputPath, conflicts, folds_case, keys_of
-from outreach_async.wholefiles import write_whole
 
 PEOPLE = "email\na@a.example\nbad\n"
 FAKE = ("--base-url", "fake:")

@@ -6,8 +6,8 @@ import anyio
 import pytest
 from support_time import virtual_time
 
-from outreach_async.cli.interrupts import PATIENCE, Interrupts, interruptible
-from outreach_async.cli.screen import Screen
+from outreach_async.cli.output import Screen
+from outreach_async.cli.process import PATIENCE, Interrupts, interruptible
 
 pytestmark = virtual_time
 

@@ -11,15 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outreach_async.fake import Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.behaviour import READINGS
-from outreach_async.fake.behaviourfile import (
-    KNOBS,
-    BehaviourFileError,
-    dump_behaviour,
-    load_behaviour,
-    load_readings,
-)
-from outreach_async.fake.refusals import nested
+from outreach_async.fake.behaviour import KNOBS, READINGS, BehaviourFileError, dump_behaviour, load_behaviour, load_readings
+from outreach_async.fake.errors import nested
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 limits = st.builds(

@@ -29,13 +29,11 @@ from support_calibration import (
 from support_levels import LEVELS, Connect
 
 from outreach_async.conformance import Patience, calibrate
-from outreach_async.conformance.calibration import Calibration, Measured, measure, run
-from outreach_async.conformance.plan import CONTACTS, plan
-from outreach_async.conformance.stated import RULES, breaches
-from outreach_async.conformance.writing import BAD
+from outreach_async.conformance.calibration import CONTACTS, Calibration, Measured, measure, plan, run
+from outreach_async.conformance.rules import RULES, breaches
+from outreach_async.conformance.write_probes import BAD
 from outreach_async.fake import Behaviour, HeaderAuth
-from outreach_async.fake.behaviour import READINGS
-from outreach_async.fake.behaviourfile import KNOBS
+from outreach_async.fake.behaviour import KNOBS, READINGS
 from outreach_async.testing.pairwise import pairwise
 
 SINGLE = list(single_readings())

@@ -14,15 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support_calibration import KEY, READER, SPACE, WRITER, Altered, directly, document_changed, measured, service
 
-from outreach_async.conformance import figures, reading, writing
+from outreach_async.conformance import read_probes, write_probes
 from outreach_async.conformance.calibration import Calibration, measure
-from outreach_async.conformance.findings import Finding, seen
-from outreach_async.conformance.site import Dialogue, Site, Unclear, accepted, number, rows, served, throttled
-from outreach_async.conformance.stated import RULES, breaches
-from outreach_async.conformance.survey import Asked, Page, Survey, Walk, first_page_of
+from outreach_async.conformance.read_probes import Asked, Page, Survey, Walk, first_page_of
+from outreach_async.conformance.rules import RULES, breaches
+from outreach_async.conformance.target import Dialogue, Finding, Site, Unclear, accepted, number, rows, seen, served, throttled
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import Behaviour
-from outreach_async.fake.behaviourfile import KNOBS
+from outreach_async.fake.behaviour import KNOBS
 from outreach_async.transport.wire import Request, Response
 
 
@@ -133,40 +132,40 @@ def test_the_first_page_is_told_by_pages_0_and_1(answers: list[Response], possib
 
 
 def test_some_bad_numbers_served_and_some_refused_is_no_reading() -> None:
-    found = told(reading.bad_number(READER, 1), page(1, 9), REFUSED)
+    found = told(read_probes.bad_number(READER, 1), page(1, 9), REFUSED)
     assert found.possible == ()
     assert found.how.startswith("display=abc served, but display=0,")
 
 
 def test_a_maximum_below_the_stated_one_is_a_clamp_too() -> None:
-    assert told(reading.over_max(READER, 1), page(100, 3000)).is_seen_as("clamp")
+    assert told(read_probes.over_max(READER, 1), page(100, 3000)).is_seen_as("clamp")
 
 
 def test_where_campaigns_and_mailboxes_go_different_ways_there_is_no_reading() -> None:
-    clamped = told(reading.campaign_max_display(READER, 1, seen("reject", "")), page(5, 9))
+    clamped = told(read_probes.campaign_max_display(READER, 1, seen("reject", "")), page(5, 9))
     assert "behave differently" in clamped.how
 
     def at_most_3(request: Request) -> Response:
         return page(3, 3) if int(request.target.split("display=")[1].split("&")[0]) <= 3 else REFUSED
 
-    refused = directly(reading.campaign_max_display(READER, 1, seen("clamp", "")), at_most_3)
+    refused = directly(read_probes.campaign_max_display(READER, 1, seen("clamp", "")), at_most_3)
     assert (refused.possible, refused.how) == (
         (),
         "campaigns, display=3: served; one more: refused; mailboxes behave differently, but Behaviour has one knob for both",
     )
-    assert directly(reading.campaign_max_display(READER, 1, Finding((), "")), at_most_3).is_seen_as(3)
+    assert directly(read_probes.campaign_max_display(READER, 1, Finding((), "")), at_most_3).is_seen_as(3)
 
 
 def test_campaigns_that_are_always_refused_have_no_maximum_to_be_found() -> None:
     with pytest.raises(Unclear, match="with every display"):
-        told(reading.campaign_max_display(READER, 1, seen("reject", "")), REFUSED)
+        told(read_probes.campaign_max_display(READER, 1, seen("reject", "")), REFUSED)
 
 
 def test_a_cut_list_of_campaigns_settles_what_too_few_mailboxes_left_open() -> None:
     over = Finding(("clamp", "serve"), "too few")
-    assert reading.over_by_campaigns(over, seen(5, "cut")).is_seen_as("clamp")
-    assert reading.over_by_campaigns(over, seen(None, "all")) == over
-    assert reading.over_by_campaigns(seen("reject", ""), seen(5, "")).is_seen_as("reject")
+    assert read_probes.over_by_campaigns(over, seen(5, "cut")).is_seen_as("clamp")
+    assert read_probes.over_by_campaigns(over, seen(None, "all")) == over
+    assert read_probes.over_by_campaigns(seen("reject", ""), seen(5, "")).is_seen_as("reject")
 
 
 @pytest.mark.parametrize(
@@ -180,16 +179,16 @@ def test_a_cut_list_of_campaigns_settles_what_too_few_mailboxes_left_open() -> N
     ],
 )
 def test_refusals_are_told_by_their_form(given_: Response, possible: tuple[str, ...]) -> None:
-    assert reading.read_refusal(given_).possible == possible
+    assert read_probes.read_refusal(given_).possible == possible
 
 
 def test_where_nothing_is_refused_no_refusal_is_seen() -> None:
-    assert told(reading.error_renderer(READER), page(0, 0)).how == "no request was refused"
+    assert told(read_probes.error_renderer(READER), page(0, 0)).how == "no request was refused"
 
 
 def test_a_header_that_is_not_needed_is_no_credential() -> None:
     site = attrs.evolve(READER, headers={"x-note": "hello"})
-    assert told(reading.auth(site), answer({"status": "ok"})).is_seen_as(None)
+    assert told(read_probes.auth(site), answer({"status": "ok"})).is_seen_as(None)
 
 
 # Rows.
@@ -220,7 +219,7 @@ def survey(campaigns: list[Any] | None = None, mailboxes: list[Any] | None = Non
     ],
 )
 def test_numbers_are_told_by_whole_percentages(rates: list[Any], possible: tuple[str, ...]) -> None:
-    assert figures.numbers(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates])).possible == possible
+    assert read_probes.numbers(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates])).possible == possible
 
 
 @pytest.mark.parametrize(
@@ -241,14 +240,14 @@ def test_numbers_are_told_by_whole_percentages(rates: list[Any], possible: tuple
 def test_decimal_places_are_told_by_counts_or_by_many_values(
     rates: list[Any], templates: list[Any], possible: tuple[int, ...]
 ) -> None:
-    found = figures.percent_digits(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates], templates=templates))
+    found = read_probes.percent_digits(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates], templates=templates))
     assert found.possible == possible
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([0, 1, 2]))
 def test_a_percentage_fits_the_places_that_it_was_rounded_to(count: int, sent: int, digits: int) -> None:
     template = {"sent": sent, "opened_num": count, "opened": round(100 * count / sent, digits)}
-    (found,) = [value for value in figures.percentages(survey(templates=[template])) if value.exact is not None]
+    (found,) = [value for value in read_probes.percentages(survey(templates=[template])) if value.exact is not None]
     # Python's own rounding of a float may differ from the exact one where the half is, never by more.
     assert found.decimals <= digits
     assert found.fits(digits) or abs(float(found.exact or 0) - found.value) * 10**digits == pytest.approx(0.5)
@@ -270,7 +269,7 @@ def test_a_percentage_fits_the_places_that_it_was_rounded_to(count: int, sent: i
     ],
 )
 def test_dates_are_told_by_their_kind(dates: list[Any], possible: tuple[str, ...]) -> None:
-    assert figures.list_date(survey([{"days_left_date": date} for date in dates])).possible == possible
+    assert read_probes.list_date(survey([{"days_left_date": date} for date in dates])).possible == possible
 
 
 @pytest.mark.parametrize(
@@ -288,7 +287,7 @@ def test_dates_are_told_by_their_kind(dates: list[Any], possible: tuple[str, ...
 )
 def test_the_order_is_told_by_creation_and_activity(items: list[tuple[int, Any]], possible: tuple[str, ...]) -> None:
     boxes = [{"created_at": created, "last_activity": activity} for created, activity in items]
-    assert figures.order(survey(mailboxes=boxes)).possible == possible
+    assert read_probes.order(survey(mailboxes=boxes)).possible == possible
 
 
 # Creations.
@@ -298,18 +297,18 @@ def added(outcome: str = "added", status: int = 200) -> Response:
     return answer({"status": outcome, "id": None, "details": None}, status)
 
 
-def trial(**statuses: int) -> writing.Trial:
-    return writing.Trial({name: Asked(READER.fields(), added(name, status)) for name, status in statuses.items()})
+def trial(**statuses: int) -> write_probes.Trial:
+    return write_probes.Trial({name: Asked(READER.fields(), added(name, status)) for name, status in statuses.items()})
 
 
 def test_statuses_that_have_no_reading_are_not_seen() -> None:
-    assert writing.created_status(trial(added=202)).possible == ()
-    assert writing.created_status(trial(skipped=200)).possible == ()
-    assert writing.created_status(trial(added=201, skipped=201)).possible == ({"added": 201, "skipped": 201},)
+    assert write_probes.created_status(trial(added=202)).possible == ()
+    assert write_probes.created_status(trial(skipped=200)).possible == ()
+    assert write_probes.created_status(trial(added=201, skipped=201)).possible == ({"added": 201, "skipped": 201},)
 
 
 def test_a_creation_that_got_no_answer_says_so() -> None:
-    assert writing.Trial({"added": Asked(READER.fields(), trouble="lost")}).trouble == "lost"
+    assert write_probes.Trial({"added": Asked(READER.fields(), trouble="lost")}).trouble == "lost"
 
 
 def by_email(outcomes: Callable[[str], str]) -> Callable[[Request], Response]:
@@ -318,30 +317,30 @@ def by_email(outcomes: Callable[[str], str]) -> Callable[[Request], Response]:
 
 def test_a_domain_that_is_told_by_its_letter_case_alone_is_no_reading() -> None:
     found = directly(
-        writing.email_key(WRITER), by_email(lambda email: "added" if email.endswith("PLE") or email[0] == "s" else "skipped")
+        write_probes.email_key(WRITER), by_email(lambda email: "added" if email.endswith("PLE") or email[0] == "s" else "skipped")
     )
     assert found.possible == ()
 
 
 def test_an_address_that_was_there_before_decides_nothing() -> None:
     with pytest.raises(Unclear, match="a new address was not added"):
-        told(writing.email_key(WRITER), added("skipped"))
+        told(write_probes.email_key(WRITER), added("skipped"))
 
 
 def test_a_campaign_left_out_and_an_empty_one_must_be_taken_alike() -> None:
-    left_out, empty = (told(writing.missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added())))
+    left_out, empty = (told(write_probes.missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added())))
     assert (left_out.possible, empty.possible) == ((), ())
     assert "an omitted campaign was accepted" in left_out.how
     assert "an empty campaign was accepted" in empty.how
 
 
 def test_values_that_are_refused_anyway_say_nothing_of_strict_validation() -> None:
-    assert "without strict validation, too" in told(writing.strict_fields(WRITER), REFUSED).how
+    assert "without strict validation, too" in told(write_probes.strict_fields(WRITER), REFUSED).how
 
 
 def test_without_its_fields_a_workspace_has_no_field_that_is_known_to_be_unknown() -> None:
     lost = attrs.evolve(survey(), fields=Asked(READER.fields(), trouble="lost"))
-    assert "could not be read" in told(writing.unknown_custom(WRITER, lost), added()).how
+    assert "could not be read" in told(write_probes.unknown_custom(WRITER, lost), added()).how
 
 
 def changed(path: str, change: Callable[[Any], None]) -> dict[str, Finding]:

@@ -14,15 +14,11 @@ from support_calibration import KEY, READER, SPACE, WRITER, measured, service
 from support_time import virtual_time
 
 from outreach_async import conformance
-from outreach_async.conformance.calibration import Calibration, rate_limit, run
-from outreach_async.conformance.carrying import Carrier, Patience
-from outreach_async.conformance.drift import Drift, drifts, together
-from outreach_async.conformance.findings import Finding, seen, unseen
-from outreach_async.conformance.session import Order
-from outreach_async.conformance.site import Dialogue, Unclear
+from outreach_async.conformance.calibration import Calibration, Drift, Order, drifts, rate_limit, run, together
+from outreach_async.conformance.target import Carrier, Dialogue, Finding, Patience, Unclear, seen, unseen
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import Behaviour, FakeTransport, HeaderAuth, RateLimit, faults
-from outreach_async.fake.behaviourfile import load_behaviour, load_readings
+from outreach_async.fake.behaviour import load_behaviour, load_readings
 from outreach_async.transport.wire import Progress, Request, Response
 
 Answer = Callable[[], Response]

@@ -12,8 +12,8 @@ from support_levels import LEVELS, Connect
 
 from outreach_async.conformance import Breach, check
 from outreach_async.conformance.calibration import measure
-from outreach_async.conformance.stated import RULES, breaches
-from outreach_async.conformance.survey import Asked
+from outreach_async.conformance.read_probes import Asked
+from outreach_async.conformance.rules import RULES, breaches
 from outreach_async.transport.wire import Request, Response
 
 BY_ID = {rule.id: rule for rule in RULES}

@@ -13,10 +13,10 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from support_calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_changed, service
 
 from outreach_async.conformance import __main__ as command
-from outreach_async.conformance.stated import RULES
+from outreach_async.conformance.rules import RULES
 from outreach_async.fake import Behaviour, HeaderAuth
-from outreach_async.fake.behaviourfile import load_behaviour
-from outreach_async.fake.exchange import Service
+from outreach_async.fake.behaviour import load_behaviour
+from outreach_async.fake.fault_plan import Service
 from outreach_async.fake.server import serve
 
 pytest_plugins = ["pytester"]
@@ -156,7 +156,7 @@ def test_it_refuses_to_measure_one_service_from_many_processes(suite: Suite) -> 
 def test_its_tests_can_be_listed_without_a_service(suite: Suite) -> None:
     done = suite.run("--collect-only", "-q")
     assert done.ret == pytest.ExitCode.OK
-    done.stdout.fnmatch_lines(["*test_stated.py::test_the_service_keeps_the_rule?W1?"])
+    done.stdout.fnmatch_lines(["*test_conformance.py::test_the_service_keeps_the_rule?W1?"])
 
 
 @pytest.mark.usefixtures("suite")

@@ -13,9 +13,10 @@ from support_fake import document as said_by
 from support_fake import page
 from support_wrong import Answered, Wrong, WrongTransport, document, put, refused
 
-from outreach_async.cli.world import OWNER_KEY, WORKSPACES, demo_world
-from outreach_async.conformance import Site, check, shapes
-from outreach_async.conformance.stated import RULES
+from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, demo_world
+from outreach_async.conformance import Site, check
+from outreach_async.conformance.rule import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
+from outreach_async.conformance.rules import RULES
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport.wire import Progress, Request, Response
 
@@ -291,11 +292,11 @@ async def test_a_service_that_is_wrong_in_one_thing_is_found_to_be(rule: str, wr
 FIELDS: Final = [
     (kind, path, name)
     for kind, path, shape in (
-        ("campaigns", "data.9", shapes.CAMPAIGN),
-        ("mailboxes", "data.1", shapes.MAILBOX),
-        ("steps", "data.0", shapes.STEP),
-        ("steps", PER, shapes.TEMPLATE),
-        ("fields", "data.20", shapes.FIELD),
+        ("campaigns", "data.9", CAMPAIGN),
+        ("mailboxes", "data.1", MAILBOX),
+        ("steps", "data.0", STEP),
+        ("steps", PER, TEMPLATE),
+        ("fields", "data.20", FIELD),
     )
     for name in shape
 ]

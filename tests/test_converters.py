@@ -34,8 +34,8 @@ from support_wire import (
     written,
 )
 
+from outreach_async.codec import DecodeError, dumps, encode, loads, loads_each, read_json, structure, to_wire
 from outreach_async.contacts import CreateAnswer, NewContact
-from outreach_async.converters import DecodeError, dumps, encode, loads, loads_each, read_json, structure, to_wire
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Template, Undecodable, WorkspaceField, WorkspaceFields
 from outreach_async.structuring import configure_converter
 from outreach_async.vocabulary import Outcome
@@ -434,7 +434,7 @@ def test_cattrs_is_imported_only_for_what_the_fast_way_cannot_keep(kind: Any, va
     code = (
         "import sys\n"
         "from outreach_async.contacts import *\n"
-        "from outreach_async.converters import loads\n"
+        "from outreach_async.codec import loads\n"
         "from outreach_async.models import *\n"
         f"loads({name_of(kind)}, {json.dumps(value, separators=(',', ':')).encode()!r})\n"
         "print('cattrs' in sys.modules)\n"

@@ -38,8 +38,8 @@ from support_docs import (
 from outreach_async import NewContact
 from outreach_async.audit import Policy
 from outreach_async.fake import FakeService
-from outreach_async.fake.behaviourfile import load_behaviour
-from outreach_async.fake.journal import Journal
+from outreach_async.fake.behaviour import load_behaviour
+from outreach_async.fake.request_log import Journal
 from outreach_async.fake.server import serve
 from outreach_async.fake.simulation.control import Control
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
@@ -194,12 +194,12 @@ def test_a_guide_has_a_program_and_is_not_too_long_to_read(module: str) -> None:
 
 def test_the_files_that_docstrings_show_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "shown.toml"
-    path.write_text(shown_file("outreach_async.fake.behaviourfile"), encoding="utf-8")
+    path.write_text(shown_file("outreach_async.fake.behaviour"), encoding="utf-8")
     assert load_behaviour(path).past_end == "clamp"
     path.write_text(shown_file("outreach_async.audit.policy"), encoding="utf-8")
     assert Policy.load(path).used.off == ["OA160"]
     fake = FakeService()
-    fake.load(shown_file("outreach_async.fake.worldfile").strip())
+    fake.load(shown_file("outreach_async.fake.world_file").strip())
     assert len(fake.contacts("space_1")) == 1
 
 

@@ -30,7 +30,7 @@ from outreach_async import (
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.calls import Terms, Verdict
+from outreach_async.call import Terms, Verdict
 from outreach_async.engine import Engine
 from outreach_async.operations import Operation
 from outreach_async.retry import Evidence, Repeat

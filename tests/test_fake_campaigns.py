@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from support_fake import SPACE, START, create, document, get, page, refusal, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake.estimates import estimate
-from outreach_async.fake.figures import Figures
+from outreach_async.fake.rendering import Figures, estimate
 
 DAY_MS = 86_400_000
 

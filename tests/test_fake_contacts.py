@@ -7,7 +7,7 @@ import pytest
 from support_fake import KEY, MISSING, OTHER, SPACE, create, creation, document, get, page, post, refusal, small_world, steps
 
 from outreach_async.fake import FakeService
-from outreach_async.fake.fields import STANDARD
+from outreach_async.fake.records import STANDARD
 
 ADA = "ada@acme.example"
 

@@ -28,8 +28,8 @@ from support_openapi import DOCUMENT
 
 from outreach_async.fake import Behaviour, FakeService, control
 from outreach_async.fake.control import Controlled, is_loopback
-from outreach_async.fake.control.fault_bodies import MAKERS
-from outreach_async.fake.control.routes import ROUTES
+from outreach_async.fake.control.app import ROUTES
+from outreach_async.fake.control.schemas import MAKERS
 
 
 @pytest.fixture

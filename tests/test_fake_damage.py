@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.fake import faults as f
-from outreach_async.fake.damage import BYTES, READ, Act, End, acts, reading
-from outreach_async.fake.exchange import Kind, WireFault
+from outreach_async.fake.fault_plan import Kind, WireFault
+from outreach_async.fake.transport import BYTES, READ, Act, End, acts, reading
 from outreach_async.transport.wire import Response
 
 Broken = str

@@ -12,7 +12,7 @@ from support_levels import LEVELS, Connect, in_memory
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake import faults as f
-from outreach_async.fake.exchange import Exchange
+from outreach_async.fake.fault_plan import Exchange
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 over_every_level = pytest.mark.parametrize("connect", LEVELS)

@@ -19,8 +19,8 @@ from support_fake import KEY, SPACE, creation_request, small_world
 from support_levels import LEVELS, Connect
 
 from outreach_async import NewContact, Outcome, OutreachClient
+from outreach_async.codec import dumps, loads
 from outreach_async.contacts import CreateAnswer
-from outreach_async.converters import dumps, loads
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
 from outreach_async.transport.wire import Progress, Request, Response

@@ -15,7 +15,7 @@ from support_fake import JSON, MISSING, OTHER, SPACE, creation, small_world
 from support_openapi import DOCUMENT, OPERATIONS, checked, resolved
 
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
-from outreach_async.fake.targets import ANY, ROUTES
+from outreach_async.fake.operations import ANY, ROUTES
 from outreach_async.transport.wire import Request, Response
 
 BODY = Draft202012Validator({"components": DOCUMENT["components"], "$ref": "#/components/schemas/CreateContact"})

@@ -14,7 +14,7 @@ from support_tiny_service import CREATE, LIST, TinyService
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake import faults as f
-from outreach_async.fake.exchange import Kind
+from outreach_async.fake.fault_plan import Kind
 from outreach_async.fake.transport import FakeTransport
 from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.transport.wire import Progress, Request, Response, Transport

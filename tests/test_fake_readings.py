@@ -28,8 +28,7 @@ from support_fake import (
 
 import outreach_async.fake.behaviour
 from outreach_async.fake import FakeService
-from outreach_async.fake.fields import STANDARD
-from outreach_async.fake.records import CAMPAIGN_HEADERS, MAILBOX_HEADERS
+from outreach_async.fake.records import CAMPAIGN_HEADERS, MAILBOX_HEADERS, STANDARD
 from outreach_async.transport.wire import Request, Response
 
 Row = tuple[str, str, str]

@@ -18,8 +18,7 @@ from support_tiny_service import CREATE, BrokenService, TinyService, answer_on_t
 
 from outreach_async.fake import faults as f
 from outreach_async.fake.asgi import BODY_BOUND
-from outreach_async.fake.conversation import HEAD_BOUND, Line
-from outreach_async.fake.server import _accept, _url, run, serve
+from outreach_async.fake.server import HEAD_BOUND, Line, _accept, _url, run, serve
 from outreach_async.transport.wire import Request, Response
 
 POST = written("POST", "/contacts", CREATE.body)

@@ -8,8 +8,8 @@ from support_raw_http import CLOSED, RESET, connected, exchanged, read_to_end, w
 from support_tiny_service import CREATE, TinyService, answer_on_the_wire
 
 from outreach_async.fake import faults as f
-from outreach_async.fake.damage import LONG_HEADER
 from outreach_async.fake.server import serve
+from outreach_async.fake.transport import LONG_HEADER
 
 POST = written("POST", "/contacts", CREATE.body)
 LAST = "connection: close"

@@ -13,8 +13,7 @@ from support_raw_http import CLOSED, exchanged
 from support_time import virtual_time
 from support_tiny_service import TinyService
 
-from outreach_async.fake.conversation import HEAD_BOUND, HEAD_SECONDS, Line, _request
-from outreach_async.fake.server import serve
+from outreach_async.fake.server import HEAD_BOUND, HEAD_SECONDS, Line, _request, serve
 from outreach_async.transport.wire import Request
 
 CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -18,7 +18,7 @@ from support_fake import KEY, OTHER, SPACE, START, create, creation, document, g
 import outreach_async.fake
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, JournalOverflow, faults
 from outreach_async.fake.clock import Clock
-from outreach_async.fake.journal import CAPACITY, Journal, Recorded
+from outreach_async.fake.request_log import CAPACITY, Journal, Recorded
 from outreach_async.transport.wire import Request
 
 # Determinism.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support_fake import SPACE, create, creation, post, refusal, small_world
 
 from outreach_async.fake.countries import COUNTRIES, country_code
-from outreach_async.fake.fields import STANDARD
+from outreach_async.fake.records import STANDARD
 from outreach_async.fake.states import STATES
 from outreach_async.fake.timezones import TIMEZONES
 from outreach_async.fake.validation import CHECKS, failures, is_date, is_email

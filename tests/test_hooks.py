@@ -35,7 +35,7 @@ from outreach_async import (
     UnexpectedResponse,
 )
 from outreach_async.bulk.journal import Identity, Writer
-from outreach_async.calls import Terms
+from outreach_async.call import Terms
 from outreach_async.engine import Engine
 from outreach_async.hooks import (
     AttemptEnded,

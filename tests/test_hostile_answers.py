@@ -23,10 +23,10 @@ from support_time import virtual_time
 from support_wire import KINDS, OF_EVERY_KIND, TABLES, changed, places, unhurried, wire, without
 
 from outreach_async import OutreachClient
-from outreach_async.converters import DecodeError, loads, loads_each
+from outreach_async.codec import DecodeError, loads, loads_each
 from outreach_async.errors import BODY_LIMIT, OutreachError, TransportError
 from outreach_async.models import CampaignSteps, Mailbox, Page
-from outreach_async.refusals import MASK, _spellings, masked, masked_headers, refused, unexpected
+from outreach_async.responses import MASK, _spellings, masked, masked_headers, refused, unexpected
 from outreach_async.transport.wire import Progress, Request, Response
 
 MEGABYTE = 1_000_000

@@ -18,7 +18,7 @@ from support_transports import ALL, GET, LOOPS, MAKERS, OWN, POST, Make, pairs
 from support_wire import unhurried
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.answers import Intake
+from outreach_async.transport.response_reader import Intake
 from outreach_async.transport.wire import Progress, Response
 
 LIMIT: Final = 500_000

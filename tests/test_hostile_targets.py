@@ -19,8 +19,8 @@ from support_wire import unhurried
 from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError
 from outreach_async.transport.aiohttp_session import place as place_of
 from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.httpx_messages import FAMILIES
-from outreach_async.transport.origin import parse_base_url
+from outreach_async.transport.httpx_pool import FAMILIES
+from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Progress, Request, Response
 
 

@@ -74,7 +74,7 @@ def test_only_the_engine_the_conformance_suite_and_transports_that_wrap_another_
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Await) and re.search(r"transport\.send\(", ast.unparse(node))
     }
-    assert awaiting == {"conformance/carrying.py", "engine.py"}
+    assert awaiting == {"conformance/target.py", "engine.py"}
 
 
 def test_no_module_is_a_drawer_for_anything() -> None:

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Row, map_columns
-from outreach_async.importer.checks import CHECKS, LINTS, Checks, Policy, emails, moments, phones, places, websites
-from outreach_async.importer.rows import Remark
+from outreach_async.importer import Row, map_columns, value_checks
+from outreach_async.importer.checks import CHECKS, LINTS, Checks, Policy
+from outreach_async.importer.table import Remark
 
 # Policy.
 
@@ -74,38 +74,38 @@ def test_an_address_that_is_plain_is_one_that_the_library_takes(address: str) ->
         taken = True
     except EmailNotValidError:
         taken = False
-    assert (emails.complaint(address) is None) == taken
+    assert (value_checks.email_complaint(address) is None) == taken
 
 
 @pytest.mark.parametrize(
     "address", ["ann@a.example", "a.b+c@mail.co.uk", "jörg@bücher.example", "a" * 64 + "@a.example", "用户@例え.jp"]
 )
 def test_addresses_that_can_be_written_to_pass(address: str) -> None:
-    assert emails.complaint(address) is None
+    assert value_checks.email_complaint(address) is None
 
 
 @pytest.mark.parametrize(
     "address", ["a@@b.example", "a b@c.example", "a@b", "a.@b.example", "a@b..example", "a" * 65 + "@a.example", "a@x.test"]
 )
 def test_addresses_that_cannot_be_written_to_do_not(address: str) -> None:
-    assert (emails.complaint(address) or "").startswith("not a valid address: ")
+    assert (value_checks.email_complaint(address) or "").startswith("not a valid address: ")
 
 
 @pytest.mark.parametrize(
     ("domain", "meant"), [("gamil.com", "gmail.com"), ("Hotmial.com", "hotmail.com"), ("yaho.com", "yahoo.com")]
 )
 def test_a_domain_that_is_one_slip_from_a_providers_is_told(domain: str, meant: str) -> None:
-    assert emails.typo_complaint(f"a@{domain}") == f"the domain is one typing error away from {meant}"
+    assert value_checks.typo_complaint(f"a@{domain}") == f"the domain is one typing error away from {meant}"
 
 
 @pytest.mark.parametrize("domain", ["gmail.com", "ymail.com", "gmx.at", "mail.com", "works.example"])
 def test_a_domain_that_somebody_has_is_no_slip(domain: str) -> None:
-    assert emails.typo_complaint(f"a@{domain}") is None
+    assert value_checks.typo_complaint(f"a@{domain}") is None
 
 
 def test_a_functions_address_is_told() -> None:
-    assert emails.role_complaint("Info@a.example") == "info@ is a role address, not a person's"
-    assert emails.role_complaint("inform@a.example") is None
+    assert value_checks.role_complaint("Info@a.example") == "info@ is a role address, not a person's"
+    assert value_checks.role_complaint("inform@a.example") is None
 
 
 # Phones.
@@ -140,7 +140,7 @@ def test_a_number_that_is_right_at_first_sight_is_right_for_the_library() -> Non
             (text[:-1] + "7", None),
             (text + "0", None),
         ):
-            if phones._is_plain(number, country):
+            if value_checks._is_plain(number, country):
                 quick += 1
                 assert dialled(number, country), (number, country)
     assert quick > len(examples())
@@ -150,11 +150,11 @@ def test_a_number_that_is_right_at_first_sight_is_right_for_the_library() -> Non
 @example("+", None)
 def test_any_number_is_judged_as_the_library_judges_it(text: str, country: str | None) -> None:
     text = text.strip()
-    assert (phones.complaint((text, country)) is None) == (not text or dialled(text, country))
+    assert (value_checks.phone_complaint((text, country)) is None) == (not text or dialled(text, country))
 
 
 def test_numbers_that_are_plain_never_reach_the_library() -> None:
-    before = phones._looked_up.cache_info().misses
+    before = value_checks._check_phone.cache_info().misses
     for at in range(100):
         for number in (
             (f"+1 206 555 01{at:02}", None),
@@ -162,8 +162,8 @@ def test_numbers_that_are_plain_never_reach_the_library() -> None:
             (f"030 1234{at:02}", "DE"),
             (f"02 9374 40{at:02}", "AU"),
         ):
-            assert phones.complaint(number) is None
-    assert phones._looked_up.cache_info().misses == before
+            assert value_checks.phone_complaint(number) is None
+    assert value_checks._check_phone.cache_info().misses == before
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_numbers_that_are_plain_never_reach_the_library() -> None:
     ],
 )
 def test_a_number_that_nobody_has_is_told_with_the_reason(text: str, country: str | None, message: str) -> None:
-    assert message in (phones.complaint((text, country)) or "")
+    assert message in (value_checks.phone_complaint((text, country)) or "")
 
 
 @pytest.mark.parametrize(
     ("text", "country"), [("+44 20 7946 0958", None), ("0161 496 0000", "GB"), ("(206) 555-0100 ext. 12", "US"), ("", None)]
 )
 def test_numbers_that_somebody_may_have_pass(text: str, country: str | None) -> None:
-    assert phones.complaint((text, country)) is None
+    assert value_checks.phone_complaint((text, country)) is None
 
 
 # Countries and states.
@@ -203,32 +203,38 @@ def test_numbers_that_somebody_may_have_pass(text: str, country: str | None) -> 
     ],
 )
 def test_a_country_by_code_or_name_is_known(text: str, code: str) -> None:
-    assert (places.country_code(text), places.country_complaint(text)) == (code, None)
+    assert (value_checks.country_code(text), value_checks.country_complaint(text)) == (code, None)
 
 
 @pytest.mark.parametrize(
     ("text", "code", "meant"), [("USA", "US", "US"), ("UK", "GB", "GB"), ("Germny", None, "DE"), ("Atlantis", None, "")]
 )
 def test_a_country_that_is_written_otherwise_is_told_with_what_may_be_meant(text: str, code: str | None, meant: str) -> None:
-    assert places.country_code(text) == code
-    complaint = places.country_complaint(text) or ""
+    assert value_checks.country_code(text) == code
+    complaint = value_checks.country_complaint(text) or ""
     assert complaint.startswith(("expected a two-letter code or a name", "expected a country's two-letter code or name"))
     assert complaint.endswith(f"; did you mean {meant!r}?" if meant else "two-letter code or name")
 
 
 def test_all_countries_are_there_and_none_shares_a_name() -> None:
-    codes, names, longer = places._countries()
+    codes, names, longer = value_checks._countries()
     assert len(codes) == len(longer) == 249
     assert set(names.values()) == set(codes.values())
-    assert len(names) == sum(len({places.folded(name) for name in line.split("\t")[2:]}) for line in places._lines("countries"))
+    assert len(names) == sum(
+        len({value_checks.folded(name) for name in line.split("\t")[2:]}) for line in value_checks._lines("countries")
+    )
 
 
 def test_states_are_known_where_they_are_known() -> None:
     for state in (("WA", "US"), ("Ontario", "CA"), ("nsw", "AU"), ("Québec", "CA"), ("Bayern", "DE"), ("XX", None)):
-        assert places.state_complaint(state) is None
-    assert places.state_complaint(("Washingtn", "US")) == "not a state of US; did you mean 'WA'?"
-    assert places.state_complaint(("Bayern", "US")) == "not a state of US"
-    assert {country: len(set(states.values())) for country, states in places._states().items()} == {"US": 60, "CA": 13, "AU": 8}
+        assert value_checks.state_complaint(state) is None
+    assert value_checks.state_complaint(("Washingtn", "US")) == "not a state of US; did you mean 'WA'?"
+    assert value_checks.state_complaint(("Bayern", "US")) == "not a state of US"
+    assert {country: len(set(states.values())) for country, states in value_checks._states().items()} == {
+        "US": 60,
+        "CA": 13,
+        "AU": 8,
+    }
 
 
 # Dates, time zones, websites.
@@ -236,28 +242,28 @@ def test_states_are_known_where_they_are_known() -> None:
 
 def test_dates_that_cannot_be_misread_pass() -> None:
     for text in ("2024-02-29", "2024-02", "2024"):
-        assert moments.date_complaint(text) is None
-    assert moments.date_complaint("2023-02-29") == "there is no such date"
-    assert "use YYYY-MM-DD, which is unambiguous" in (moments.date_complaint("02/03/2024") or "")
+        assert value_checks.date_complaint(text) is None
+    assert value_checks.date_complaint("2023-02-29") == "there is no such date"
+    assert "use YYYY-MM-DD, which is unambiguous" in (value_checks.date_complaint("02/03/2024") or "")
 
 
 def test_time_zones_of_the_database_and_offsets_pass() -> None:
     for text in ("Europe/Berlin", "UTC", "UTC+05:30"):
-        assert moments.timezone_complaint(text) is None
-    assert (moments.timezone_complaint("europe/berlin") or "").endswith("; did you mean 'Europe/Berlin'?")
-    assert moments.timezone_complaint("Mars") == "expected a name of the time zone database, such as 'Europe/Berlin'"
+        assert value_checks.timezone_complaint(text) is None
+    assert (value_checks.timezone_complaint("europe/berlin") or "").endswith("; did you mean 'Europe/Berlin'?")
+    assert value_checks.timezone_complaint("Mars") == "expected a name of the time zone database, such as 'Europe/Berlin'"
 
 
 @pytest.mark.parametrize("text", ["example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example."])
 def test_websites_that_can_be_visited_pass(text: str) -> None:
-    assert websites.complaint(text) is None
+    assert value_checks.website_complaint(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["none", "http://", "ftp://example.com", "a b.example", "-a.example", "10.0.0.1", "see https://example.com"]
 )
 def test_websites_that_cannot_do_not(text: str) -> None:
-    assert websites.complaint(text) == "expected an http or https URL, or a host such as www.example.com"
+    assert value_checks.website_complaint(text) == "expected an http or https URL, or a host such as www.example.com"
 
 
 # Rows.

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.checks import contact_of
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, parse_overrides
 from outreach_async.models import WorkspaceField
+from outreach_async.validation import contact_of
 from outreach_async.vocabulary import STANDARD_FIELDS
 
 CODES = ("email", *STANDARD_FIELDS)

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support_files import csv_text, packed, read
 
-from outreach_async.checks import contact_of
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import CsvFile, Row, map_columns
+from outreach_async.validation import contact_of
 
 HEADER = ("E-mail", "first_name", "City")
 cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)

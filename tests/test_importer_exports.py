@@ -7,7 +7,7 @@ from support_exports import APOLLO, EXPORTS, HUBSPOT, OUTLOOK, SALESFORCE_REPORT
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
-from outreach_async.importer.exports import Export, export_of, exports
+from outreach_async.importer.known_exports import Export, export_of, exports
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import STANDARD_FIELDS
 

@@ -12,7 +12,7 @@ from support_files import packed, read
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer.formats.json_lines import JsonLinesFile
+from outreach_async.importer.jsonl import JsonLinesFile
 
 KEYS = ("email", "first_name", "city")
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)

@@ -13,7 +13,7 @@ from support_exports import EXPORTS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
 from outreach_async.importer.columns import Columns
-from outreach_async.importer.mapping import apply_mapping, mapping_text, read_mapping
+from outreach_async.importer.mapping_file import apply_mapping, mapping_text, read_mapping
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=12)
 

@@ -18,11 +18,11 @@ from support_files import opendocument, read, sheet_of, text, workbook
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import FORMATS, open_file
-from outreach_async.importer.formats.csv_file import CsvFile
-from outreach_async.importer.formats.json_lines import JsonLinesFile
-from outreach_async.importer.formats.parquet import ParquetFile
-from outreach_async.importer.formats.workbook import WorkbookFile
+from outreach_async.importer.csv_file import CsvFile
+from outreach_async.importer.jsonl import JsonLinesFile
+from outreach_async.importer.parquet import ParquetFile
 from outreach_async.importer.source import Source, Spool
+from outreach_async.importer.workbook import WorkbookFile
 
 CSV = b"email,city\na@b.example,x\n"
 JSONL = b'{"email": "a@b.example"}\n'

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outreach_async import Journal
 from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk.outcome import refused_repeat, stood_for, unsent
+from outreach_async.bulk.outcomes import refused_repeat, stood_for, unsent
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.fake import FakeService, FakeTransport

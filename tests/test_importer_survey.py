@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from outreach_async.bulk import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer.checks import Policy, Survey, survey
-from outreach_async.importer.checks.repeats import Seen
-from outreach_async.importer.estimate import estimate, require_rate
+from outreach_async.importer.checks import Policy
+from outreach_async.importer.preflight import Seen, Survey, estimate, require_rate, survey
 
 ADDRESSES = st.sampled_from(
     ["a@a.example", "A@a.example", "b@b.example", "", "a@@a.example", " ", "info@gamil.com", "ü@b.example"]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support_files import read
 
 from outreach_async.importer import Row, map_columns
-from outreach_async.importer.record import Record, row_of
-from outreach_async.importer.suspects import suspects_of
+from outreach_async.importer.cells import suspects_of
+from outreach_async.importer.table import Record, row_of
 
 LATIN = st.text(st.characters(min_codepoint=0xC0, max_codepoint=0x17F, categories=["L"]), min_size=1, max_size=8)
 

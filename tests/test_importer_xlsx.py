@@ -33,7 +33,7 @@ from support_files import (
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File, Row, open_file
-from outreach_async.importer.formats.workbook_reader import Refused, marks_of
+from outreach_async.importer.workbook_reader import Refused, marks_of
 
 HEADER = ("email", "City", "Zip")
 NAMES = [text(name) for name in HEADER]

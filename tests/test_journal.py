@@ -19,9 +19,9 @@ import pytest
 from journal_child import IDENTITY, opened, outcome, steps, window
 from support_journal import facts, killed_journal
 
-from outreach_async.bulk.journal import Identity, Journal, Window, Writer, holding
-from outreach_async.bulk.journal.peeking import asked
-from outreach_async.bulk.suspects import Suspects
+from outreach_async.bulk.journal import Identity, Journal, Window, Writer, lock
+from outreach_async.bulk.journal.reader import asked
+from outreach_async.bulk.possibly_sent import Suspects
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.vocabulary import Outcome
 
@@ -265,7 +265,7 @@ class TestRefused:
 @pytest.mark.parametrize("beside", [False, True])
 def test_either_way_of_locking_keeps_others_out_to_the_end_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
     path.touch()
-    hold = holding.Hold.take(str(path), resume=True, beside=beside)
+    hold = lock.Hold.take(str(path), resume=True, beside=beside)
     db = sqlite3.connect(path)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("CREATE TABLE t (a)")
@@ -276,8 +276,8 @@ def test_either_way_of_locking_keeps_others_out_to_the_end_and_lets_sqlite_work(
         hold.release()
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with pytest.raises(InvalidRequest, match="another run is writing"):
-            holding.Hold.take(str(path), resume=True, beside=beside)
-    holding.Hold.take(str(path), resume=True, beside=beside).release()
+            lock.Hold.take(str(path), resume=True, beside=beside)
+    lock.Hold.take(str(path), resume=True, beside=beside).release()
 
 
 class TestMarking:

@@ -25,10 +25,10 @@ from support_transport import HANG, Script, added, skipped
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
 from outreach_async.bulk.journal import Writer
-from outreach_async.bulk.journal.holding import require_still
+from outreach_async.bulk.journal.lock import require_still
 from outreach_async.bulk.journal.making import make
-from outreach_async.bulk.journal.peeking import Damaged, unreadable
-from outreach_async.bulk.suspects import Suspects
+from outreach_async.bulk.journal.reader import Damaged, unreadable
+from outreach_async.bulk.possibly_sent import Suspects
 
 ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
 EVERY_ROW = Suspects(((0, 2**63 - 1),))

@@ -15,8 +15,8 @@ from journal_child import IDENTITY, opened, window
 from support_journal import ENDINGS, facts, outcomes
 
 from outreach_async.bulk.journal import Journal, Window, Writer
-from outreach_async.bulk.outcome import ContactOutcome
-from outreach_async.bulk.suspects import Suspects
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.possibly_sent import Suspects
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.vocabulary import Outcome
 

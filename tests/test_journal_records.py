@@ -15,11 +15,20 @@ from support_journal import facts, outcomes
 
 from outreach_async import errors
 from outreach_async.bulk.journal import Identity, identity
-from outreach_async.bulk.journal.merging import merge
-from outreach_async.bulk.journal.places import file_system, mounts, require_local
-from outreach_async.bulk.journal.records import MESSAGE_LIMIT, batch, checksum, digest, plain, unpacked
-from outreach_async.bulk.journal.schema import APPLICATION_ID, Damage, judge
-from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.journal.lock import file_system, mounts, require_local
+from outreach_async.bulk.journal.records import (
+    APPLICATION_ID,
+    MESSAGE_LIMIT,
+    Damage,
+    batch,
+    checksum,
+    digest,
+    judge,
+    plain,
+    unpacked,
+)
+from outreach_async.bulk.journal.writer import merge
+from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
 from outreach_async.vocabulary import Outcome
 

@@ -12,11 +12,11 @@ from support_wire import KINDS, OF_EVERY_KIND
 
 import outreach_async.contacts
 import outreach_async.models
+from outreach_async.codec import DecodeError, structure, to_wire
 from outreach_async.contacts import CreateAnswer
-from outreach_async.converters import DecodeError, structure, to_wire
-from outreach_async.fake.control import bodies
+from outreach_async.fake.control import schemas
 from outreach_async.fake.faults import OPERATIONS
-from outreach_async.fake.targets import ANY, ROUTES
+from outreach_async.fake.operations import ANY, ROUTES
 from outreach_async.models import NOT_ON_THE_WIRE, Answered, WorkspaceFields
 from outreach_async.otel import TEMPLATES
 
@@ -47,7 +47,7 @@ def kinds_of_fields() -> Iterator[Any]:
 
 def test_every_operation_is_described_traced_and_can_be_broken_on_the_control_plane() -> None:
     routes = {route.operation: route.path for route in ROUTES}
-    assert get_args(bodies.Operation) == OPERATIONS == (*NAMES, "unknown")
+    assert get_args(schemas.Operation) == OPERATIONS == (*NAMES, "unknown")
     assert {name: segments(path) for name, path in TEMPLATES.items()} == routes
     assert {name: segments(path) for name, (_, path, _) in DESCRIBED.items()} == routes
 

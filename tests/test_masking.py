@@ -17,10 +17,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support_wire import unhurried
 
+from outreach_async.codec import DecodeError, loads
 from outreach_async.contacts import CreateAnswer
-from outreach_async.converters import DecodeError, loads
 from outreach_async.errors import BODY_LIMIT, OutreachError, TransportError
-from outreach_async.refusals import MASK, is_secret_header, masked, masked_headers, refused, scrubbed, secret_parts, unexpected
+from outreach_async.responses import MASK, is_secret_header, masked, masked_headers, refused, scrubbed, secret_parts, unexpected
 from outreach_async.transport.wire import Response
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT

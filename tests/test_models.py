@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from support_wire import ENUMS, TABLES, exactly, made, names, unhurried, wire
 
 from outreach_async import contacts, models
-from outreach_async.checks import contact_of
 from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
 from outreach_async.models import (
     Campaign,
@@ -28,6 +27,7 @@ from outreach_async.models import (
     WorkspaceField,
     WorkspaceFields,
 )
+from outreach_async.validation import contact_of
 from outreach_async.vocabulary import (
     DUPLICATE_OUTCOMES,
     DUPLICATE_POLICIES,

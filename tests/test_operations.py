@@ -26,7 +26,7 @@ from outreach_async.operations import (
     list_steps,
     raw,
 )
-from outreach_async.refusals import str_of
+from outreach_async.responses import str_of
 from outreach_async.retry import Repeat
 from outreach_async.transport.wire import Request, Response
 from outreach_async.vocabulary import STANDARD_FIELDS, UNSET, Outcome

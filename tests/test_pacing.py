@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support_time import virtual_time
 
-from outreach_async.pacing import Gate, RetryBudget, Slots, inherit_all
+from outreach_async.limits import Gate, RetryBudget, Slots, inherit_all
 
 
 async def test_slots_are_given_in_the_order_of_asking() -> None:
@@ -116,7 +116,7 @@ def test_a_retry_budget_never_goes_below_nothing_or_above_its_size(size: int, mo
 
 FORKING = """
 import os
-from outreach_async.pacing import Slots
+from outreach_async.limits import Slots
 slots = Slots(2)
 slots.take()
 slots.take()

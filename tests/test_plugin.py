@@ -15,9 +15,6 @@ import outreach_async.fake.server
 import outreach_async.fake.transport
 import outreach_async.testing.collection
 import outreach_async.testing.orders
-import outreach_async.testing.reports
-import outreach_async.testing.suspects
-import outreach_async.testing.worlds
 
 pytest_plugins = ["pytester"]
 
@@ -251,8 +248,8 @@ def test_reads(outreach_fake):
     )
     number = rows.index(bad[0])
     assert f"test_reads[row{number:02}]" in told
-    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.reports.readings(bad[0])}\n" in told
-    assert "past_end='clamp'" in outreach_async.testing.reports.readings(bad[0])
+    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.orders.readings(bad[0])}\n" in told
+    assert "past_end='clamp'" in outreach_async.testing.orders.readings(bad[0])
     assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: those with past_end='clamp'" in told
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviour import READINGS
 from outreach_async.testing import differing, pairwise
+from outreach_async.testing.orders import reading as written
+from outreach_async.testing.orders import suspects, verdicts
 from outreach_async.testing.pairwise import cover
-from outreach_async.testing.reports import reading as written
-from outreach_async.testing.suspects import suspects, verdicts
 
 figures = st.lists(st.integers(1, 5), max_size=6)
 

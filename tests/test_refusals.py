@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outreach_async.codec import DecodeError, loads
 from outreach_async.contacts import CreateAnswer
-from outreach_async.converters import DecodeError, loads
 from outreach_async.errors import RateLimited, StatusError, UnexpectedResponse
 from outreach_async.models import Mailbox, Page
-from outreach_async.refusals import reason, refused, retry_after, unexpected
+from outreach_async.responses import reason, refused, retry_after, unexpected
 from outreach_async.transport.wire import Response
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
@@ -222,7 +222,7 @@ def test_any_text_asks_for_a_finite_wait_or_none(value: str, date: str) -> None:
 
 def test_a_date_without_a_zone_is_gmt_wherever_the_program_runs() -> None:
     code = (
-        "from outreach_async.refusals import retry_after\n"
+        "from outreach_async.responses import retry_after\n"
         f"print(retry_after({{'retry-after': 'Sun Nov  6 08:49:47 1994'}}, now={NOW}))"
     )
     done = subprocess.run(

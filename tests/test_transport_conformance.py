@@ -21,7 +21,7 @@ from support_transports import LOOPS, OWN, Make, fail, over
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService, faults
 from outreach_async.fake.asgi import asgi_app
-from outreach_async.fake.exchange import Exchange, Kind, WireFault
+from outreach_async.fake.fault_plan import Exchange, Kind, WireFault
 from outreach_async.fake.server import serve
 from outreach_async.fake.transport import FakeTransport
 from outreach_async.transport.aiohttp import AiohttpTransport

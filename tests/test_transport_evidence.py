@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.arguments import at_least_one, library_of, refuse_beside, require
-from outreach_async.transport.evidence import fields, hold, lost, release, said
+from outreach_async.transport.sending import fields, hold, lost, release, said
+from outreach_async.transport.urls import at_least_one, library_of, refuse_beside, require
 from outreach_async.transport.wire import Progress, Request, Response
 
 POST = Request("POST", "/contacts", {"Content-Type": "application/json"}, b"{}")

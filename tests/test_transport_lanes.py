@@ -10,8 +10,8 @@ import pytest
 from support_time import virtual_time
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.bound import Bound, inherit_all
-from outreach_async.transport.lanes import KEEP_IDLE, Lanes
+from outreach_async.transport.connection_pool import KEEP_IDLE, Lanes
+from outreach_async.transport.lifecycle import Bound, inherit_all
 from outreach_async.transport.wire import Progress, Response
 
 ANSWER = Response(200)

@@ -23,8 +23,7 @@ from support_transports import LOOPS, NOWHERE
 
 from outreach_async.errors import TransportError
 from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.httpx_lanes import LaneRoute, _Lane
-from outreach_async.transport.httpx_messages import read
+from outreach_async.transport.httpx_pool import LaneRoute, _Lane, read
 from outreach_async.transport.leftovers import Link, Probe, http11_state
 from outreach_async.transport.wire import Progress, Request
 

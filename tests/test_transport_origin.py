@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.origin import choose_proxy, environment_proxy, parse_base_url
+from outreach_async.transport.urls import choose_proxy, environment_proxy, parse_base_url
 
 PROXY = "http://proxy.example:3128"
 

@@ -15,7 +15,7 @@ from support_transports import OWN, Make, over
 from outreach_async import OutreachClient, OutreachError, RetryPolicy
 from outreach_async.transport.aiohttp import AiohttpTransport
 from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.origin import authorizations, credentials
+from outreach_async.transport.urls import authorizations, credentials
 
 WORD = "hunter2é"
 PAIR = "dXNlcjpodW50ZXIyw6k="

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from outreach_async.transport.uvloop_sockets import Sockets
+from outreach_async.transport.aiohttp_session import Sockets
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a socket is no file there, and there is no uvloop")
 

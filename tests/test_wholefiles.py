@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.wholefiles import draft_of, write_whole
+from outreach_async.atomic import draft_of, write_whole
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="links, permissions and pipes are POSIX's")
 

@@ -36,11 +36,10 @@ from support_files import (
 from support_fuzz import mutated
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import open_file
-from outreach_async.importer.formats import workbook_reader
-from outreach_async.importer.formats.workbook import READER, WorkbookFile, read_apart
-from outreach_async.importer.formats.workbook_reader import CELL, GONE, MEMORY, TOO_LARGE, TOO_LONG, told, verdict, watch
+from outreach_async.importer import open_file, workbook_reader
 from outreach_async.importer.source import Source, Spool
+from outreach_async.importer.workbook import READER, WorkbookFile, read_apart
+from outreach_async.importer.workbook_reader import CELL, GONE, MEMORY, TOO_LARGE, TOO_LONG, told, verdict, watch
 
 PEOPLE: Final = workbook({"People": sheet_of([[text("email")], [text("ann@a.example")]])})
 SAMPLES: Final = (packed(PEOPLE), old_workbook(), packed(opendocument([["email"], ["ann@a.example"]])))
@@ -62,7 +61,7 @@ print(json.dumps({"refusals": refusals, "kilobytes": own + children}))
 """
 INTERRUPTED = """
 import io, os, sys
-from outreach_async.importer.formats.workbook import read_apart
+from outreach_async.importer.workbook import read_apart
 from outreach_async.importer.source import Source
 stuck = "import os, signal; os.kill(os.getppid(), signal.SIGINT); signal.pause()"
 try:
@@ -75,7 +74,7 @@ except KeyboardInterrupt:
 """
 TERMINATED = """
 import io, sys
-from outreach_async.importer.formats.workbook import read_apart
+from outreach_async.importer.workbook import read_apart
 from outreach_async.importer.source import Source
 stuck = "import os, signal; os.kill(os.getppid(), signal.SIGTERM)"
 read_apart(Source.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
@@ -325,5 +324,5 @@ def read_or_refused(content: bytes) -> None:
 def test_the_peak_is_that_of_the_process_alone_however_large_its_caller_was() -> None:
     """What getrusage tells on Linux begins with the peak of the process that started this one."""
     grown = "import subprocess, sys; held = b'1' * 300_000_000; print(subprocess.check_output(sys.argv[1:], text=True))"
-    told = "from outreach_async.importer.formats.workbook_reader import peak; print(peak())"
+    told = "from outreach_async.importer.workbook_reader import peak; print(peak())"
     assert int(python(grown, sys.executable, "-c", told).stdout) < 150e6

@@ -11,10 +11,10 @@ from benchmarks.measuring import Figures, timed
 from benchmarks.results import Table
 from benchmarks.workload import BIG, Pages
 from outreach_async.audit import check
-from outreach_async.audit.ledger import Ledger
+from outreach_async.audit.evaluation import Ledger
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.run import closed, report_of
-from outreach_async.converters import loads
+from outreach_async.codec import loads
 from outreach_async.models import Mailbox, Page
 
 _SECONDS: Final = 0.8

@@ -14,7 +14,7 @@ from benchmarks.measuring import Figures, timed
 from benchmarks.peers import generated, ours
 from benchmarks.results import Table
 from benchmarks.workload import BIG, OWNER_KEY, WORKSPACE, Pages, body_of
-from outreach_async.converters import loads, structure
+from outreach_async.codec import loads, structure
 from outreach_async.models import Mailbox, Page
 from outreach_async.operations import Creation, Dialect
 

@@ -98,7 +98,7 @@ from pathlib import Path
 import anyio
 from outreach_async import OutreachClient
 from outreach_async.audit import Report, audit
-from outreach_async.audit.outputs import write
+from outreach_async.audit.reports import write
 
 
 async def main() -> None:
@@ -115,7 +115,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`outreach_async.audit.outputs.write(report, form)` renders `terminal`, `json`, `csv`, `markdown` or `html`; the HTML page is
+`outreach_async.audit.reports.write(report, form)` renders `terminal`, `json`, `csv`, `markdown` or `html`; the HTML page is
 self-contained. `format_of("audit.html")` returns the format for a file name, and `schema()` returns the JSON Schema of the `json`
 format.
 
@@ -145,18 +145,14 @@ anyio.run(main)
 
 from __future__ import annotations
 
-from outreach_async.audit.conditions import Case
-from outreach_async.audit.diff import Delta, Diff
-from outreach_async.audit.findings import Finding, Severity
-from outreach_async.audit.groups import Group, Row
-from outreach_async.audit.judging import check
+from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign
+from outreach_async.audit.evaluation import check
+from outreach_async.audit.findings import Finding, Group, Row, Severity
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
-from outreach_async.audit.report import Report
-from outreach_async.audit.rule import DomainRule, MailboxRule, Rule, ServerRule
-from outreach_async.audit.rules import CATALOGUE, RULES
+from outreach_async.audit.report import Delta, Diff, Report
+from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, Rule, ServerRule
 from outreach_async.audit.run import AuditRun, Findings, audit, stream
-from outreach_async.audit.scores import Score, Scores, mailbox_score
-from outreach_async.audit.shared import DomainFacts, ServerFacts, Sign
+from outreach_async.audit.scoring import Score, Scores, mailbox_score
 
 __all__ = [
     "CATALOGUE",

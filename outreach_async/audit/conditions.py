@@ -1,4 +1,4 @@
-"""Conditions of the rules about one mailbox, as pure functions. The rule table supplies their thresholds.
+"""The conditions of the rules, as pure functions. The rule tables supply their thresholds.
 
 In doubt, a condition does not apply. Of a time interval it uses the end that raises no alarm. An invalid figure is replaced by
 NaN, and every comparison is written so that it is false for a NaN and the condition does not apply.
@@ -7,17 +7,118 @@ NaN, and every comparison is written so that it is false for a NaN and the condi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit.figures import MOST, amount, known, percent, shown, wilson_lower
 from outreach_async.audit.findings import Severity
-from outreach_async.audit.relative import DAY, Interval, parse
-from outreach_async.audit.shared import WORKDAYS, DomainFacts, Sign, Thresholds
+from outreach_async.audit.values import DAY, MOST, Interval, amount, known, parse, percent, shown, wilson_lower
 from outreach_async.models import Mailbox, Number
 from outreach_async.vocabulary import MailboxStatus, MailboxType
+
+WORKDAYS = 22
+"""Working days in 30 days; e-mails are assumed to be sent on these."""
+
+Thresholds = Mapping[str, float]
+
+
+@attrs.define(eq=False)
+class Sign:
+    """The result of a condition that applies.
+
+    Attributes:
+        message: Description of the problem, with its figures.
+        figures: The figures of the message, as numbers.
+        severity: Severity; `None` for the rule's own severity.
+        sure: Whether the sample is large enough to be certain.
+
+    Example:
+        ```python
+        sign = Sign("not in any campaign", {"campaigns": 0}, Severity.WARNING)
+        print(sign.sure)  # -> True
+        ```
+    """
+
+    message: str
+    figures: dict[str, Number] = attrs.field(factory=dict)
+    severity: Severity | None = None
+    sure: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class DomainFacts:
+    """Facts about a domain, for rules. A mailbox listed in two workspaces counts once.
+
+    Attributes:
+        daily_limit: Sum of the mailboxes' daily limits, in e-mails per day.
+        mailboxes: Number of mailboxes.
+        sent_30days: E-mails sent by the mailboxes in 30 days.
+        lacking: Authentication that some of the mailboxes lack, such as `SPF record`.
+
+    Example:
+        ```python
+        mailbox = (await client.mailboxes.list()).data[1]
+        facts = DomainFacts(daily_limit=9000, mailboxes=90, sent_30days=200_000)
+        print([finding.severity.value for finding in check(mailbox, domain=facts)])  # -> ['critical']
+        ```
+    """
+
+    daily_limit: Number
+    mailboxes: int = 1
+    sent_30days: Number = 0
+    lacking: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class ServerFacts:
+    """Facts about a sending server, for rules.
+
+    Attributes:
+        mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server. Google mailboxes do not count: all Google customers
+            share their servers.
+        listed: Number of these mailboxes that are on a blacklist.
+
+    Example:
+        ```python
+        (rule,) = Policy.default().server_rules
+        print(rule.applies(ServerFacts(mailboxes=3, listed=1), rule.thresholds).message)
+        # -> 3 mailboxes share this server (blacklisted: 1)
+        ```
+    """
+
+    mailboxes: int
+    listed: int
+
+
+DomainCondition = Callable[[DomainFacts, Thresholds], Sign | None]
+ServerCondition = Callable[[ServerFacts, Thresholds], Sign | None]
+
+
+def crowded(facts: DomainFacts, at: Thresholds) -> Sign | None:
+    """Apply if too many mailboxes share the domain's reputation."""
+    if facts.mailboxes <= at["mailboxes"]:
+        return None
+    return Sign(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
+
+
+def bulk_unproved(facts: DomainFacts, at: Thresholds) -> Sign | None:
+    """Apply if the domain sends in bulk without the authentication that bulk senders need."""
+    daily = facts.sent_30days / WORKDAYS
+    if not facts.lacking or daily < at["daily"]:
+        return None
+    lacking = " and ".join(f"some have no {what}" for what in facts.lacking)
+    message = f"its mailboxes send about {shown(int(daily))} e-mails per working day; {lacking}"
+    return Sign(message, {"sent_30days": facts.sent_30days})
+
+
+def listed_neighbours(facts: ServerFacts, at: Thresholds) -> Sign | None:
+    """Apply if mailboxes share a server with a blacklisted mailbox."""
+    if facts.mailboxes < at["mailboxes"] or not facts.listed:
+        return None
+    message = f"{facts.mailboxes:,} mailboxes share this server (blacklisted: {facts.listed:,})"
+    return Sign(message, {"mailboxes": facts.mailboxes, "listed": facts.listed})
+
 
 _TEXT_SHOWN: Final = 40
 """Maximum characters of a string from the service in a message; the service may send a string of any length."""

@@ -1,15 +1,36 @@
-"""Findings of an audit: severity, message and remedy."""
+"""Findings of an audit, and the groups and sums of mailboxes that its report shows."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from array import array
+from collections.abc import Iterator
+from enum import Enum, StrEnum
+from functools import cache
 from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.audit.plain import plain
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to dicts, lists, strings, numbers, booleans and `None`."""
+    if value is None or type(value) in {str, int, float, bool}:
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return {name: plain(getattr(value, name)) for name in _names(value.__class__)}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in attrs.fields(kind))
+
 
 Confidence = Literal["high", "low"]
 
@@ -118,3 +139,163 @@ class Finding:
         """
         values: dict[str, Any] = plain(self)
         return values
+
+
+Kind = Literal["workspace", "domain", "type", "server_ip"]
+
+KINDS: Final[tuple[Kind, ...]] = ("workspace", "domain", "type", "server_ip")
+
+GROUPS_KEPT: Final = 1_000
+"""Maximum groups of one kind in a report, the worst ones; a million mailboxes may use a quarter of a million domains."""
+
+ROWS_KEPT: Final = 1_000
+"""Maximum mailboxes that a report lists individually, the worst ones."""
+
+
+@attrs.frozen(kw_only=True)
+class Group:
+    """A group of mailboxes with the same workspace, domain, type or sending server.
+
+    Attributes:
+        kind: The property that the mailboxes share.
+        key: The workspace id, the domain, the type as the service returned it, or the server's address.
+        mailboxes: Number of checked mailboxes; a mailbox listed in two workspaces counts twice.
+        score: Score from 0 to 100.
+        severity: Severity of the worst finding; `None` if there are no findings.
+        counts: Number of findings by severity, about single mailboxes and about the group.
+        sent_30days: E-mails sent in 30 days.
+        daily_limit: Sum of the daily limits, in e-mails per day.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"])
+        print([(group.key, group.mailboxes, group.score) for group in report.groups if group.kind == "domain"])
+        # -> [('north.example', 2, 89.8)]
+        ```
+    """
+
+    kind: Kind
+    key: str
+    mailboxes: int
+    score: float
+    severity: Severity | None
+    counts: dict[Severity, int]
+    sent_30days: Number
+    daily_limit: Number
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """A mailbox with findings, for tables and charts. Invalid figures are 0.
+
+    Attributes:
+        id: Id of the mailbox.
+        email: Address of the mailbox.
+        workspace: Id of the workspace.
+        domain: Part of the address after the `@`, in lower case.
+        type: Type as the service returned it.
+        status: Status as the service returned it.
+        server_ip: Address of the sending server.
+        score: Score from 0 to 100.
+        severity: Severity of the worst finding.
+        rules: Ids of the rules that apply.
+        daily_limit: Maximum e-mails per day.
+        sent_today: E-mails sent today.
+        sent_30days: E-mails sent in 30 days.
+        bounced_30days: E-mails bounced in 30 days.
+        blacklists: Number of blacklists that list the mailbox.
+        opened_14days: Open rate of the last 14 days, in percent.
+        avg_open_rate: Average open rate, in percent.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"])
+        print([(row.email, row.score, row.rules) for row in report.rows])  # -> [('bob@north.example', 80, ['OA101'])]
+        ```
+    """
+
+    id: str
+    email: str
+    workspace: str
+    domain: str | None
+    type: str
+    status: str
+    server_ip: str
+    score: int
+    severity: Severity
+    rules: list[str]
+    daily_limit: Number
+    sent_today: Number
+    sent_30days: Number
+    bounced_30days: Number
+    blacklists: Number
+    opened_14days: Number
+    avg_open_rate: Number
+
+
+@attrs.frozen
+class Total:
+    """The sums of the mailboxes with the same key.
+
+    Attributes:
+        mailboxes: Number of mailboxes.
+        sent_30days: E-mails sent in 30 days.
+        daily_limit: Sum of the daily limits, in e-mails per day.
+        first: Index of the first workspace in the audit that lists one of the mailboxes.
+    """
+
+    mailboxes: int = 0
+    sent_30days: Number = 0
+    daily_limit: Number = 0
+    first: int = 0
+
+
+class Tally:
+    """Sums of mailboxes by key."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._mailboxes = array("Q")
+        self._sent = array("d")
+        self._limits = array("d")
+        self._first = array("I")
+
+    def add(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int = 1) -> None:
+        """Add mailboxes, the e-mails they sent and their daily limits; `workspace` is the index of their workspace."""
+        place = self._places.get(key)
+        if place is None:
+            self._begin(key, sent, limit, workspace, mailboxes)
+            return
+        self._mailboxes[place] += mailboxes
+        self._sent[place] += sent
+        self._limits[place] += limit
+        self._first[place] = min(self._first[place], workspace)
+
+    def _begin(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int) -> None:
+        self._places[key] = len(self._mailboxes)
+        self._mailboxes.append(mailboxes)
+        self._sent.append(sent)
+        self._limits.append(limit)
+        self._first.append(workspace)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def mailboxes(self, key: str) -> int:
+        """Return the number of mailboxes of a key that was added before."""
+        return self._mailboxes[self._places[key]]
+
+    def __getitem__(self, key: str) -> Total:
+        """Return the sums of a key; zeros for a key that was never added."""
+        place = self._places.get(key)
+        if place is None:
+            return Total()
+        return Total(self._mailboxes[place], _whole(self._sent[place]), _whole(self._limits[place]), self._first[place])
+
+
+def _whole(value: float) -> Number:
+    """Return a sum as an integer if it is whole, otherwise rounded; the rounding hides differences in the order of addition."""
+    return int(value) if value.is_integer() else round(value, 3)

@@ -27,13 +27,22 @@ from typing import Any, Final, Self, TypeVar
 
 import attrs
 
-from outreach_async.audit.conditions import Condition
+from outreach_async.audit.conditions import Condition, Thresholds
 from outreach_async.audit.findings import Severity
-from outreach_async.audit.rule import DomainRule, MailboxRule, ServerRule
-from outreach_async.audit.rules import CATALOGUE, DOMAIN_RULES, INCOMPLETE, MAILBOX_RULES, RULES, SERVER_RULES, Rule
-from outreach_async.audit.shared import Thresholds
-from outreach_async.checks import kind
+from outreach_async.audit.rules import (
+    CATALOGUE,
+    DOMAIN_RULES,
+    INCOMPLETE,
+    MAILBOX_RULES,
+    RULES,
+    SERVER_RULES,
+    DomainRule,
+    MailboxRule,
+    Rule,
+    ServerRule,
+)
 from outreach_async.errors import InvalidRequest
+from outreach_async.validation import kind
 
 AnyRule = TypeVar("AnyRule", bound=Rule)
 

@@ -1,20 +1,20 @@
-"""The report of an audit: findings, scores and the exit code for a command."""
+"""The report of an audit, and the comparison of two of them."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from collections import Counter, defaultdict, deque
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, Final, Literal, Self
 
 import attrs
 import msgspec
 
-from outreach_async.audit.diff import Diff, compare
-from outreach_async.audit.findings import Finding, Severity
-from outreach_async.audit.groups import Group, Kind, Row
-from outreach_async.audit.plain import plain
+from outreach_async.audit.findings import Finding, Group, Kind, Row, Severity, plain
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.rules import INCOMPLETE, UNKNOWABLE
-from outreach_async.audit.scores import Scores
+from outreach_async.audit.rules import CATALOGUE, INCOMPLETE, UNKNOWABLE
+from outreach_async.audit.scoring import Scores
 from outreach_async.errors import InvalidRequest
+from outreach_async.models import Number
 
 VERSION: Final = 1
 """Version of the JSON format."""
@@ -135,3 +135,182 @@ class Report:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise InvalidRequest(f"report: {error}; pass the output of `audit --json`") from None
+
+
+Subject = Literal["audit", "workspace", "domain", "server_ip", "mailbox"]
+
+
+@attrs.frozen(kw_only=True)
+class Delta:
+    """A figure that changed between two audits.
+
+    Attributes:
+        kind: The kind of subject the figure belongs to.
+        key: The workspace id, the domain, the server's address, or the mailbox id; empty for the audit as a whole.
+        name: Display name of the subject: a mailbox's address, otherwise the key.
+        rule: Id of the rule the figure belongs to; `None` if it does not belong to a finding.
+        figure: Name of the figure, such as `score` or `blacklists`; `severity` counts from 1 for info to 4 for critical.
+        before: Earlier value; `None` if there was none.
+        after: Current value; `None` if there is none.
+
+    Example:
+        ```python
+        before = await audit(client, ["space_1"])
+        fake.set_mailbox("mailbox_2", spf=True)
+        after = (await audit(client, ["space_1"])).since(before)
+        print([(delta.kind, delta.figure, delta.before, delta.after) for delta in after.diff.scores][:1])
+        # -> [('audit', 'score', 89.8, 100.0)]
+        ```
+    """
+
+    kind: Subject
+    key: str
+    name: str
+    rule: str | None = None
+    figure: str
+    before: Number | None
+    after: Number | None
+
+
+@attrs.frozen(kw_only=True)
+class Diff:
+    """The changes since an earlier audit.
+
+    Attributes:
+        at: Time of the earlier audit, in Unix seconds.
+        new: Findings that are not in the earlier audit.
+        unchanged: Findings that are in both audits; `deltas` holds the changes of their figures.
+        resolved: Earlier findings that no longer apply.
+        not_judged: Earlier findings that may still apply: their subject was not read, or their rule was off, this time.
+        deltas: Changed figures of unchanged findings.
+        scores: Changed scores and totals.
+
+    Example:
+        ```python
+        before = await audit(client, ["space_1"])
+        fake.set_mailbox("mailbox_2", spf=True)
+        after = (await audit(client, ["space_1"])).since(before)
+        print(len(after.diff.new), [finding.rule for finding in after.diff.resolved])  # -> 0 ['OA101']
+        ```
+    """
+
+    at: float
+    new: list[Finding]
+    unchanged: list[Finding]
+    resolved: list[Finding]
+    not_judged: list[Finding] = attrs.field(factory=list)
+    deltas: list[Delta] = attrs.field(factory=list)
+    scores: list[Delta] = attrs.field(factory=list)
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing changed."""
+        return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
+
+
+def compare(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
+    """Compare two audits. Performs no I/O.
+
+    Two findings are the same if they have the same rule and the same mailbox. Mailboxes are matched by id, first within the same
+    workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or workspace.
+
+    Returns:
+        The later findings, each marked as new or unchanged, and the changes.
+    """
+    before = _matched(earlier.findings, later.findings)
+    findings = [
+        attrs.evolve(after, state="new" if place is None else "unchanged")
+        for place, after in zip(before, later.findings, strict=True)
+    ]
+    pairs = [(earlier.findings[place], after) for place, after in zip(before, findings, strict=True) if place is not None]
+    kept = set(before)
+    gone = [finding for place, finding in enumerate(earlier.findings) if place not in kept]
+    hidden = _Hidden(later)
+    return findings, Diff(
+        at=earlier.at,
+        new=[finding for finding in findings if finding.state == "new"],
+        unchanged=[after for _, after in pairs],
+        resolved=[attrs.evolve(finding, state="resolved") for finding in gone if not hidden.hides(finding)],
+        not_judged=[attrs.evolve(finding, state=None) for finding in gone if hidden.hides(finding)],
+        deltas=[delta for pair in pairs for delta in _moved(*pair)],
+        scores=list(_scores(earlier, later)),
+    )
+
+
+def _matched(earlier: Sequence[Finding], later: Sequence[Finding]) -> list[int | None]:
+    """Return for each later finding the index of the matching earlier one; an earlier finding is matched once."""
+    places: list[int | None] = [None] * len(later)
+    left = dict(enumerate(earlier))
+    for key in (_exactly, _anywhere):
+        waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
+        for place, finding in left.items():
+            waiting[key(finding)].append(place)
+        for at, finding in enumerate(later):
+            if places[at] is None and waiting[key(finding)]:
+                place = places[at] = waiting[key(finding)].popleft()
+                del left[place]
+    return places
+
+
+def _exactly(finding: Finding) -> Hashable:
+    return finding.rule, finding.workspace, finding.mailbox, finding.domain, finding.server_ip, finding.email
+
+
+def _anywhere(finding: Finding) -> Hashable:
+    """Return a key that does not depend on the workspace, unless only the workspace identifies the finding."""
+    shared = finding.domain or finding.server_ip
+    return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
+
+
+class _Hidden:
+    """The parts that an audit did not check; an earlier finding about them is not resolved by its absence."""
+
+    def __init__(self, report: Report) -> None:
+        self._off = frozenset(report.policy.off)
+        unread = [finding for finding in report.findings if finding.rule in INCOMPLETE]
+        self._mailboxes = {finding.mailbox for finding in unread if finding.mailbox is not None}
+        self._workspaces = {finding.workspace for finding in unread if finding.mailbox is None}
+        self._audited = frozenset(report.workspaces)
+
+    def hides(self, finding: Finding) -> bool:
+        """Return whether the finding may still apply although this audit does not contain it."""
+        if finding.rule in self._off or finding.workspace not in self._audited or finding.workspace in self._workspaces:
+            return True
+        return finding.mailbox in self._mailboxes or (finding.mailbox is None and bool(self._workspaces | self._mailboxes))
+
+
+_STEPS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
+"""Severities as numbers; the worst has the highest."""
+
+
+def _moved(before: Finding, after: Finding) -> Iterator[Delta]:
+    """Yield the changed figures of a finding."""
+    old, new = ({"severity": _STEPS[each.severity], **each.figures} for each in (before, after))
+    for figure in dict.fromkeys([*old, *new]):
+        if old.get(figure) != new.get(figure):
+            yield _delta(after, figure, old.get(figure), new.get(figure))
+
+
+def _delta(finding: Finding, figure: str, before: Number | None, after: Number | None) -> Delta:
+    kind = CATALOGUE[finding.rule].scope if finding.rule in CATALOGUE and finding.mailbox is None else "mailbox"
+    key = finding.mailbox or finding.domain or finding.server_ip or finding.workspace
+    return Delta(kind=kind, key=key, name=finding.email or key, rule=finding.rule, figure=figure, before=before, after=after)
+
+
+def _scores(earlier: Report, later: Report) -> Iterator[Delta]:
+    """Yield the changed totals and scores."""
+    old, new = _figures(earlier), _figures(later)
+    for kind, key, figure in dict.fromkeys([*new, *old]):
+        before, after = old.get((kind, key, figure)), new.get((kind, key, figure))
+        if before != after:
+            yield Delta(kind=kind, key=key, name=key, figure=figure, before=before, after=after)
+
+
+def _figures(report: Report) -> dict[tuple[Subject, str, str], Number | None]:
+    counts = Counter(finding.severity for finding in report.findings)
+    figures: dict[tuple[Subject, str, str], Number | None] = {("audit", "", "score"): report.scores.overall}
+    figures["audit", "", "mailboxes"] = report.mailboxes
+    figures |= {("audit", "", severity.value): counts[severity] for severity in Severity}
+    figures |= {("workspace", key, "score"): each.score for key, each in report.scores.workspaces.items()}
+    figures |= {("domain", key, "score"): each.score for key, each in report.scores.domains.items()}
+    return figures

@@ -152,12 +152,10 @@ much memory as ten thousand. `order="input"` returns outcomes in the order of th
 """
 
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.order import Order
-from outreach_async.bulk.outcome import ContactOutcome
-from outreach_async.bulk.pace import BulkProgress
+from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, Order
 from outreach_async.bulk.pipeline import Outcomes
-from outreach_async.bulk.repeats import Repeats
-from outreach_async.bulk.report import BulkReport
+from outreach_async.bulk.progress import BulkProgress
+from outreach_async.bulk.rows import Repeats
 from outreach_async.bulk.run import BulkRun
 
 __all__ = ["BulkProgress", "BulkReport", "BulkRun", "ContactOutcome", "Journal", "Order", "Outcomes", "Repeats"]

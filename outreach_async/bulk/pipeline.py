@@ -12,42 +12,131 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.journal.values import State
-from outreach_async.bulk.marked import LARGEST
-from outreach_async.bulk.order import Order, ready
-from outreach_async.bulk.outcome import (
+from outreach_async.bulk.journal.identity import State
+from outreach_async.bulk.outcomes import (
+    BulkReport,
     ContactOutcome,
+    Order,
     RecentIds,
+    SameReason,
     answered,
     concerns_every_row,
     failed,
     is_final_answer,
     misdirected,
+    ready,
     unfinished,
 )
-from outreach_async.bulk.pace import BulkProgress, Pace
-from outreach_async.bulk.record import Book, Record, Recorded, Unrecorded
-from outreach_async.bulk.rejects import SameReason
-from outreach_async.bulk.report import BulkReport
-from outreach_async.bulk.rows import Answer, Reader, Row
-from outreach_async.bulk.source import Source
-from outreach_async.bulk.states import States, WatchedFlow
-from outreach_async.bulk.suspects import Suspects
-from outreach_async.bulk.watch import Guard, Watch
-from outreach_async.calls import Call, Terms, running_clock
+from outreach_async.bulk.possibly_sent import Suspects
+from outreach_async.bulk.progress import BulkProgress, Pace, States, WatchedFlow
+from outreach_async.bulk.recording import Book, Record, Recorded, Unrecorded
+from outreach_async.bulk.rows import Answer, Reader, Row, Source
+from outreach_async.bulk.windows import LARGEST
+from outreach_async.call import Call, Terms, running_clock
 from outreach_async.engine import Engine
-from outreach_async.errors import (
-    BulkStopped,
-    BulkSuspended,
-    InvalidRequest,
-    JournalError,
-    OutreachError,
-)
+from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
+from outreach_async.limits import Slots
 from outreach_async.operations import Creation
-from outreach_async.pacing import Slots
 
 if TYPE_CHECKING:
-    from outreach_async.bulk.told import Teller
+    from outreach_async.bulk.progress import Teller
+
+
+# How one timer serves many attempts. Two workers, A and B, with a timeout of 30 s; each attempt of A is answered after 0.5 s, the
+# first one of B never:
+#
+#   seconds        0.0        0.2        0.5                 30.0           30.2
+#                   |          |          |                   |              |
+#   worker A        |-- attempt 1 --------|-- attempt 2 -- ... |-- attempt 61 ------------ ...
+#     its deadline 30.0                  30.5                60.0
+#   worker B                   |-- attempt 1 --------------------------------X  cancelled
+#     its deadline            30.2                                          inf
+#   the timer      set                                       fires          fires
+#     `wakes`      30.0                                      30.2           60.0
+#
+#    0.0  set: A's deadline, 30.0, is earlier than `wakes`, which was infinite, so it wakes the timer, which is set to 30.0.
+#    0.2  left alone: B's deadline, 30.2, is later than `wakes`. It is stored, and nothing else happens.
+#    0.5  left alone: A is answered. Its deadline becomes infinite, and 30.5 with the next attempt. Now `wakes` is too early for
+#         any attempt in flight, which does no harm: the timer fires once in vain.
+#   30.0  fires and moves: no deadline has passed, so it moves to the earliest one, 30.2.
+#   30.2  fires: B's deadline has passed, and B's scope is cancelled. B leaves the scope and continues its call in a new one,
+#         where the attempt counts as timed out. The timer moves to the earliest deadline left, 60.0.
+#
+# Why not a cancel scope with a deadline for each attempt? That adds a timer to the event loop, and removes it again, for every
+# attempt. With equal timeouts, an attempt that starts later also ends later, so nearly every attempt takes the path of 0.5 s: two
+# assignments. While answers are quick, the timer fires about once per timeout, however many attempts there are. Measured: about
+# 1 us per attempt with the shared timer, 7.8 us with a scope each.
+class Watch:
+    """Cancels the scope of each worker whose attempt has exceeded its deadline.
+
+    Attributes:
+        wakes: The instant at which the timer fires, unless it is woken earlier.
+    """
+
+    def __init__(self) -> None:
+        self.wakes = math.inf
+        self._guards: list[Guard] = []
+        self._sooner = anyio.Event()
+        self._over = False
+
+    def guard(self) -> Guard:
+        """Return a guard that stands in for one worker's successive cancel scopes."""
+        self._guards.append(guard := Guard(self))
+        return guard
+
+    def wake(self) -> None:
+        """Recompute the timer now, because a deadline is earlier than the instant it is set to."""
+        self._sooner.set()
+
+    def end(self) -> None:
+        """Stop watching: no worker is left."""
+        self._over = True
+        self.wake()
+
+    async def run(self) -> None:
+        """Watch the deadlines until `end`."""
+        # Nothing awaits between the first line of the loop and the wait: no deadline can be set between the computation of
+        # `wakes` and the new event, so no wake-up is lost.
+        while not self._over:
+            now = anyio.current_time()
+            for guard in self._guards:
+                guard.expire(now)
+            self.wakes = min((guard.deadline for guard in self._guards), default=math.inf)
+            self._sooner = anyio.Event()
+            with anyio.CancelScope(deadline=self.wakes):
+                await self._sooner.wait()
+
+
+class Guard:
+    """Stands in for the cancel scope that a worker runs in. Setting its deadline only stores it; see the time line above.
+
+    Attributes:
+        scope: The worker's current cancel scope.
+    """
+
+    scope: anyio.CancelScope
+    _deadline = math.inf
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    @property
+    def deadline(self) -> float:
+        """The instant of the event loop's clock at which the scope is cancelled."""
+        return self._deadline
+
+    @deadline.setter
+    def deadline(self, value: float) -> None:
+        self._deadline = value
+        if value < self._watch.wakes:
+            self._watch.wake()
+
+    def expire(self, now: float) -> None:
+        """Cancel the scope if its deadline has passed."""
+        if self._deadline <= now:
+            self._deadline = math.inf  # cancelled once: otherwise the timer would fire again and again until the worker reacts
+            self.scope.cancel()
+
 
 _WINDOW: Final = 4
 """Rows in the pipeline per worker: enough to keep every worker busy while some rows wait for their key."""
@@ -363,7 +452,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def _teller(self) -> Teller | None:
         if self._plan.engine.hooks is None:
             return None
-        from outreach_async.bulk.told import Teller
+        from outreach_async.bulk.progress import Teller
 
         return Teller(self._flow.run, self._plan.engine.hooks)
 

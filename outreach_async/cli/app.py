@@ -1,18 +1,116 @@
-"""The top-level command, and the end of the process."""
+"""The top-level command, the table of its sub-commands, and shell completion."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
 
+import attrs
 import click
+from click.shell_completion import CompletionItem, shell_complete
 
-from outreach_async.cli.commands import Commands
-from outreach_async.cli.completion import PROGRAM, VARIABLE, answer
 from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED, code_of, line_of
 from outreach_async.cli.options import declared
+
+
+@attrs.frozen
+class _Place:
+    """The location and summary of a command.
+
+    Attributes:
+        module: Module in this package.
+        attribute: Name of the command in that module.
+        text: First sentence of its help, so that completion does not import the module.
+    """
+
+    module: str
+    attribute: str
+    text: str
+
+
+_PLACES: Final = {
+    "audit": _Place("auditing", "audit", "Check every mailbox of the workspaces for problems."),
+    "campaigns": _Place("lists", "campaigns", "List the campaigns of a workspace."),
+    "completion": _Place("app", "completion", "Print the completion script for a shell."),
+    "demo": _Place("demo", "demo", "Import contacts and audit mailboxes on an embedded service."),
+    "fields": _Place("lists", "fields", "List the contact fields of a workspace."),
+    "import": _Place("importing", "import_", "Create a contact for each row of a file."),
+    "mailboxes": _Place("lists", "mailboxes", "List the mailboxes of a workspace."),
+    "report": _Place("reporting", "report", "Show the progress and results of the run in JOURNAL."),
+    "serve": _Place("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
+    "steps": _Place("lists", "steps", "List the steps of a campaign with their statistics."),
+}
+
+
+class Commands(click.Group):
+    """The group of these commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
+        """Return the names of the commands."""
+        return list(_PLACES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's own signature
+        """Import a command; return `None` if there is none of that name."""
+        place = _PLACES.get(cmd_name)
+        if place is None:
+            return None
+        command: click.Command = getattr(import_module(f"outreach_async.cli.{place.module}"), place.attribute)
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the names and options that start with what was typed."""
+        named = [CompletionItem(name, help=place.text) for name, place in _PLACES.items() if name.startswith(incomplete)]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+PROGRAM: Final = "outreach-async"
+VARIABLE: Final = "_OUTREACH_ASYNC_COMPLETE"
+"""Environment variable that a completion script sets; click derives its name from the program's."""
+
+SHELLS: Final = ("bash", "zsh", "fish")
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> int:
+    """Print the completion script for a shell.
+
+    bash: add to ~/.bashrc: eval "$(outreach-async completion bash)"
+
+    zsh: add to ~/.zshrc, after compinit: eval "$(outreach-async completion zsh)"
+
+    fish: run: outreach-async completion fish > ~/.config/fish/completions/outreach-async.fish
+    """
+    return answer(context.find_root().command, f"{shell}_source")
+
+
+def answer(command: click.Command, instruction: str) -> int:
+    """Carry out a request of a completion script, such as `bash_complete`, and return the exit code."""
+    return shell_complete(command, {}, PROGRAM, VARIABLE, instruction)
+
+
+def of_words(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
+    """Return a completer that offers words.
+
+    Args:
+        words: Returns the words, or a mapping of each word to a line of help.
+        or_file: Whether to complete file names if no word matches.
+    """
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        del context, parameter
+        known = words()
+        texts = known if isinstance(known, Mapping) else dict.fromkeys(known)
+        found = [CompletionItem(word, help=text) for word, text in texts.items() if word.lower().startswith(incomplete.lower())]
+        return found or ([CompletionItem(incomplete, type="file")] if or_file else [])
+
+    return complete
 
 
 @click.group(cls=Commands)

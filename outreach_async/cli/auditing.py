@@ -15,18 +15,18 @@ import attrs
 import click
 
 from outreach_async import audit as auditing
-from outreach_async.audit.outputs import SUFFIXES, WRITERS, begins_as, format_of, schema, write
-from outreach_async.audit.outputs.overview import headline, verdict
-from outreach_async.audit.outputs.terminal import report_renderable
-from outreach_async.cli.completion import of_words
+from outreach_async.atomic import write_whole
+from outreach_async.audit.reports import SUFFIXES, WRITERS, begins_as, format_of, schema, write
+from outreach_async.audit.reports.terminal import report_renderable
+from outreach_async.audit.reports.view import headline, verdict
+from outreach_async.cli.app import of_words
 from outreach_async.cli.connection import open_client, workspaces_of
 from outreach_async.cli.exits import OK
 from outreach_async.cli.options import FAKE, Options, shared_options
-from outreach_async.cli.running import run_async
-from outreach_async.cli.screen import Screen
+from outreach_async.cli.output import Screen
+from outreach_async.cli.process import run_async
 from outreach_async.cli.writing import FileUse, OutputPath, force_option, readable, require_folder, require_writable, writable
 from outreach_async.errors import InvalidRequest
-from outreach_async.wholefiles import write_whole
 
 _DIGITS: Final = 19
 
@@ -153,7 +153,7 @@ def clock_of(options: Options) -> Callable[[], float]:
     """Return the clock for the ages of mailboxes. The embedded service has a fixed clock, so that its audit never changes."""
     if options.base_url != FAKE:
         return time.time
-    from outreach_async.cli.world import demo_world
+    from outreach_async.cli.serving import demo_world
 
     return lambda: demo_world().now
 

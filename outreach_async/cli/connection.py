@@ -56,13 +56,13 @@ def workspaces_of(options: Options) -> list[str]:
 def _offered(options: Options) -> tuple[str, ...]:
     if options.base_url != FAKE:
         return ()
-    from outreach_async.cli.world import WORKSPACES  # imported on demand: the embedded service takes time to load
+    from outreach_async.cli.serving import WORKSPACES  # imported on demand: the embedded service takes time to load
 
     return WORKSPACES
 
 
 def _embedded() -> tuple[Transport, str]:
-    from outreach_async.cli.world import OWNER_KEY, demo_world
+    from outreach_async.cli.serving import OWNER_KEY, demo_world
     from outreach_async.fake.transport import FakeTransport
 
     return FakeTransport(demo_world()), OWNER_KEY

@@ -19,9 +19,9 @@ from outreach_async.cli.connection import open_client
 from outreach_async.cli.exits import INTERRUPTED, OK
 from outreach_async.cli.importing import Job, create
 from outreach_async.cli.options import FAKE, Options, shared_options
-from outreach_async.cli.running import run_async
-from outreach_async.cli.screen import Screen
-from outreach_async.cli.world import CAMPAIGN, WORKSPACES
+from outreach_async.cli.output import Screen
+from outreach_async.cli.process import run_async
+from outreach_async.cli.serving import CAMPAIGN, WORKSPACES
 from outreach_async.importer import CsvFile
 
 _FEW: Final = 8

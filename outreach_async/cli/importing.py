@@ -1,34 +1,379 @@
-"""The command `import`."""
+"""The command `import`: check the whole file, then create its contacts. `demo` shares the second part."""
 
 from __future__ import annotations
 
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, get_args
+from time import monotonic
+from typing import Any, Final, cast, get_args
 
 import attrs
 import click
 
-from outreach_async.bulk import Repeats
-from outreach_async.bulk.journal.values import Earlier
-from outreach_async.checks import require_id
-from outreach_async.cli.checking import check
-from outreach_async.cli.completion import of_words
+from outreach_async.atomic import write_whole
+from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, Outcomes, Repeats
+from outreach_async.bulk.journal import JournalReport
+from outreach_async.bulk.journal.identity import Earlier
+from outreach_async.bulk.outcomes import unsent
+from outreach_async.bulk.rows import WHOLE_INPUT
+from outreach_async.cli.app import of_words
 from outreach_async.cli.connection import open_client
-from outreach_async.cli.creating import create, export_rejects
+from outreach_async.cli.exits import INCOMPLETE, INTERRUPTED, OK, code_of_rows
 from outreach_async.cli.files import STDIN, Reading, file_options
-from outreach_async.cli.job import IN_FLIGHT, Job, gone, is_spooled, require_fitting_journal, require_journal
+from outreach_async.cli.import_report import Undone, listed, show_columns, show_estimate, show_findings, show_report
 from outreach_async.cli.options import Options, shared_options
-from outreach_async.cli.running import run_async
-from outreach_async.cli.screen import Screen
-from outreach_async.cli.tally import listed
-from outreach_async.cli.writing import FileUse, OutputPath, force_option, require_writable
-from outreach_async.importer import parse_overrides
-from outreach_async.importer.checks import CHECKS, Level, Policy
-from outreach_async.importer.estimate import require_rate
-from outreach_async.importer.mapping import apply_mapping, is_mapping, read_mapping
-from outreach_async.importer.rejects import begins_as_rejects
-from outreach_async.vocabulary import DUPLICATE_POLICIES
+from outreach_async.cli.output import Screen, follow, progress, text_of
+from outreach_async.cli.process import PATIENCE, PATIENCE_IN_PAUSE, Interrupts, interruptible, run_async
+from outreach_async.cli.writing import FileUse, OutputPath, force_option, rejects_file, require_writable, writable
+from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.importer import (
+    Columns,
+    File,
+    Row,
+    columns_for,
+    is_reject,
+    open_file,
+    parse_overrides,
+    reject,
+    rejects_of,
+    spooled_rejects,
+)
+from outreach_async.importer.checks import CHECKS, Checks, Level, Policy
+from outreach_async.importer.mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
+from outreach_async.importer.preflight import Survey, Tell, estimate, require_rate, survey
+from outreach_async.importer.rejects import Reject, begins_as_rejects
+from outreach_async.validation import require_id
+from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
+
+IN_FLIGHT: Final = 64
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """The input and the options of an import.
+
+    Attributes:
+        file: The input.
+        overrides: Field codes by column name.
+        ignore_unknown: Whether to skip columns that match no field.
+        duplicates: What to do with an e-mail that is already in the workspace.
+        campaign: Campaign to add the contacts to.
+        strict: Whether the service validates the standard fields.
+        concurrency: Maximum number of concurrent requests.
+        repeats: What to do with duplicates within the file.
+        journal: File that records the run.
+        resume: Whether to resume the run of an existing journal.
+        earlier: `unknown` marks every row without an outcome as possibly sent.
+        rejects: File for rows that were rejected, not applied or unknown.
+        checks: Levels of the checks; `None` to check nothing and print no findings.
+        save_mapping: File for the mapping.
+        rate: Quota in requests per second, as the user gave it.
+        notes: Remarks to print before the run.
+        spooled: Whether the rows are in the journal only, because they came from standard input.
+    """
+
+    file: File
+    overrides: Mapping[str, str] = attrs.field(factory=dict)
+    ignore_unknown: bool = False
+    duplicates: DuplicatePolicy = "skip"
+    campaign: str | None = None
+    strict: bool = True
+    concurrency: int = IN_FLIGHT
+    repeats: Repeats = "serial"
+    journal: Path | None = None
+    resume: bool = False
+    earlier: Earlier = "known"
+    rejects: Path | None = None
+    checks: Policy | None = None
+    save_mapping: Path | None = None
+    rate: float | None = None
+    notes: tuple[str, ...] = ()
+    spooled: bool = False
+
+    def kept_in(self, mapping: Mapping[str, str] | None = None) -> Journal | None:
+        """Return the journal, with the path and fingerprint of the input; standard input has only its rows to identify it.
+
+        Args:
+            mapping: Final field codes by column; `None` for those of `overrides`.
+        """
+        if self.journal is None:
+            return None
+        known = self.overrides if mapping is None else mapping
+        if self.file.path is None:
+            return Journal(self.journal, source=self.file.name, mapping=known)
+        source = str(self.file.path.resolve())
+        return Journal(self.journal, source=source, fingerprint=self.file.fingerprint(), mapping=known)
+
+    def before(self) -> JournalReport | None:
+        """Return the report of the run to resume; `None` if there is none."""
+        return begun(self.journal, self.earlier) if self.resume else None
+
+    def is_settled(self, report: JournalReport) -> bool:
+        """Return whether a run is finished and need not read its rows: the journal has them or the fingerprint."""
+        if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
+            return False
+        return self.spooled or (report.fingerprint is not None and self.file.path is not None)
+
+
+def begun(journal: Path | None, earlier: Earlier = "known") -> JournalReport | None:
+    """Return the report of an existing journal; `None` if it is damaged and `earlier` allows to replace it."""
+    if journal is None or not journal.exists():
+        return None
+    try:
+        return Journal(journal).report()
+    except (InvalidRequest, JournalError):
+        if earlier == "known":
+            raise
+        return None
+
+
+def is_spooled(report: JournalReport | None) -> bool:
+    """Return whether a run from standard input can be resumed from its journal alone."""
+    if report is None or report.source is None or report.fingerprint is not None:  # the input was a file, or not this command's
+        return False
+    # The first row is marked only after the whole input is in the journal.
+    return report.marked > 0 or report.state == "finished"
+
+
+def gone() -> File:
+    """Return a file without rows, in place of an input that no longer exists."""
+    return open_file(io.BytesIO(b"email\n"), format="csv")
+
+
+def require_journal(*, resume: bool, earlier: Earlier, journal: Path | None) -> None:
+    """Check that a journal is given where one is needed.
+
+    Raises:
+        click.UsageError: No journal is given.
+    """
+    if earlier == "unknown" and journal is None:
+        raise click.UsageError("--earlier unknown: needs the journal that was damaged or lost; pass --journal PATH.")
+    if resume and journal is None:
+        raise click.UsageError("--resume: needs the journal of the run; pass --journal PATH.")
+
+
+def require_fitting_journal(*, resume: bool, repeats: Repeats, journal: Path | None) -> None:
+    """Check that a run can be recorded as its options demand; a dry run records nothing.
+
+    Raises:
+        click.UsageError: No journal is given where one is needed, or the journal of another run exists.
+    """
+    if repeats in WHOLE_INPUT and journal is None:
+        raise click.UsageError(f"--repeats {repeats}: needs a journal, to store the whole input first; pass --journal PATH.")
+    if journal is not None and not resume and os.path.lexists(journal):
+        raise click.UsageError(f"--journal {journal}: the file exists; resume its run with --resume, or pass another path.")
+
+
+@attrs.frozen
+class Prepared:
+    """The result of the first pass.
+
+    Attributes:
+        columns: The mapping of columns to fields.
+        survey: The findings in the file.
+    """
+
+    columns: Columns
+    survey: Survey
+
+
+async def prepare(client: OutreachClient | None, job: Job, screen: Screen, tell: Tell | None = None) -> Prepared:
+    """Map the columns, check the whole file and print the findings.
+
+    Args:
+        client: Client for the workspace's fields; `None` to map columns without them.
+        job: The import.
+        screen: Where to print.
+        tell: Called with each invalid row and its error.
+
+    Raises:
+        InvalidRequest: A column matches no field, or the file cannot be read.
+    """
+    columns = await columns_for(client, job.file.headers, job.overrides, ignore_unknown=job.ignore_unknown)
+    if job.save_mapping is not None:
+        with writable("--save-mapping", job.save_mapping):
+            write_whole(job.save_mapping, mapping_text(columns, job.file.name))
+    if job.checks is None:
+        return Prepared(columns, await survey(job.file, columns, Policy.of(["off"]), repeats=job.repeats))
+    show_columns(screen, columns, job.notes)
+    with progress("Checking", None) as show:
+        found = await survey(
+            job.file, columns, job.checks, repeats=job.repeats, tell=tell or _nobody, show=lambda rows: show(rows, "")
+        )
+    show_findings(screen, found)
+    show_estimate(screen, estimate(found.sent, job.rate, job.before()))
+    return Prepared(columns, found)
+
+
+async def check(options: Options, job: Job) -> int:
+    """Check the whole file without creating anything, and return the exit code."""
+    screen, began = Screen.of(as_json=options.as_json), monotonic()
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(open_client(options)) if options.base_url else None
+        undone = Undone(screen, listed(screen))
+        with undone, _dry_run_rejects(job) as keep:
+            prepared = await prepare(client, job, screen, lambda row, error: _both(undone, keep, row, error))
+    found = prepared.survey
+    screen.say(f"{found.sent:,} of {found.rows:,} rows can be sent; nothing was created")
+    screen.result({**_report(found, monotonic() - began).to_dict(), "dry_run": True, **_dry_run_result(prepared)})
+    return INCOMPLETE if found.refused else OK
+
+
+def _report(found: Survey, seconds: float) -> BulkReport:
+    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: found.refused, Outcome.NOT_APPLIED: found.rows - found.refused}
+    return BulkReport(found.rows, outcomes, 0, seconds, found.stood_for)
+
+
+def _dry_run_result(prepared: Prepared) -> dict[str, object]:
+    columns = {column: code for column, code, _ in prepared.columns.decisions()}
+    return {"warnings": prepared.survey.counts(), "columns": columns}
+
+
+@contextmanager
+def _dry_run_rejects(job: Job) -> Iterator[Callable[[Row, InvalidRequest], None]]:
+    """Write the invalid rows to the rejects file, if one is requested."""
+    if job.rejects is None:
+        yield _nobody
+        return
+    with rejects_file(job.rejects, job.file.headers) as add:
+        yield lambda row, error: add(reject(row.line, row.cells, unsent(0, row, Outcome.REJECTED, error)))
+
+
+def _both(undone: Undone, keep: Tell, row: Row, error: InvalidRequest) -> None:
+    undone.add(unsent(0, row, Outcome.REJECTED, error))
+    keep(row, error)
+
+
+def _nobody(_row: Row, _error: InvalidRequest) -> None:
+    """Ignore an invalid row."""
+
+
+async def create(client: OutreachClient, job: Job, screen: Screen, few: int | None, closing: Callable[[BulkReport], None]) -> int:
+    """Create the contacts of a file, print the results and return the exit code.
+
+    Args:
+        client: The client.
+        job: The import.
+        screen: Where to print.
+        few: Maximum number of failed rows to list; `None` for all of them.
+        closing: Called with the final counts, however the run ends.
+    """
+    found, rows, mapping = await _work(client, job, screen)
+    total = None if job.spooled else found.rows
+    undone = Undone(screen, few, found.line_of)
+    with _tell_progress(job, screen, total, closing) as tell:
+        async with interruptible(screen) as interrupts, _run(client, job, rows, total, mapping) as outcomes:
+            tell(outcomes)
+            interrupts.drain = partial(drained, outcomes)
+            with undone, progress("Importing", total) as show, _run_rejects(job, found) as keep:
+                interrupts.group.start_soon(follow, outcomes, show, screen.warn)
+                async for outcome in outcomes:
+                    undone.add(outcome)
+                    keep(outcome)
+                show(outcomes.report.rows, text_of(outcomes.progress))
+    return _code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
+
+
+def drained(outcomes: Outcomes) -> float:
+    """Stop starting rows, and return the time to wait for the requests in flight, in seconds."""
+    paused = outcomes.progress.state == "paused"
+    outcomes.drain()
+    return PATIENCE_IN_PAUSE if paused else PATIENCE
+
+
+async def _work(client: OutreachClient, job: Job, screen: Screen) -> tuple[Survey, Iterable[Row], Mapping[str, str] | None]:
+    """Check the file; return the findings, the rows and the mapping. A finished run needs none of them."""
+    before = job.before()
+    if before is not None and job.is_settled(before) and job.save_mapping is None:
+        return Survey.unseen(before.rows), (), None
+    prepared = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen)
+    rows = job.file.rows(prepared.columns)
+    mapping = None if job.spooled else {column: code for column, code, _ in prepared.columns.decisions()}
+    return prepared.survey, rows if job.checks is None else Checks(prepared.columns, job.checks).guarded(rows), mapping
+
+
+def _code(interrupts: Interrupts, outcomes: Outcomes, screen: Screen) -> int:
+    if interrupts.count:
+        screen.warn("interrupted")
+        return INTERRUPTED
+    return code_of_rows(outcomes.report.outcomes, outcomes.report.repeats)
+
+
+@contextmanager
+def _tell_progress(
+    job: Job, screen: Screen, total: int | None, closing: Callable[[BulkReport], None]
+) -> Iterator[Callable[[Outcomes], None]]:
+    """Print the counts of a run that has started, however it ends. With a journal they cover all of its sessions."""
+    begun: list[Outcomes] = []
+    try:
+        yield begun.append
+    finally:
+        for outcomes in begun:
+            report = outcomes.report if job.journal is None else _kept(Journal(job.journal))
+            if job.journal is not None and job.rejects is not None:
+                export_rejects(job.rejects, None if job.spooled else job.file, Journal(job.journal))
+            show_report(screen, report, total, job.journal)
+            closing(report)
+
+
+def _kept(journal: Journal) -> BulkReport:
+    kept = journal.report()
+    return BulkReport(kept.rows, kept.outcomes, kept.uncertain, kept.seconds, kept.repeats)
+
+
+@contextmanager
+def _run_rejects(job: Job, found: Survey) -> Iterator[Callable[[ContactOutcome], None]]:
+    """Write rejects as outcomes arrive, if a rejects file is requested. With a journal, it is written from that at the end."""
+    if job.rejects is None or job.journal is not None:
+        yield lambda _outcome: None
+        return
+    with rejects_file(job.rejects, job.file.headers) as add:
+        yield lambda outcome: _keep(add, outcome, found)
+
+
+def _keep(add: Callable[[Reject], None], outcome: ContactOutcome, found: Survey) -> None:
+    row = cast("Row", outcome.contact)
+    if is_reject(outcome):
+        add(reject(row.line, row.cells, outcome, found.line_of))
+
+
+def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
+    """Write the rejects of a run from its journal, and return their number.
+
+    Args:
+        path: The rejects file.
+        file: The input; `None` if it came from standard input, so that the rows are in the journal only.
+        journal: The journal.
+    """
+    headers, found = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes()))
+    rows = 0
+    with rejects_file(path, headers) as add:
+        for rows, each in enumerate(found, 1):  # noqa: B007 - it is counted
+            add(each)
+    return rows
+
+
+def _run(client: OutreachClient, job: Job, rows: Iterable[Row], total: int | None, mapping: Mapping[str, str] | None) -> BulkRun:
+    return client.contacts.create_many(
+        rows,
+        duplicates=job.duplicates,
+        strict_validation=job.strict,
+        campaign=job.campaign,
+        concurrency=job.concurrency,
+        repeats=job.repeats,
+        journal=job.kept_in(mapping),
+        order="completion" if job.rejects is None else "input",
+        resume=job.resume,
+        earlier=job.earlier,
+        spool=job.journal is not None and job.file.path is None,
+        total=total,
+    )
+
 
 __all__ = ["Job", "create", "export_rejects", "import_"]
 

@@ -10,16 +10,16 @@ from typing import Any, Final, TypeAlias
 import attrs
 import click
 
-from outreach_async.checks import require_id
 from outreach_async.cli.connection import open_client
 from outreach_async.cli.exits import INCOMPLETE, OK
 from outreach_async.cli.options import Options, shared_options
-from outreach_async.cli.running import run_async
-from outreach_async.cli.screen import Screen
+from outreach_async.cli.output import Screen
+from outreach_async.cli.process import run_async
 from outreach_async.client import OutreachClient
-from outreach_async.converters import to_wire
+from outreach_async.codec import to_wire
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Step, Template, WorkspaceField
-from outreach_async.pages import Collected, Pager
+from outreach_async.pagination import Collected, Pager
+from outreach_async.validation import require_id
 
 _Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 

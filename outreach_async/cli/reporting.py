@@ -9,11 +9,11 @@ import click
 
 from outreach_async.bulk import ContactOutcome, Journal
 from outreach_async.bulk.journal import JournalReport
-from outreach_async.cli.creating import export_rejects
 from outreach_async.cli.exits import SUSPENDED, code_of_rows
 from outreach_async.cli.files import Reading, file_options
+from outreach_async.cli.importing import export_rejects
 from outreach_async.cli.options import Options, shared_options
-from outreach_async.cli.screen import Screen
+from outreach_async.cli.output import Screen
 from outreach_async.cli.writing import FileUse, OutputPath, force_option, require_writable
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File

@@ -1,26 +1,199 @@
-"""The command `serve`: the embedded service on a real port."""
+"""The command `serve`: the embedded service on a real port, with the same sample data at every start."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import attrs
 import click
 
-from outreach_async.cli.completion import of_words
+from outreach_async.cli.app import of_words
 from outreach_async.cli.exits import OK
 from outreach_async.cli.options import Options, shared_options
-from outreach_async.cli.running import run_async
-from outreach_async.cli.world import SEED, demo_world, entrance, stored_world
+from outreach_async.cli.process import run_async
 from outreach_async.cli.writing import named, readable
-from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake.behaviourfile import BehaviourFileError, load_behaviour
-from outreach_async.fake.exchange import Service
+from outreach_async.fake import Behaviour, FakeService, WorldError
+from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
+from outreach_async.fake.fault_plan import Service
 from outreach_async.fake.server import run
+
+WORKSPACES: Final = ("space_demo", "space_demo_eu")
+OWNER_KEY: Final = "key_demo"
+CAMPAIGN: Final = "camp_spring"
+
+SEED: Final = 7
+_NOW: Final = "2026-03-02T09:00:00Z"
+
+
+def _ago(days: int) -> int:
+    return int(datetime.fromisoformat(_NOW).timestamp()) - days * 86_400
+
+
+@attrs.frozen
+class _Boxes:
+    """A group of similar mailboxes.
+
+    Attributes:
+        name: Base of their domains: `<name>.example`, then `<name>2.example` and so on.
+        count: Number of mailboxes.
+        fields: Fields that differ from those of healthy mailboxes.
+        a_domain: Number of mailboxes per domain.
+    """
+
+    name: str
+    count: int
+    fields: dict[str, Any] = attrs.field(factory=dict)
+    a_domain: int = 4
+
+    def domains(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the number of mailboxes of each domain, and their fields."""
+        for first in range(0, self.count, self.a_domain):
+            number = first // self.a_domain + 1
+            fields = {"domain": f"{self.name}{number if number > 1 else ''}.example", "domain_ip": _SITE, **self.fields}
+            yield min(self.a_domain, self.count - first), fields
+
+
+_SITE: Final = "198.51.100.20"
+
+_BURNT: Final = {
+    "blacklists": 4,
+    "dmarc": False,
+    "sent_30days": 640,
+    "bounced_30days": 97,
+    "opened_14days": [19, 298],
+    "avg_open_rate": [1_310, 4_900],
+    "type": "SMTP & IMAP",
+    "server_ip": "203.0.113.99",
+}
+
+_MAILBOXES: Final[dict[str, tuple[_Boxes, ...]]] = {
+    WORKSPACES[0]: (
+        _Boxes("northwind-mail", 64),
+        _Boxes("hello-northwind", 48),
+        _Boxes("northwind-hello", 2, {"daily_limit": 25, "sent_today": 31}),  # the limit was lowered from 40 after they had sent
+        _Boxes("northwind-team", 4, {"dkim": False}),
+        _Boxes("try-northwind", 40),
+        _Boxes("northwind-try", 3, {"blacklists": 1}),
+        _Boxes("get-northwind", 31),
+        _Boxes("northwind-get", 4, {"sent_30days": 810, "bounced_30days": 58}),
+        _Boxes("northwind-go", 2, {"sent_30days": 118, "bounced_30days": 3}),  # too few e-mails for a verdict
+        _Boxes("northwind-news", 11, {"domain_ip": None}, a_domain=11),
+        _Boxes("northwind-offers", 5, _BURNT, a_domain=5),
+    ),
+    WORKSPACES[1]: (
+        _Boxes("northwind-post", 48),
+        _Boxes("northwind-versand", 3, {"status": "disconnected", "sent_today": 0}),
+        _Boxes("northwind-kontakt", 23, {"domain_ip": None}),
+        _Boxes("moin-northwind", 44),
+        _Boxes("northwind-brief", 4, {"dmarc": False}),
+        _Boxes("northwind-neu", 4, {"spf": False, "dkim": False, "dmarc": False, "created_at": _ago(8), "daily_limit": 30}),
+    ),
+}
+
+_CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
+    WORKSPACES[0]: (
+        {
+            "id": CAMPAIGN,
+            "name": "Spring launch",
+            "status": "live",
+            "created": _ago(49),
+            "contacts": 9_400,
+            "steps": [{"templates": "A|B|PER", "sent": 6_100}, {"templates": "A|B", "sent": 3_900}, {"sent": 1_450}],
+        },
+        {
+            "id": "camp_renewals",
+            "name": "Renewals, first quarter",
+            "status": "live",
+            "created": _ago(30),
+            "contacts": 1_200,
+            "steps": [{"templates": "A|B", "sent": 800}, {"sent": 310}],
+        },
+        {
+            "id": "camp_winback",
+            "name": "Win back 2025",
+            "status": "live",
+            "created": _ago(118),
+            "contacts": 640,
+            "steps": [{"templates": "A|B", "sent": 640}],
+        },
+        {
+            "id": "camp_webinar",
+            "name": "Webinar invitation",
+            "status": "paused",
+            "created": _ago(20),
+            "contacts": 2_300,
+            "steps": [{"sent": 410}, "A"],
+        },
+        {"id": "camp_partners", "name": "Partner outreach", "status": "draft", "created": _ago(3), "steps": ["A|B", "A"]},
+    ),
+    WORKSPACES[1]: (
+        {
+            "id": "camp_dach",
+            "name": "Österreich und Süddeutschland",
+            "status": "live",
+            "created": _ago(61),
+            "contacts": 3_100,
+            "steps": [{"templates": "A|PER", "sent": 1_900}, {"sent": 720}],
+        },
+        {
+            "id": "camp_fair",
+            "name": "Trade fair follow-up",
+            "status": "paused",
+            "created": _ago(12),
+            "contacts": 540,
+            "steps": [{"sent": 120}, "A"],
+        },
+    ),
+}
+
+
+def demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
+    """Return the embedded service with its initial data."""
+    service = FakeService(seed, behaviour, _NOW)
+    for workspace in WORKSPACES:
+        service.add_workspace(workspace, custom_fields=["Plan", "Account manager"])
+        boxes = [
+            id_
+            for group in _MAILBOXES[workspace]
+            for count, fields in group.domains()
+            for id_ in service.add_mailboxes(workspace, count, **fields)
+        ]
+        for campaign in _CAMPAIGNS[workspace]:
+            service.add_campaign(workspace, mailboxes=boxes, **campaign)
+    service.add_owner_key(*WORKSPACES, key=OWNER_KEY)
+    service.add_contacts(WORKSPACES[0], 120, campaign="camp_renewals")
+    return service
+
+
+def stored_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
+    """Return a service with the data of a world file.
+
+    Raises:
+        click.ClickException: The file cannot be read, or is not a valid world.
+    """
+    service = FakeService(seed, behaviour, _NOW)
+    try:
+        with readable("--world", path):
+            service.load(path)
+    except (WorldError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--world {path}: {error}") from error
+    return service
+
+
+def entrance(service: FakeService) -> dict[str, str | None]:
+    """Return the first workspace with one of its owner keys and campaigns; `None` for what does not exist."""
+    document = json.loads(service.dump())
+    space: dict[str, Any] = next(iter(document["workspaces"]), {"id": None, "campaigns": []})
+    keys = (key for key, spaces in document["owner_keys"].items() if space["id"] in spaces)
+    campaigns = (campaign["id"] for campaign in space["campaigns"])
+    return {"workspace": space["id"], "owner_key": next(keys, None), "campaign": next(campaigns, None)}
+
 
 PRESETS: Final = ("documented", "strict", "lenient")
 

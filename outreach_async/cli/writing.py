@@ -15,10 +15,10 @@ from unicodedata import normalize
 import attrs
 import click
 
+from outreach_async.atomic import descriptor_of
 from outreach_async.cli.files import STDIN
 from outreach_async.importer import RejectsFile
 from outreach_async.importer.rejects import Reject
-from outreach_async.wholefiles import descriptor_of
 
 _STDOUT: Final = "/dev/stdout"
 _COMPANIONS: Final = ("", "-wal", "-shm", "-journal", "-lock")

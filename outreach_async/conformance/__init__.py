@@ -8,7 +8,7 @@ The suite is read-only unless `--allow-writes space_...` repeats the workspace i
 `OUTREACH_OWNER_KEY`. Each rule that the interface states and that can be observed is a test. The suite reads up to 100 campaigns,
 the steps of ten of them, and up to 8,000 mailboxes. It also reads the last page of each list and the page after it, to check
 `total_found` for lists of any length. Percentages must be between 0 and 100. The suite measures what the interface leaves open,
-and writes it to `behaviour.toml`, which `outreach_async.fake.behaviourfile.load_behaviour` loads for a fake. A later run fails if
+and writes it to `behaviour.toml`, which `outreach_async.fake.behaviour.load_behaviour` loads for a fake. A later run fails if
 the measured value of a knob has changed.
 
 Or call it from Python: `check` returns the violations of stated rules, `calibrate` measures what the interface leaves open. In
@@ -55,19 +55,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from outreach_async.conformance.calibration import Calibration, calibrate
-    from outreach_async.conformance.carrying import Patience
-    from outreach_async.conformance.site import Site
-    from outreach_async.conformance.stated import Breach, check
+    from outreach_async.conformance.rules import Breach, check
+    from outreach_async.conformance.target import Patience, Site
 
 __all__ = ["Breach", "Calibration", "Patience", "Site", "calibrate", "check"]
 
 _HOMES = {
-    "Breach": "stated",
+    "Breach": "rules",
     "Calibration": "calibration",
-    "Patience": "carrying",
-    "Site": "site",
+    "Patience": "target",
+    "Site": "target",
     "calibrate": "calibration",
-    "check": "stated",
+    "check": "rules",
 }
 
 

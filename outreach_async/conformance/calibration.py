@@ -1,22 +1,211 @@
-"""Measure what the interface leaves open: from findings to a `Behaviour` for a fake."""
+"""Measure what the interface leaves open, compare it with an earlier run, and write the behaviour file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import attrs
 
-from outreach_async.conformance import figures, reading, writing
-from outreach_async.conformance.carrying import Carrier, Patience
-from outreach_async.conformance.findings import Finding, attempt, unseen
-from outreach_async.conformance.site import Dialogue, Site
-from outreach_async.conformance.survey import Asked, Survey, survey_of
-from outreach_async.conformance.writing import Membership, Trial, trial_of
-from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.behaviourfile import KNOBS, dump_behaviour
-from outreach_async.refusals import masked_text
+from outreach_async.atomic import write_whole
+from outreach_async.conformance import read_probes, write_probes
+from outreach_async.conformance.read_probes import Asked, Survey, survey_of
+from outreach_async.conformance.target import DOMAIN, Carrier, Dialogue, Finding, Patience, Site, attempt, unseen
+from outreach_async.conformance.write_probes import Membership, Trial, trial_of
+from outreach_async.errors import InvalidRequest
+from outreach_async.fake.behaviour import KNOBS, Behaviour, HeaderAuth, dump_behaviour, load_readings
+from outreach_async.responses import masked_text
+from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Transport
+
+CONTACTS: Final = 64
+"""Most contacts created by a run with writes."""
+
+
+def plan(site: Site) -> str:
+    """Return a description of what a run will do."""
+    if not site.writes:
+        return f"It is read-only, in workspace {site.workspace}. It creates no contacts."
+    parts = [f"It creates up to {CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}."]
+    parts.append("They are permanent: the interface has no operation that deletes a contact.")
+    parts.append(f"Two join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign.")
+    if site.gmail:
+        parts.append("Two have addresses at gmail.com with a hyphen, which Gmail never assigns.")
+    return " ".join(parts)
+
+
+Readings = Mapping[str, tuple[Any, ...]]
+"""Possible values by knob, as loaded from a behaviour file."""
+
+
+@attrs.frozen
+class Drift:
+    """A knob whose value has changed.
+
+    Attributes:
+        knob: Its name.
+        was: The values that were possible.
+        now: The values that are possible now.
+        how: How this was observed.
+    """
+
+    knob: str
+    was: tuple[Any, ...]
+    now: tuple[Any, ...]
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.knob} was {_either(self.was)}, is now {_either(self.now)}: {self.how}"
+
+
+def _either(readings: tuple[Any, ...]) -> str:
+    return " or ".join(repr(sorted(reading) if isinstance(reading, frozenset) else reading) for reading in readings)
+
+
+def drifts(before: Readings, findings: Mapping[str, Finding]) -> list[Drift]:
+    """Return the knobs whose value has changed. A knob that is not observed now has not drifted."""
+    found = []
+    for knob, finding in findings.items():
+        was = before.get(knob, ())
+        if was and finding.possible and not any(_same(old, new) for old in was for new in finding.possible):
+            found.append(Drift(knob, was, finding.possible, finding.how))
+    return found
+
+
+def _same(old: Any, new: Any) -> bool:
+    # Ignore tokens: they are secrets and never measured.
+    if isinstance(old, HeaderAuth) and isinstance(new, HeaderAuth):
+        return (old.header, old.scheme) == (new.header, new.scheme)
+    return bool(old == new)
+
+
+def together(before: Readings, findings: Mapping[str, Finding]) -> dict[str, Finding]:
+    """Merge in what the earlier run observed more precisely, so that a read-only run forgets nothing of one with writes."""
+    return {knob: _better(before.get(knob, ()), finding) for knob, finding in findings.items()}
+
+
+def _better(was: tuple[Any, ...], finding: Finding) -> Finding:
+    if not was or finding.seen:
+        return finding
+    if not finding.possible:
+        return Finding(was, f"observed by an earlier run, but not now: {finding.how}")
+    left = tuple(new for new in finding.possible if any(_same(old, new) for old in was))
+    return Finding(left, f"{finding.how}; an earlier run was more precise") if left and left != finding.possible else finding
+
+
+_USE: Final = "Load it with outreach_async.fake.behaviour.load_behaviour, for a fake that behaves the same."
+
+
+@attrs.frozen
+class Order:
+    """The options of a run.
+
+    Attributes:
+        url: Base URL of the service.
+        workspace: Workspace to read.
+        writes: Workspace to create contacts in; `None` to create none.
+        campaign: Draft campaign that contacts may join.
+        gmail: Whether contacts may have addresses at gmail.com.
+        headers: Headers, each as `NAME=VARIABLE`.
+        record: The behaviour file.
+    """
+
+    url: str
+    workspace: str
+    writes: str | None = None
+    campaign: str | None = None
+    gmail: bool = False
+    headers: Sequence[str] = ()
+    record: Path = Path("behaviour.toml")
+
+    def site(self, environment: Mapping[str, str]) -> Site:
+        """Return the workspace and credentials to use.
+
+        Raises:
+            InvalidRequest: The options contradict each other, or an environment variable is not set.
+        """
+        if not self.url or not self.workspace:
+            raise InvalidRequest(
+                "--outreach-live, --outreach-workspace: expected the URL of a service and a workspace id; pass both"
+            )
+        parse_base_url(self.url)
+        if self.writes not in {None, self.workspace}:
+            raise InvalidRequest(
+                "--allow-writes: expected the workspace of --outreach-workspace, got another one; pass the same id"
+            )
+        return Site(
+            self.workspace,
+            environment.get("OUTREACH_OWNER_KEY") or None,
+            writes=self.writes is not None,
+            campaign=self.campaign,
+            gmail=self.gmail,
+            headers=dict(_header(text, environment) for text in self.headers),
+        )
+
+
+def _header(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    name, equals, variable = text.partition("=")
+    if not equals or variable not in environment:
+        raise InvalidRequest(
+            "--outreach-header: expected NAME=VARIABLE with an environment variable that is set; set it to the header's value"
+        )
+    return name.strip().lower(), environment[variable]
+
+
+@attrs.frozen
+class Result:
+    """The result of a run.
+
+    Attributes:
+        measured: What this run observed.
+        before: What an earlier run observed.
+    """
+
+    measured: Measured
+    before: Readings
+
+    @property
+    def drifts(self) -> list[Drift]:
+        """Knobs whose value differs from that of the earlier run."""
+        return drifts(self.before, self.measured.findings)
+
+    @property
+    def calibration(self) -> Calibration:
+        """What is known now, combined with what the earlier run observed more precisely."""
+        return Calibration.of(together(self.before, self.measured.findings))
+
+    def save(self, record: Path, url: str) -> None:
+        """Write the behaviour file atomically.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        about = f"What the interface leaves open, measured by outreach_async.conformance at {parse_base_url(url)}.\n{_USE}"
+        write_whole(record, self.calibration.to_toml(about))
+
+
+def carry_out(order: Order, site: Site) -> Result:
+    """Measure a service.
+
+    Raises:
+        BehaviourFileError: The file of an earlier run is invalid. No request was sent.
+        OutreachError: The base URL is invalid.
+    """
+    before = load_readings(order.record) if order.record.exists() else {}
+    return Result(anyio.run(_measure, order.url, site), before)
+
+
+async def _measure(url: str, site: Site) -> Measured:
+    from outreach_async.transport.httpx import HttpxTransport
+
+    transport = HttpxTransport(url)
+    try:
+        return await run(transport, site, Patience())
+    finally:
+        await transport.aclose()
+
 
 HIDDEN: Final[Mapping[str, str]] = {
     "overwrite_unsent": "no operation reads a contact back",
@@ -28,17 +217,17 @@ HIDDEN: Final[Mapping[str, str]] = {
 _NO_WRITES: Final = "creating contacts was not allowed"
 _CAMPAIGNS: Final = 100
 _FIGURES: Final[Mapping[str, Callable[[Survey], Finding]]] = {
-    "order": figures.order,
-    "numbers": figures.numbers,
-    "percent_digits": figures.percent_digits,
-    "list_date": figures.list_date,
+    "order": read_probes.order,
+    "numbers": read_probes.numbers,
+    "percent_digits": read_probes.percent_digits,
+    "list_date": read_probes.list_date,
 }
 _WRITES: Final[Mapping[str, Callable[[Site], Dialogue[Finding]]]] = {
-    "email_key": writing.email_key,
-    "owner_key": writing.owner_key,
-    "unknown_body": writing.unknown_body,
-    "missing_campaign": writing.missing_campaign,
-    "strict_fields": writing.strict_fields,
+    "email_key": write_probes.email_key,
+    "owner_key": write_probes.owner_key,
+    "unknown_body": write_probes.unknown_body,
+    "missing_campaign": write_probes.missing_campaign,
+    "strict_fields": write_probes.strict_fields,
 }
 
 
@@ -181,10 +370,10 @@ def measure(site: Site) -> Dialogue[Measured]:
     membership = None
     findings |= dict.fromkeys((*_WRITES, "created_status", "unknown_custom", "skip_enrols", "reenrol"), unseen(trouble))
     if trial and not trouble:
-        findings["created_status"] = writing.created_status(trial)
+        findings["created_status"] = write_probes.created_status(trial)
         findings |= yield from _write(site, survey)
         most = min([_CAMPAIGNS, *(maximum for maximum in findings["campaign_max_display"].possible if maximum)])
-        joined, membership = yield from writing.enrolment(site, survey.first, most)
+        joined, membership = yield from write_probes.enrolment(site, survey.first, most)
         findings |= joined
     masked = {knob: _masked(found, site.secrets) for knob, found in findings.items()}
     return Measured(site, survey, trial, masked, membership)
@@ -196,14 +385,14 @@ def _masked(found: Finding, secrets: tuple[str, ...]) -> Finding:
 
 def _read(site: Site, survey: Survey) -> Dialogue[dict[str, Finding]]:
     boxes, campaigns, first = survey.mailboxes, survey.campaigns, survey.first
-    over = yield from _where(boxes, reading.over_max(site, first))
-    maximum = yield from _where(campaigns, reading.campaign_max_display(site, first, over))
+    over = yield from _where(boxes, read_probes.over_max(site, first))
+    maximum = yield from _where(campaigns, read_probes.campaign_max_display(site, first, over))
     return {
-        "auth": (yield from attempt(reading.auth(site))),
-        "error_renderer": (yield from attempt(reading.error_renderer(site))),
-        "past_end": (yield from _where(boxes, reading.past_end(site, first))),
-        "bad_number": (yield from _where(boxes, reading.bad_number(site, first))),
-        "over_max": reading.over_by_campaigns(over, maximum),
+        "auth": (yield from attempt(read_probes.auth(site))),
+        "error_renderer": (yield from attempt(read_probes.error_renderer(site))),
+        "past_end": (yield from _where(boxes, read_probes.past_end(site, first))),
+        "bad_number": (yield from _where(boxes, read_probes.bad_number(site, first))),
+        "over_max": read_probes.over_by_campaigns(over, maximum),
         "campaign_max_display": maximum,
     }
 
@@ -216,7 +405,7 @@ def _where(asked: Asked, probe: Dialogue[Finding]) -> Dialogue[Finding]:
 
 
 def _write(site: Site, survey: Survey) -> Dialogue[dict[str, Finding]]:
-    findings = {"unknown_custom": (yield from attempt(writing.unknown_custom(site, survey)))}
+    findings = {"unknown_custom": (yield from attempt(write_probes.unknown_custom(site, survey)))}
     for knob, probe in _WRITES.items():
         findings[knob] = yield from attempt(probe(site))
     return findings

@@ -11,7 +11,7 @@ from outreach_async.conformance.options import order_of
 from outreach_async.errors import OutreachError
 
 if TYPE_CHECKING:
-    from outreach_async.conformance.session import Result
+    from outreach_async.conformance.calibration import Result
 
 _RESULT: pytest.StashKey[Result] = pytest.StashKey()
 _ALONE = "outreach_async.conformance: run without -n; the service is measured once, in one process"
@@ -22,7 +22,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
-    from outreach_async.conformance.plan import plan
+    from outreach_async.conformance.calibration import plan
 
     try:
         said = plan(order_of(config).site(os.environ))
@@ -36,7 +36,7 @@ def result(request: pytest.FixtureRequest) -> Result:
     """Measure the service once per run."""
     if hasattr(request.config, "workerinput"):
         pytest.fail(_ALONE, pytrace=False)
-    from outreach_async.conformance.session import carry_out
+    from outreach_async.conformance.calibration import carry_out
 
     order = order_of(request.config)
     return request.config.stash.setdefault(_RESULT, carry_out(order, order.site(os.environ)))

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from outreach_async.conformance.calibration import Measured
+from outreach_async.conformance.read_probes import Asked
 from outreach_async.conformance.rule import Rule, Subject, no_success, shown
-from outreach_async.conformance.site import OUTCOMES
-from outreach_async.conformance.survey import Asked
-from outreach_async.conformance.writing import Membership
+from outreach_async.conformance.target import OUTCOMES
+from outreach_async.conformance.write_probes import Membership
 
 _TAKEN: Final = (200, 201)
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.conformance import shapes
+from outreach_async.conformance import rule
 from outreach_async.conformance.calibration import Measured
+from outreach_async.conformance.read_probes import COMPLETE, Asked
 from outreach_async.conformance.rule import Rule, Subject, shown
-from outreach_async.conformance.site import rows
-from outreach_async.conformance.survey import COMPLETE, Asked
-from outreach_async.fake.fields import CUSTOM
+from outreach_async.conformance.target import rows
+from outreach_async.fake.records import CUSTOM
 
 Item = Mapping[str, Any]
 
@@ -20,11 +20,11 @@ _PERSONALIZED: Final = "PER"
 _CODES: Final = ("first_name", "middle_name", "last_name", "full_name", "nickname", "email")
 
 _TABLES: Final = {
-    "campaign": shapes.CAMPAIGN,
-    "mailbox": shapes.MAILBOX,
-    "step": shapes.STEP,
-    "template": shapes.TEMPLATE,
-    "answer": shapes.STEPS,
+    "campaign": rule.CAMPAIGN,
+    "mailbox": rule.MAILBOX,
+    "step": rule.STEP,
+    "template": rule.TEMPLATE,
+    "answer": rule.STEPS,
 }
 
 _SHARES: Final = {
@@ -45,7 +45,7 @@ class Listed:
     """
 
     item: Any
-    shape: shapes.Shape
+    shape: rule.Shape
     prefix: str
 
     def has(self, name: str) -> bool:
@@ -60,37 +60,37 @@ def _items(measured: Measured) -> Iterator[Subject]:
     """Yield every item, with its table and the prefix of its id."""
     survey = measured.survey
     for page in survey.campaign_pages.pages:
-        yield from _in(page.asked, shapes.CAMPAIGN, "camp_")
+        yield from _in(page.asked, rule.CAMPAIGN, "camp_")
     for page in survey.mailbox_pages.pages:
-        yield from _in(page.asked, shapes.MAILBOX, "mailbox_")
-    yield from _in(survey.fields, shapes.FIELD, "")
+        yield from _in(page.asked, rule.MAILBOX, "mailbox_")
+    yield from _in(survey.fields, rule.FIELD, "")
     for asked in survey.steps.values():
-        yield from _in(asked, shapes.STEP, "step_")
+        yield from _in(asked, rule.STEP, "step_")
     for subject in _templates(measured):
         prefix = "personalized_step_" if subject.value.get("test_letter") == _PERSONALIZED else "temp_"
-        yield attrs.evolve(subject, value=Listed(subject.value, shapes.TEMPLATE, prefix))
+        yield attrs.evolve(subject, value=Listed(subject.value, rule.TEMPLATE, prefix))
 
 
-def _in(asked: Asked, shape: shapes.Shape, prefix: str) -> Iterator[Subject]:
+def _in(asked: Asked, shape: rule.Shape, prefix: str) -> Iterator[Subject]:
     data = (asked.said or {}).get("data")
     for place, item in enumerate(data if isinstance(data, list) else ()):
         yield Subject(asked, f"data[{place}]", Listed(item, shape, prefix))
 
 
-def _of(shape: shapes.Shape, measured: Measured) -> Iterator[Subject]:
+def _of(shape: rule.Shape, measured: Measured) -> Iterator[Subject]:
     return (subject for subject in _items(measured) if subject.value.shape is shape and isinstance(subject.value.item, dict))
 
 
 def _campaigns(measured: Measured) -> Iterator[Subject]:
-    return _of(shapes.CAMPAIGN, measured)
+    return _of(rule.CAMPAIGN, measured)
 
 
 def _mailboxes(measured: Measured) -> Iterator[Subject]:
-    return _of(shapes.MAILBOX, measured)
+    return _of(rule.MAILBOX, measured)
 
 
 def _steps(measured: Measured) -> Iterator[Subject]:
-    return _of(shapes.STEP, measured)
+    return _of(rule.STEP, measured)
 
 
 def _templates(measured: Measured) -> Iterator[Subject]:
@@ -158,7 +158,7 @@ def _searchables(measured: Measured) -> Iterator[Subject]:
 
 
 def _misshapen(listed: Listed) -> Iterator[str]:
-    return shapes.misfits(listed.item, listed.shape)
+    return rule.misfits(listed.item, listed.shape)
 
 
 def _misnamed(listed: Listed) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _misnamed(listed: Listed) -> Iterator[str]:
         yield f"has the id {shown(id_)}, which does not start with {listed.prefix}"
 
 
-def _are(kind: shapes.Kind, **names: str) -> Callable[[Listed], Iterator[str]]:
+def _are(kind: rule.Kind, **names: str) -> Callable[[Listed], Iterator[str]]:
     """Return a function that yields the fields, by item, that are not of a kind narrower than the type in their table."""
     tables = [(_TABLES[item], fields.split()) for item, fields in names.items()]
     called, is_one = kind
@@ -193,16 +193,16 @@ def _interest_without_reply(listed: Listed) -> Iterator[str]:
 
 
 def _bad_steps(said: Item) -> Iterator[str]:
-    return shapes.misfits(said, shapes.STEPS)
+    return rule.misfits(said, rule.STEPS)
 
 
 def _bad_days(pair: tuple[Item, Item]) -> Iterator[str]:
-    for said, shape in zip(pair, (shapes.CAMPAIGN, shapes.STEPS), strict=True):
-        yield from _are(shapes.AMOUNT, campaign="days_left", answer="days_left")(Listed(said, shape, ""))
+    for said, shape in zip(pair, (rule.CAMPAIGN, rule.STEPS), strict=True):
+        yield from _are(rule.AMOUNT, campaign="days_left", answer="days_left")(Listed(said, shape, ""))
 
 
 def _bad_orders(orders: Sequence[Any]) -> Iterator[str]:
-    if not all(map(shapes.is_count, orders)) or sorted(orders) != list(range(1, len(orders) + 1)):
+    if not all(map(rule.is_count, orders)) or sorted(orders) != list(range(1, len(orders) + 1)):
         yield f"is {shown(orders)}, not 1, 2, ..."
 
 
@@ -236,7 +236,7 @@ def _bad_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
 def _other_steps(pair: tuple[Item, Item]) -> Iterator[str]:
     listed, said = pair
     data = said.get("data")
-    if shapes.is_count(listed.get("steps")) and isinstance(data, list) and listed["steps"] != len(data):
+    if rule.is_count(listed.get("steps")) and isinstance(data, list) and listed["steps"] != len(data):
         yield f"has {len(data)} steps, although the campaign is listed with {listed['steps']}"
 
 
@@ -250,12 +250,12 @@ def _unfinished(pair: tuple[Item, Item]) -> Iterator[str]:
     said = pair[1]
     if said.get("days_left_date") != COMPLETE:
         return
-    if shapes.is_count(said.get("days_left")) and said["days_left"]:
+    if rule.is_count(said.get("days_left")) and said["days_left"]:
         yield f"has days_left_date {COMPLETE!r}, but days_left {said['days_left']}"
     steps = said.get("data")
     for place, step in enumerate(steps if isinstance(steps, list) else ()):
         left = step.get("left_to_send") if isinstance(step, dict) else None
-        if shapes.is_count(left) and left:
+        if rule.is_count(left) and left:
             yield f"has days_left_date {COMPLETE!r}, but data[{place}] has {left} left to send"
 
 
@@ -280,26 +280,26 @@ def _not_lower(name: object) -> Iterator[str]:
 
 
 _counts = _are(
-    shapes.COUNT,
+    rule.COUNT,
     campaign="steps contacts opens_num replies_num bounces_num interested_num",
     step="left_to_send already_sent out_of",
     template="sent opened_num clicked_num replied_num unsubscribed_num",
 )
 _percentages = _are(
-    shapes.PERCENTAGE,
+    rule.PERCENTAGE,
     campaign="opens replies bounces",
     mailbox="opened_14days avg_open_rate avg_click_rate",
     template="opened clicked replied unsubscribed",
 )
-_moments = _are(shapes.MOMENT, campaign="created", mailbox="created_at")
-_dates = _are(shapes.MOMENT_OR_TEXT, campaign="days_left_date")
-_ages = _are(shapes.AGO, campaign="last_activity", mailbox="age last_activity created")
+_moments = _are(rule.MOMENT, campaign="created", mailbox="created_at")
+_dates = _are(rule.MOMENT_OR_TEXT, campaign="days_left_date")
+_ages = _are(rule.AGO, campaign="last_activity", mailbox="age last_activity created")
 
 ITEM_RULES: Final[tuple[Rule, ...]] = (
     Rule("W3", "every id starts with the prefix of its resource", _items, _misnamed),
     Rule("W3-unique", "ids and field codes are unique", _names, _repeated),
     Rule("W4", "every item has every field of its table, with the type given there", _items, _misshapen),
-    Rule("W4-status", "a campaign is draft, live or paused", _campaigns, _are(shapes.STATUS, campaign="status")),
+    Rule("W4-status", "a campaign is draft, live or paused", _campaigns, _are(rule.STATUS, campaign="status")),
     Rule("W4-counts", "counts are whole numbers of 0 or more", _items, _counts),
     Rule("W4-percentages", "opens, replies, bounces and rates are percentages", _items, _percentages),
     Rule("W4-shares", "a percentage agrees with its count", _items, _share_of_nothing),
@@ -307,16 +307,16 @@ ITEM_RULES: Final[tuple[Rule, ...]] = (
     Rule("W4-created", "the time of creation is a Unix timestamp", _items, _moments),
     Rule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _dates),
     Rule("W4-relative", "times of activity and ages are relative texts", _items, _ages),
-    Rule("W4-email", "email is an e-mail address", _mailboxes, _are(shapes.EMAIL, mailbox="email")),
+    Rule("W4-email", "email is an e-mail address", _mailboxes, _are(rule.EMAIL, mailbox="email")),
     Rule("W4-steps", "steps is the number of the campaign's steps", _pairs, _other_steps),
     Rule("T1", "order is the position of the step: 1, 2, ...", _orders, _bad_orders),
-    Rule("T1-type", "the only type of a step is auto_email", _steps, _are(shapes.AUTO_EMAIL, step="type")),
-    Rule("T1-wait", "wait_time is the wait between steps", _steps, _are(shapes.AMOUNT, step="wait_time")),
-    Rule("T1-templates", "a step has one or more templates", _steps, _are(shapes.SOME, step="templates")),
+    Rule("T1-type", "the only type of a step is auto_email", _steps, _are(rule.AUTO_EMAIL, step="type")),
+    Rule("T1-wait", "wait_time is the wait between steps", _steps, _are(rule.AMOUNT, step="wait_time")),
+    Rule("T1-templates", "a step has one or more templates", _steps, _are(rule.SOME, step="templates")),
     Rule("T3", "left_to_send and already_sent are part of out_of, the contacts that go through the step", _steps, _bad_flow),
     Rule("T6", "new_thread and subject are null for the personalized entry", _templates, _not_null),
     Rule("T6-thread", "apart from that, only follow-ups in the same thread have no subject", _ordered_templates, _bad_thread),
-    Rule("T7", "test_letter is A, B, ... or PER", _items, _are(shapes.LETTER, template="test_letter")),
+    Rule("T7", "test_letter is A, B, ... or PER", _items, _are(rule.LETTER, template="test_letter")),
     Rule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _bad_steps),
     Rule("T13-days", "days_left is an estimate of the remaining days", _pairs, _bad_days),
     Rule("T14", "days_left_date is Complete for a finished campaign, in the list and in the steps", _pairs, _half_complete),

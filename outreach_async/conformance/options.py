@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-    from outreach_async.conformance.session import Order
+    from outreach_async.conformance.calibration import Order
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -57,7 +57,7 @@ def order_of(config: pytest.Config) -> Order:
     """Return the options of a run."""
     from pathlib import Path
 
-    from outreach_async.conformance.session import Order
+    from outreach_async.conformance.calibration import Order
 
     return Order(
         config.getoption("--outreach-live") or "",

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.conformance import shapes
+from outreach_async.conformance import rule
 from outreach_async.conformance.calibration import Measured
+from outreach_async.conformance.read_probes import MAX_MAILBOXES, Asked, Page, Walk
 from outreach_async.conformance.rule import Rule, Subject, no_success, shown
-from outreach_async.conformance.site import document
-from outreach_async.conformance.survey import MAX_MAILBOXES, Asked, Page, Walk
+from outreach_async.conformance.target import document
 
 _OK: Final = (200,)
 
@@ -68,7 +68,7 @@ def _walks(measured: Measured) -> Iterator[Subject]:
     survey = measured.survey
     whole = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for walk, (most, created) in zip(survey.walks, whole * 2, strict=True):
-        times: list[float] = [row[created] for row in most.rows if shapes.NUMBER[1](row.get(created))]
+        times: list[float] = [row[created] for row in most.rows if rule.NUMBER[1](row.get(created))]
         still = times in (sorted(times), sorted(times, reverse=True))
         yield Subject(walk.pages[-1].asked, "the page", Walked(walk, still))
 
@@ -105,7 +105,7 @@ def _no_ok(asked: Asked) -> Iterator[str]:
 
 def _bad_page(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
     page, said = served
-    yield from shapes.misfits(said, shapes.PAGE)
+    yield from rule.misfits(said, rule.PAGE)
     data = said.get("data")
     if isinstance(data, list) and len(data) > page.display:
         yield f"holds {len(data)} items, more than display={page.display}"
@@ -114,21 +114,21 @@ def _bad_page(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
 def _bad_counts(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
     said = served[1]
     for name in ("total_found", "current_page", "total_pages"):
-        if shapes.NUMBER[1](said.get(name)) and not shapes.is_count(said[name]):
-            yield f"has the {name} {shown(said[name])}, not {shapes.COUNT[0]}"
+        if rule.NUMBER[1](said.get(name)) and not rule.is_count(said[name]):
+            yield f"has the {name} {shown(said[name])}, not {rule.COUNT[0]}"
 
 
 def _other_page(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
     page, said = served
     current = said.get("current_page")
-    if shapes.is_count(current) and current != page.number:
+    if rule.is_count(current) and current != page.number:
         yield f"has the current_page {current}, but page {page.number} was requested"
 
 
 def _other_pages(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
     page, said = served
     total, pages = page.total, said.get("total_pages")
-    if total is None or not shapes.is_count(pages):
+    if total is None or not rule.is_count(pages):
         return
     # The interface does not state whether an empty list has one page or none.
     wanted = {0, 1} if total == 0 else {-(-total // page.size)}
@@ -171,7 +171,7 @@ def _again(walked: Walked) -> Iterator[str]:
 
 
 def _bad_headers(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
-    return shapes.misfits(served[1], {"headers": shapes.TEXTS})
+    return rule.misfits(served[1], {"headers": rule.TEXTS})
 
 
 def _too_few(page: Page) -> Iterator[str]:

@@ -63,7 +63,7 @@ The interface leaves much open: error bodies, pages past the end, how e-mails ar
 question, and each default is the interpretation that is easiest to defend. `help(Behaviour)` lists the knobs; the table in
 `help(outreach_async.fake.behaviour)` lists the interpretations that are fixed. Code that passes under every interpretation
 depends on none of them: test with `Behaviour.strict()`, `Behaviour.lenient()` and `outreach_async.testing.pairwise()`, about
-thirty behaviours that cover every pair of knob values. `load_behaviour` of `outreach_async.fake.behaviourfile` reads a behaviour
+thirty behaviours that cover every pair of knob values. `load_behaviour` of `outreach_async.fake.behaviour` reads a behaviour
 that `outreach_async.conformance` measured on a live service.
 
 ```python
@@ -155,11 +155,11 @@ from typing import TYPE_CHECKING, Any
 
 from outreach_async.fake import faults
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.journal import JournalOverflow, Recorded
-from outreach_async.fake.refusals import Refusal
+from outreach_async.fake.errors import Refusal
+from outreach_async.fake.request_log import JournalOverflow, Recorded
 from outreach_async.fake.service import FakeService, Snapshot
 from outreach_async.fake.simulation.engine import Activity
-from outreach_async.fake.worldfile import WorldError
+from outreach_async.fake.world_file import WorldError
 
 if TYPE_CHECKING:
     from outreach_async.fake.transport import FakeTransport

@@ -7,10 +7,9 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote, unquote
 
 from outreach_async.errors import TransportError
-from outreach_async.fake.damage import reading
-from outreach_async.fake.exchange import Exchange, Service
+from outreach_async.fake.fault_plan import Exchange, Service
 from outreach_async.fake.faults import error_response
-from outreach_async.fake.transport import arrive
+from outreach_async.fake.transport import arrive, reading
 from outreach_async.transport.wire import Request, Response
 
 Scope = MutableMapping[str, Any]

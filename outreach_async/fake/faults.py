@@ -45,10 +45,20 @@ from typing import Any
 
 import attrs
 
-from outreach_async.fake.exchange import AnswerFault, DriftFault, Exchange, Fault, Kind, WireFault, ok
-from outreach_async.fake.given import at_least
-from outreach_async.fake.refusals import Refusal, nested
-from outreach_async.fake.waiting import OPERATIONS, Faults, require_fault
+from outreach_async.fake.arguments import at_least
+from outreach_async.fake.errors import Refusal, nested
+from outreach_async.fake.fault_plan import (
+    OPERATIONS,
+    AnswerFault,
+    DriftFault,
+    Exchange,
+    Fault,
+    Faults,
+    Kind,
+    WireFault,
+    ok,
+    require_fault,
+)
 from outreach_async.transport.wire import Response
 
 __all__ = [

@@ -1,24 +1,189 @@
-"""The five operations (rule W1): execute a parsed request and return a status and a document. Errors are raised as `Refused`."""
+"""The five operations (rule W1), with authentication (A2 and A3) and pages (P1 to P9). Errors are raised as `Refused`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
 
-from outreach_async.fake.access import authorized_workspace, check_header, find_campaign, find_workspace
-from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.calls import Call
-from outreach_async.fake.contacts import ADDED, DUPLICATE, OUTCOMES, added, email_key, merged
-from outreach_async.fake.creation import Creation, Fields, read_creation, read_fields
-from outreach_async.fake.fields import field_items
-from outreach_async.fake.ids import check_id
-from outreach_async.fake.items import Items
-from outreach_async.fake.limiter import Limiter
-from outreach_async.fake.paging import MAX_MAILBOXES, Window, read_page_query, window
+from outreach_async.fake.arguments import check_id
+from outreach_async.fake.behaviour import Behaviour, HeaderAuth
+from outreach_async.fake.create_contact import (
+    ADDED,
+    DUPLICATE,
+    OUTCOMES,
+    Creation,
+    Fields,
+    added,
+    email_key,
+    merged,
+    read_creation,
+    read_fields,
+)
+from outreach_async.fake.errors import refused
+from outreach_async.fake.operations import Query, parameter
+from outreach_async.fake.records import Campaign, Workspace, field_items
+from outreach_async.fake.rendering import Items
+from outreach_async.fake.request import Call
 from outreach_async.fake.validation import validate
-from outreach_async.fake.world import ListKind, World
+from outreach_async.fake.world import Limiter, ListKind, World
+
+
+def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> None:
+    """Check the credential in a header.
+
+    Raises:
+        Refused: 401 if it is missing or unknown.
+    """
+    scheme, _, token = headers.get(auth.header, "").rpartition(" ")
+    known = token in auth.tokens if auth.tokens else token in world.keys
+    if not known or scheme.lower() != auth.scheme.lower():
+        challenge = {"www-authenticate": auth.scheme} if auth.scheme else {}
+        raise refused(401, "unauthorized", f"the header {auth.header} must carry a known credential", headers=challenge)
+
+
+def check_owner_key(owner_key: str, workspace: str, world: World) -> Workspace:
+    """Check the owner key, then the workspace, then the access of the key's user, in this order (rule A4).
+
+    Returns:
+        The workspace.
+
+    Raises:
+        Refused: 401 for an unknown key, 404 for an unknown workspace, 403 for a workspace the user has no access to.
+    """
+    spaces = world.keys.get(owner_key)
+    if spaces is None:
+        raise refused(401, "unknown_owner_key", "the owner_key is not known", "owner_key")
+    found = find_workspace(workspace, world)
+    if workspace not in spaces:
+        raise refused(403, "workspace_denied", "the owner_key's user is not in this workspace", "workspace")
+    return found
+
+
+def authorized_workspace(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
+    """Return the workspace of a creation. The key is checked only if `behaviour.owner_key` is `check`.
+
+    Raises:
+        Refused: 401 for an unknown key, 403 for a workspace the user has no access to, 404 for an unknown workspace.
+    """
+    if behaviour.owner_key == "check":
+        return check_owner_key(owner_key, workspace, world)
+    return find_workspace(workspace, world)
+
+
+def find_workspace(workspace: str, world: World) -> Workspace:
+    """Return a workspace by id.
+
+    Raises:
+        Refused: 404 for an unknown id.
+    """
+    found = world.workspaces.get(workspace)
+    if found is None:
+        raise refused(404, "workspace_not_found", "there is no such workspace", "workspace")
+    return found
+
+
+def find_campaign(campaign: str, world: World, field: str, workspace: str | None = None) -> Campaign:
+    """Return a campaign by id.
+
+    Args:
+        campaign: The campaign's id.
+        world: The stored data.
+        field: Name of the body field or path parameter that holds the id, for the error.
+        workspace: Id of the workspace it must belong to; any workspace if not given.
+
+    Raises:
+        Refused: 404. An unknown campaign and one of another workspace get the same error: a difference would reveal which ids
+            exist (rule C17).
+    """
+    found = world.campaigns.get(campaign)
+    if found is None or workspace not in {None, found.workspace}:
+        raise refused(404, "campaign_not_found", "there is no such campaign", field)
+    return found
+
+
+MAX_MAILBOXES: Final = 2000
+"""The maximum `display` for mailboxes, which the interface states."""
+
+DEFAULT_DISPLAY: Final = 10
+"""The `display` used in place of an invalid one, if `behaviour.bad_number` is `default`."""
+
+_NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone would accept " ٣_0 "
+
+
+@attrs.frozen
+class PageQuery:
+    """The parameters of a list request. `display` exceeds the maximum only if `behaviour.over_max` is `serve`."""
+
+    workspace: str
+    display: int
+    page: int
+
+
+@attrs.frozen
+class Window:
+    """The bounds of a page: the indexes of its items, its number, and the number of pages."""
+
+    start: int
+    stop: int
+    current_page: int
+    total_pages: int
+
+
+def read_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> PageQuery:
+    """Parse the parameters of a list request.
+
+    Args:
+        query: The parsed query.
+        maximum: Maximum `display`; `None` for no maximum.
+        behaviour: The behaviour in effect.
+
+    Raises:
+        Refused: 400 for a parameter that is missing, repeated, malformed or too large.
+    """
+    workspace, display, page = (parameter(query, name) for name in ("workspace", "display", "page"))
+    wanted = _number("display", display, 1, DEFAULT_DISPLAY, behaviour)
+    number = _number("page", page, behaviour.first_page, behaviour.first_page, behaviour)
+    check_id(workspace, "space_", "workspace")
+    return PageQuery(workspace, _within(wanted, maximum, behaviour), number)
+
+
+def _number(name: str, text: str, least: int, default: int, behaviour: Behaviour) -> int:
+    if _NUMBER.fullmatch(text) and int(text) >= least:
+        return int(text)
+    if behaviour.bad_number == "default":
+        return default
+    raise refused(
+        400, "invalid_number", f"{name} must be a whole number from {least} on, of at most 9 digits", name, knob="bad_number"
+    )
+
+
+def _within(display: int, maximum: int | None, behaviour: Behaviour) -> int:
+    if maximum is None or display <= maximum or behaviour.over_max == "serve":
+        return display
+    if behaviour.over_max == "clamp":
+        return maximum
+    raise refused(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
+
+
+def window(total: int, query: PageQuery, behaviour: Behaviour) -> Window:
+    """Return the bounds of a page in a list of `total` items.
+
+    Raises:
+        Refused: 404 for a page past the end, if `behaviour.past_end` is `error`.
+    """
+    pages = -(-total // query.display)
+    last = max(pages - 1, 0)  # the first page exists even for an empty list
+    index = query.page - behaviour.first_page
+    if index > last and behaviour.past_end == "error":
+        raise refused(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")
+    if index > last and behaviour.past_end == "clamp":
+        index = last
+    start = min(index * query.display, total)
+    return Window(start, min(start + query.display, total), index + behaviour.first_page, pages)
+
 
 Answer = tuple[int, dict[str, Any]]
 """Status and document."""

@@ -1,16 +1,240 @@
-"""Serve the fake on a real socket, with wire faults byte by byte, which no ASGI server can reproduce."""
+"""Serve the fake over HTTP/1.1 on a real socket, with wire faults byte by byte, which no ASGI server can reproduce.
+
+It uses the bare socket, and anyio only to wait for it: a stream's orderly close would prevent a connection reset.
+"""
 
 from __future__ import annotations
 
+import http.client
+import logging
+import re
 import socket
-from collections.abc import AsyncIterator, Callable
+import struct
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import anyio
 import anyio.abc
+import attrs
+import h11
 
-from outreach_async.fake.conversation import converse
-from outreach_async.fake.exchange import Service
+from outreach_async.fake.asgi import BODY_BOUND, BodyTooLarge, joined
+from outreach_async.fake.fault_plan import Exchange, Service
+from outreach_async.fake.faults import error_response
+from outreach_async.fake.transport import Act, End, acts
+from outreach_async.transport.wire import Request, Response
+
+HEAD_BOUND = 64 * 1024
+"""Maximum bytes of a request's first line and header fields; a longer head gets 431."""
+
+HEAD_SECONDS = 10.0
+"""Seconds that a head may take from its first byte to its last. Between requests, a connection may stay idle without a limit."""
+
+LINGER = 1.0
+"""Seconds that a closed connection waits for the client to close too: unread data would turn the FIN into an RST."""
+
+_CHUNK = 64 * 1024
+_BODILESS = (204, 304)
+_FRAMING = ("content-length", "transfer-encoding")
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+
+_log = logging.getLogger(__name__)
+
+
+class Line:
+    """One connection, as bytes."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+
+    async def read(self) -> bytes:
+        """Wait for bytes and return them; empty when the client has closed."""
+        while True:
+            await anyio.wait_readable(self._socket)
+            try:
+                return self._socket.recv(_CHUNK)
+            except BlockingIOError:  # a spurious wake-up
+                continue
+
+    async def write(self, data: bytes) -> None:
+        """Write all bytes."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+
+    async def wait_for_end(self) -> None:
+        """Read and discard bytes until the client has closed."""
+        while await self.read():
+            pass
+
+    async def finish(self) -> None:
+        """Close the connection in order (FIN)."""
+        # Only the writing half: a close with unread bytes in the receive buffer makes the kernel send RST, and the client could
+        # lose a response that it has not read yet.
+        self._socket.shutdown(socket.SHUT_WR)
+        with anyio.move_on_after(LINGER):
+            await self.wait_for_end()
+
+    async def reset(self) -> None:
+        """Make the next close of the socket reset the connection (RST)."""
+        # With a linger time of zero, the kernel sends RST instead of FIN.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+async def converse(connection: socket.socket, service: Service) -> None:
+    """Handle the requests of a connection one at a time until either side ends it; then close it."""
+    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BOUND)
+    with connection:
+        try:
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while await _exchange(Line(connection), conversation, service):
+                conversation.start_next_cycle()
+        except OSError:
+            pass  # the client reset the connection: nobody is left to respond to
+
+
+async def _exchange(line: Line, conversation: h11.Connection, service: Service) -> bool:
+    """Handle one request. Return whether another may follow."""
+    try:
+        request = await _request(line, conversation)
+    except h11.RemoteProtocolError as error:
+        return await _refuse(line, conversation, error.error_status_hint)
+    except BodyTooLarge:
+        return await _refuse(line, conversation, 413)
+    if request is None:
+        return False
+    exchange, head, body = _reply(conversation, service, request)
+    try:
+        end = await _act(line, acts(exchange.fault, head, body))
+    finally:
+        # Only now, after the last byte or the last delay: `max_in_flight` counts exchanges until the response has been delivered.
+        exchange.ended()
+    return await _conclude(line, conversation, end)
+
+
+async def _request(line: Line, conversation: h11.Connection) -> Request | None:
+    """Read one whole request; return `None` if the client has closed, or takes too long to send the head."""
+    head: object = None
+    # The first byte is awaited without a limit: an idle connection is allowed. From then on, a client that sends its head byte by
+    # byte must not hold the connection for ever. Pipelined requests have left bytes behind, and nothing needs to arrive.
+    if not conversation.trailing_data[0]:
+        conversation.receive_data(await line.read())
+    with anyio.move_on_after(HEAD_SECONDS):
+        head = await _event(line, conversation)
+    if not isinstance(head, h11.Request):
+        return None
+    headers = joined(head.headers)
+    if headers.keys() >= set(_FRAMING):
+        raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding: other servers may read two requests")
+    if int(headers.get("content-length", 0)) > BODY_BOUND:
+        raise BodyTooLarge
+    body = bytearray()
+    while isinstance(event := await _event(line, conversation), h11.Data):
+        body += event.data
+        if len(body) > BODY_BOUND:
+            raise BodyTooLarge
+    return Request(head.method.decode("ascii"), _origin_form(head.target.decode("ascii")), headers, bytes(body))
+
+
+async def _event(line: Line, conversation: h11.Connection) -> object:
+    """Read until h11 has an event, and return it.
+
+    Raises:
+        h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 accepts such a line;
+            servers that do not would disagree on where a request ends.
+    """
+    while True:
+        before = conversation.trailing_data[0]
+        event = conversation.next_event()
+        after = conversation.trailing_data[0]
+        if event is not h11.NEED_DATA:
+            if not isinstance(event, h11.Data):
+                read = before[: len(before) - len(after)]
+                # A chunk's CRLF can arrive in two reads. A line feed at the start then follows a carriage return read before.
+                _refuse_bare_lf(read.removeprefix(b"\n") or read)
+            return event
+        _refuse_bare_lf(after)  # an incomplete head, or an incomplete line between chunks
+        if conversation.they_are_waiting_for_100_continue:
+            go_on = h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
+            await line.write(conversation.send(go_on) or b"")
+        conversation.receive_data(await line.read())
+
+
+def _refuse_bare_lf(lines: bytes) -> None:
+    if _BARE_LF.search(lines):
+        raise h11.RemoteProtocolError("a line ends with a bare line feed")
+
+
+def _origin_form(target: str) -> str:
+    # RFC 9112, section 3.2.2: a server must accept the absolute form too.
+    path = re.sub(r"^https?://[^/?]*", "", target, flags=re.IGNORECASE)
+    return path if path == target or path.startswith("/") else f"/{path}"
+
+
+def _reply(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
+    """Return the service's exchange, and the head and body of its response; both are empty if there is none."""
+    exchange = Exchange(None, None)
+    try:
+        exchange = service.exchange(request)
+        if exchange.response is None:
+            return exchange, b"", b""
+        return exchange, *_serialized(conversation, exchange.response, request.method)
+    except Exception as error:  # noqa: BLE001 - the failure of one request, logged here, must not end other connections
+        # The traceback without the message, which may contain data that the client sent.
+        _log.error("the service raised %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+        return attrs.evolve(exchange, fault=None), *_serialized(conversation, error_response(500), request.method)
+
+
+def _serialized(conversation: h11.Connection, response: Response, method: str) -> tuple[bytes, bytes]:
+    headers = [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items() if name not in _FRAMING
+    ]
+    bodiless = response.status in _BODILESS
+    if not bodiless:
+        headers.append((b"content-length", b"%d" % len(response.body)))
+    reason = http.client.responses.get(response.status, "")
+    head = conversation.send(h11.Response(status_code=response.status, headers=headers, reason=reason))
+    content = b"" if bodiless or method == "HEAD" else response.body
+    body = conversation.send(h11.Data(data=content))
+    conversation.send(h11.EndOfMessage())
+    return head or b"", body or b""
+
+
+async def _act(line: Line, sequence: Iterable[Act]) -> End | None:
+    """Send bytes and wait out delays. Return how the connection ends, or `None`. `End.HANG` is waited out here."""
+    for act in sequence:
+        if isinstance(act, End):
+            if act is End.HANG:
+                await line.wait_for_end()
+            return act
+        await (line.write(act) if isinstance(act, bytes) else anyio.sleep(act))
+    return None
+
+
+async def _conclude(line: Line, conversation: h11.Connection, end: End | None) -> bool:
+    """Return whether another request may follow; if not, end the connection."""
+    if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
+        return True
+    if end is End.RESET:
+        await line.reset()
+    elif end is not End.HANG:
+        await line.finish()
+    return False
+
+
+async def _refuse(line: Line, conversation: h11.Connection, status: int) -> bool:
+    """Respond to an unreadable request and close: the start of a next request cannot be found."""
+    refusal = error_response(status)
+    closing = Response(refusal.status, {**refusal.headers, "connection": "close"}, refusal.body)
+    await line.write(b"".join(_serialized(conversation, closing, "")))
+    await line.finish()
+    return False
+
 
 _BACKLOG = 1024
 

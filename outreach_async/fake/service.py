@@ -7,31 +7,84 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from outreach_async.fake.answers import answer, recorded
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.calls import read_call
+from outreach_async.fake.builder import Fillable, Seeder
 from outreach_async.fake.clock import Clock
-from outreach_async.fake.contacts import email_key
-from outreach_async.fake.exchange import Exchange, nothing
+from outreach_async.fake.create_contact import email_key
+from outreach_async.fake.errors import RENDERERS, Refusal, Refused, Rendered
+from outreach_async.fake.fault_plan import Exchange, nothing
 from outreach_async.fake.faults import Faults
-from outreach_async.fake.filling import Fillable
-from outreach_async.fake.handlers import Context
-from outreach_async.fake.journal import Journal
-from outreach_async.fake.limiter import Limiter
+from outreach_async.fake.handlers import Context, carry_out
 from outreach_async.fake.records import Contact
-from outreach_async.fake.seeding import Seeder
+from outreach_async.fake.request import Call, encode, read_call
+from outreach_async.fake.request_log import Journal, Recorded
 from outreach_async.fake.simulation.control import Control
 from outreach_async.fake.simulation.engine import Engine
-from outreach_async.fake.world import World
-from outreach_async.fake.worldfile import dump, load, read_document
+from outreach_async.fake.world import Limiter, World
+from outreach_async.fake.world_file import dump, load, read_document
 from outreach_async.transport.wire import Request, Response
 
 if TYPE_CHECKING:
     from outreach_async.fake.asgi import Application
+
+_JSON: Final = {"content-type": "application/json"}
+_MAX_HINT: Final = 2000
+"""Maximum characters of `x-fake-hint`: HTTP libraries refuse longer headers. The request log has every hint in full."""
+
+
+def answer(call: Call, context: Context, number: int) -> Response:
+    """Execute a request and return the response; a refused request gets an error response (rules W11, E2 and E3).
+
+    Args:
+        call: The parsed request. Its `hints` and `request_id` are updated.
+        context: The state and settings to execute it with.
+        number: Number of the request, counted from 0.
+    """
+    call.request_id = f"req_{number:016x}"
+    fields = {"x-request-id": call.request_id}
+    headers: Mapping[str, str] = _JSON
+    try:
+        status, document = carry_out(call, context)
+        body = encode(document).encode()
+    except Refused as refused:
+        call.hints += refused.refusal.hints
+        fields |= refused.refusal.headers
+        status, headers, body = _rendered(refused.refusal, context.behaviour)
+    except BaseException:
+        # A function passed to `Behaviour` raised. No exchange is returned, and nobody else would free its place.
+        call.ended()
+        raise
+    if call.hints:
+        fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT]
+    return Response(status, {**headers, **fields}, b"" if call.request.method == "HEAD" else body)
+
+
+def _rendered(refusal: Refusal, behaviour: Behaviour) -> Rendered:
+    renderer = behaviour.error_renderer
+    status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refusal)
+    return status, {**_JSON, **headers}, body
+
+
+def recorded(call: Call, exchange: Exchange, number: int, now: float) -> Recorded:
+    """Return the log entry of a request, whether the service executed it or a fault replaced the execution."""
+    return Recorded(
+        number=number,
+        operation=call.operation,
+        method=call.request.method,
+        target=call.request.target,
+        headers=call.request.headers,
+        json=call.body,
+        status=None if exchange.response is None else exchange.response.status,
+        hints=tuple(call.hints),
+        served=call.request_id is not None,
+        request_id=call.request_id,
+        at=now,
+        fault=None if exchange.struck == "ok" else exchange.struck,
+    )
 
 
 @attrs.frozen(repr=False)
@@ -288,7 +341,7 @@ class FakeService(Fillable):
         """Replace the stored data with a world file's, and set the time if the file has one; an invalid file changes nothing.
 
         Args:
-            source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.worldfile` shows the format.
+            source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.world_file` shows the format.
 
         Raises:
             WorldError: The file is invalid. The message names the place and the reason.

@@ -12,8 +12,8 @@ from datetime import date
 from typing import Final, Literal
 
 from outreach_async.fake.countries import country_code
-from outreach_async.fake.fields import STANDARD
-from outreach_async.fake.refusals import refused
+from outreach_async.fake.errors import refused
+from outreach_async.fake.records import STANDARD
 from outreach_async.fake.states import is_us_state
 from outreach_async.fake.timezones import TIMEZONES
 

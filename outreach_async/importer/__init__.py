@@ -67,12 +67,12 @@ for header, code, reason in columns.decisions():
 # -> Notes -> ignore (override)
 ```
 
-`outreach_async.importer.mapping` saves such decisions in a TOML file: `mapping_text(columns, "people.csv")` returns its content;
-`read_mapping` and `apply_mapping` turn it into overrides for the next file.
+`outreach_async.importer.mapping_file` saves such decisions in a TOML file: `mapping_text(columns, "people.csv")` returns its
+content; `read_mapping` and `apply_mapping` turn it into overrides for the next file.
 
 Checks
 ------
-`outreach_async.importer.checks` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
+`outreach_async.importer.preflight` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
 countries, states, time zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong
 encoding. The service has the last word, so every check only warns unless `Policy.of` sets it to `error`; then the row is never
 sent. The checks of e-mail addresses and phone numbers need the extra `validate`.
@@ -82,7 +82,8 @@ from pathlib import Path
 
 import anyio
 from outreach_async.importer import map_columns, open_file
-from outreach_async.importer.checks import Policy, survey
+from outreach_async.importer.checks import Policy
+from outreach_async.importer.preflight import survey
 
 Path("people.csv").write_text("E-mail,Country\nann@company.example,France\nbo@gmial.com,Atlantis\n")
 
@@ -141,13 +142,11 @@ The fingerprint prevents a journal from being resumed with a file that has chang
 was spooled, `spooled_rejects(journal)` returns its failed rows from the journal.
 """
 
-from outreach_async.importer.columns import IGNORE, Columns, map_columns, parse_overrides
-from outreach_async.importer.file import File
-from outreach_async.importer.formats.csv_file import CsvFile
-from outreach_async.importer.lookup import columns_for
-from outreach_async.importer.opening import FORMATS, Format, open_file
+from outreach_async.importer.columns import IGNORE, Columns, columns_for, map_columns, parse_overrides
+from outreach_async.importer.csv_file import CsvFile
+from outreach_async.importer.formats import FORMATS, Format, open_file
 from outreach_async.importer.rejects import RejectsFile, is_reject, reject, rejects_of, spooled_rejects
-from outreach_async.importer.rows import Remark, Row
+from outreach_async.importer.table import File, Remark, Row
 
 __all__ = [
     "FORMATS",

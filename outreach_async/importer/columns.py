@@ -1,19 +1,22 @@
-"""Map the columns of a file to the fields of a contact. Pure functions."""
+"""Map the columns of a file to the fields of a contact. The workspace's fields are requested only if a file needs them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unicodedata import normalize
 
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.exports import Export, export_of, folded
+from outreach_async.importer.known_exports import Export, export_of, folded
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
+
+if TYPE_CHECKING:
+    from outreach_async.client import OutreachClient  # imported only for types: a caller with a client has loaded it
 
 IGNORE: Final = "ignore"
 """The code that ignores a column; an empty code does the same.
@@ -110,9 +113,9 @@ def map_columns(
 ) -> Columns:
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
-    Tools are recognised by their header (`outreach_async.importer.exports`). A name matches a field's code if the two differ only
-    in case, blanks and punctuation ("First Name", "E-mail"). Next, it is compared in the same way with the code, the label and
-    the searchable names of each workspace field.
+    Tools are recognised by their header (`outreach_async.importer.known_exports`). A name matches a field's code if the two
+    differ only in case, blanks and punctuation ("First Name", "E-mail"). Next, it is compared in the same way with the code, the
+    label and the searchable names of each workspace field.
 
     Args:
         headers: Column names.
@@ -367,3 +370,31 @@ def _refuse_doubles(headers: Sequence[str], codes: Sequence[str | None]) -> None
 
 def _sent(headers: Sequence[str], codes: Sequence[str | None]) -> Iterator[tuple[str, str]]:
     return ((header, code) for header, code in zip(headers, codes, strict=True) if code is not None)
+
+
+async def columns_for(
+    client: OutreachClient | None,
+    headers: Sequence[str],
+    overrides: Mapping[str, str] | None = None,
+    *,
+    ignore_unknown: bool = False,
+) -> Columns:
+    """Map each column to a field, as `map_columns` does.
+
+    The client requests the workspace's fields only if a column, or the code of an override, cannot be mapped without them.
+    Without a client, nothing is requested.
+
+    Raises:
+        InvalidRequest: A column is unknown or ambiguous, two columns map to one field, no column maps to `email`, or an override
+            names an unknown column or field.
+        OutreachError: The fields could not be read.
+
+    Example:
+        ```python
+        columns = await columns_for(client, ["E-mail", "Plan"])
+        print(columns.codes)  # -> ('email', 'custom_1')
+        ```
+    """
+    overrides = overrides or {}
+    fields = () if client is None or knows_all(headers, overrides) else await client.workspaces.fields()
+    return map_columns(headers, overrides, fields, ignore_unknown=ignore_unknown)

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import attrs
 
+from outreach_async.atomic import draft_of
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.outcome import ContactOutcome, was_stood_for
-from outreach_async.bulk.repeats import refused_as
+from outreach_async.bulk.outcomes import ContactOutcome, was_stood_for
+from outreach_async.bulk.rows import refused_as
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.spreadsheets import shield
 from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
-from outreach_async.wholefiles import draft_of
 
 if TYPE_CHECKING:
-    from outreach_async.importer.file import File  # imports this module to recognise a rejects file
+    from outreach_async.importer.table import File  # imports this module to recognise a rejects file
 
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to those of its input: the row's line, its outcome, the field at fault if the error names one,

@@ -1,20 +1,237 @@
-"""Read and check the arguments of `@pytest.mark.outreach(...)`, without importing pytest."""
+"""Read the arguments of `@pytest.mark.outreach(...)`, and describe the fake in a failing test's report.
+
+The report has the seed, the behaviour, faults that never fired, and the last requests. Secrets are masked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 import attrs
 
-from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.behaviourfile import KNOBS, load_behaviour
-from outreach_async.fake.exchange import Fault
+from outreach_async.fake.arguments import check_known
+from outreach_async.fake.behaviour import KNOBS, READINGS, Behaviour, load_behaviour
+from outreach_async.fake.errors import masked
+from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.faults import Faults
-from outreach_async.fake.given import check_known
+from outreach_async.fake.request_log import Recorded
 from outreach_async.fake.service import FakeService
-from outreach_async.testing.pairwise import pairwise
+from outreach_async.testing.pairwise import differing, pairwise
+
+
+def first_workspace(fake: FakeService) -> str:
+    """Return the id of the fake's first workspace. Add one if there is none."""
+    workspaces = _snapshot(fake)["workspaces"]
+    return str(workspaces[0]["id"]) if workspaces else fake.add_workspace()
+
+
+def first_key(fake: FakeService, workspace: str) -> str:
+    """Return the first owner key of a workspace. Add one if there is none."""
+    keys: dict[str, list[str]] = _snapshot(fake)["owner_keys"]
+    return next((key for key, opened in keys.items() if workspace in opened), None) or fake.add_owner_key(workspace)
+
+
+def credentials(fake: FakeService, key: str) -> dict[str, str]:
+    """Return the header that the fake's `auth` knob requires; empty if it requires none."""
+    auth = fake.behaviour.auth
+    if auth is None:
+        return {}
+    token = min(auth.tokens, default=key)
+    return {auth.header: f"{auth.scheme} {token}".strip()}
+
+
+def _snapshot(fake: FakeService) -> Any:
+    # The world file is the only public access to what is stored.
+    return json.loads(fake.dump())
+
+
+REQUESTS: Final = 20
+"""Number of requests shown; the last ones."""
+
+_BODY: Final = 300
+"""Number of characters shown of a body."""
+
+
+@attrs.frozen
+class Use:
+    """A fake in use by a test.
+
+    Attributes:
+        fake: The fake.
+        order: The configuration that the test requested.
+        behaviour: The behaviour with which the test began, one of those requested.
+    """
+
+    fake: FakeService
+    order: Order
+    behaviour: Behaviour
+
+    @property
+    def unfired(self) -> list[str]:
+        """Descriptions of the faults that never fired, if these fail the test."""
+        return _counted(self.fake.faults.unfired) if self.order.unfired == "error" else []
+
+    def report(self) -> str:
+        """Describe the state of the fake and its last requests."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"seed: {self.fake.seed}"
+        yield f"behaviour: {self._row()}{readings(self.fake.behaviour)}"
+        yield from (f"never fired: {fault}" for fault in _counted(self.fake.faults.unfired))
+        recent = self.fake.requests.recent(REQUESTS)
+        yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
+        for recorded in recent:
+            yield from _request(recorded, recorded.at - recent[0].at)
+
+    @property
+    def row(self) -> int | None:
+        """The index of the behaviour among those requested; `None` if there is only one."""
+        rows = self.order.behaviours
+        return rows.index(self.behaviour) if len(rows) > 1 else None
+
+    def _row(self) -> str:
+        return "" if self.row is None else f"{row_id(self.row)} of {len(self.order.behaviours)}: "
+
+
+def row_id(number: int) -> str:
+    """Return the name of a row of the pairwise behaviours, as in the test's id."""
+    return f"row{number:02}"
+
+
+def readings(behaviour: Behaviour) -> str:
+    """Return the knobs that are not at their default, in the syntax of a test."""
+    return ", ".join(f"{knob}={reading(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
+
+
+def _counted(texts: Iterable[str]) -> list[str]:
+    return [f"{text}, {times} times" if times > 1 else text for text, times in Counter(texts).items()]
+
+
+def _request(recorded: Recorded, after: float) -> Iterator[str]:
+    answered = "no response" if recorded.status is None else str(recorded.status)
+    struck = f", fault {recorded.fault}" if recorded.fault else ""
+    yield f"#{recorded.number} +{after:.3f} s {recorded.method} {masked(recorded.target)} -> {answered}{struck}"
+    if recorded.json is not None:
+        yield f"    body: {_body(recorded.json)}"
+    yield from (f"    hint: {masked(hint)}" for hint in recorded.hints)
+
+
+def _body(document: Any) -> str:
+    # Mask before cutting: half a key would not be recognised as one.
+    text = masked(json.dumps(_keyless(document), ensure_ascii=False))
+    return text if len(text) <= _BODY else text[:_BODY] + "..."
+
+
+def _keyless(value: Any) -> Any:
+    """Hide every `owner_key`, because a test may send a value there that does not look like a key."""
+    if isinstance(value, dict):
+        return {name: "***" if name == "owner_key" else _keyless(item) for name, item in value.items()}
+    return [_keyless(item) for item in value] if isinstance(value, list) else value
+
+
+def reading(value: Any) -> str:
+    """Return a knob's value as a string."""
+    # The repr of a function has an address, which differs between runs.
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+_Readings = frozenset[str]
+_Causes = tuple[_Readings, ...]
+"""Alternative causes: a row fails if it has every value of one of them."""
+
+_SINGLES: Final = 4
+"""Most single values that are combined as alternatives."""
+
+_PAIRS: Final = 2
+"""The same if pairs of values are included, which are too numerous to combine further."""
+
+_SHOWN: Final = 8
+"""Most explanations shown for a test."""
+
+
+def suspects(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
+    """Find the fewest knob values that explain which rows failed: every failed row has one of them, and no passed row has any.
+
+    If single values explain nothing, pairs of values are tried too.
+
+    Args:
+        failed: Behaviours under which a test failed; at least one.
+        passed: Behaviours under which it passed.
+
+    Returns:
+        Explanations, starting with the one whose values are in most failed rows. Each lists its values in the syntax of a test,
+        with alternatives joined by `or` and pairs by `and`. Several explanations fit equally well; there are none if the rows do
+        not tell.
+    """
+    rows, innocent = [_written(behaviour) for behaviour in failed], [_written(behaviour) for behaviour in passed]
+    singles = [cause for cause in _parts(rows, 1) if not any(cause <= row for row in innocent)]
+    guilty = frozenset[str]().union(*singles)
+    pairs = [pair for pair in _parts(rows, 2) if not pair & guilty and not any(pair <= row for row in innocent)]
+    for causes, most in ((singles, _SINGLES), ([*singles, *pairs], _PAIRS)):
+        for count in range(1, most + 1):
+            found = set(_covers(rows, causes, count))
+            if found:
+                return [_text(cover) for cover in sorted(found, key=lambda cover: (-_weight(cover, rows), _text(cover)))]
+    return []
+
+
+def _parts(rows: Sequence[_Readings], size: int) -> list[_Readings]:
+    return list(dict.fromkeys(frozenset(part) for row in rows for part in combinations(sorted(row), size)))
+
+
+def _covers(rows: Sequence[_Readings], causes: Sequence[_Readings], count: int) -> Iterator[_Causes]:
+    """Yield combinations of at most `count` causes such that every row has one of them."""
+    if not rows:
+        yield ()
+    elif count:
+        # One of the causes must be in the first row.
+        for cause in causes:
+            if cause <= rows[0]:
+                left = [row for row in rows if not cause <= row]
+                yield from (tuple(sorted((cause, *others), key=sorted)) for others in _covers(left, causes, count - 1))
+
+
+def _weight(causes: _Causes, rows: Sequence[_Readings]) -> int:
+    return sum(cause <= row for cause in causes for row in rows)
+
+
+def _text(causes: _Causes) -> str:
+    return " or ".join(" and ".join(sorted(cause)) for cause in causes)
+
+
+def _written(behaviour: Behaviour) -> _Readings:
+    return frozenset(f"{knob}={reading(getattr(behaviour, knob))}" for knob in READINGS)
+
+
+def verdicts(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
+    """Return one line for each test that failed under some rows, with the values that these rows share.
+
+    Args:
+        ran: For each run the test's id, the number of the row, and whether it failed. A row may occur several times.
+    """
+    tests: dict[str, dict[int, bool]] = {}
+    for name, row, failed in ran:
+        rows = tests.setdefault(name.replace(row_id(row), "row*"), {})
+        rows[row] = rows.get(row, False) or failed
+    return [_verdict(name, rows) for name, rows in tests.items() if any(rows.values())]
+
+
+def _verdict(name: str, rows: Mapping[int, bool]) -> str:
+    failed = [pairwise()[row] for row, bad in rows.items() if bad]
+    passed = [pairwise()[row] for row, bad in rows.items() if not bad]
+    found = suspects(failed, passed) if passed else []
+    line = f"{name} failed under {len(failed)} of {len(rows)} behaviours"
+    if not found:
+        return line
+    more = [f"{len(found) - _SHOWN} more explanations"] if len(found) > _SHOWN else []
+    return f"{line}: {'; or '.join([*(f'those with {text}' for text in found[:_SHOWN]), *more])}"
+
 
 PRESETS: Final[Mapping[str, Callable[[], Behaviour]]] = {
     "documented": Behaviour.documented,

@@ -10,13 +10,22 @@ from typing import Any, Final
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.secret import opaque
-from outreach_async.transport.answers import MAX_ANSWER
-from outreach_async.transport.arguments import at_least_one, library_of, refuse_beside, require
-from outreach_async.transport.bound import Bound
 from outreach_async.transport.clients import AiohttpMiddleware, AiohttpSession
-from outreach_async.transport.evidence import closed, hold
-from outreach_async.transport.origin import BaseUrl, authorizations, choose_proxy, credentials, parse_base_url
+from outreach_async.transport.lifecycle import Bound
+from outreach_async.transport.response_reader import MAX_ANSWER
+from outreach_async.transport.sending import closed, hold
 from outreach_async.transport.tls import Trust
+from outreach_async.transport.urls import (
+    BaseUrl,
+    at_least_one,
+    authorizations,
+    choose_proxy,
+    credentials,
+    library_of,
+    parse_base_url,
+    refuse_beside,
+    require,
+)
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 _CONNECTIONS: Final = 64

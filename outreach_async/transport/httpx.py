@@ -13,14 +13,12 @@ import anyio
 
 from outreach_async.errors import InvalidRequest, OutreachError, forget_frames
 from outreach_async.secret import opaque
-from outreach_async.transport.answers import MAX_ANSWER
-from outreach_async.transport.arguments import at_least_one, refuse_beside, require
 from outreach_async.transport.clients import HttpxClient
-from outreach_async.transport.evidence import closed, hold, lost, said
-from outreach_async.transport.httpx_lanes import LaneRoute
-from outreach_async.transport.httpx_messages import FAMILIES, Family
-from outreach_async.transport.origin import parse_base_url
+from outreach_async.transport.httpx_pool import FAMILIES, Family, LaneRoute
+from outreach_async.transport.response_reader import MAX_ANSWER
+from outreach_async.transport.sending import closed, hold, lost, said
 from outreach_async.transport.tls import Trust
+from outreach_async.transport.urls import at_least_one, parse_base_url, refuse_beside, require
 from outreach_async.transport.wire import Progress, Request, Response
 
 if TYPE_CHECKING:

@@ -10,13 +10,11 @@ from typing import Any
 import anyio
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.arguments import library_of
-from outreach_async.transport.bound import Bound
-from outreach_async.transport.evidence import closed, fields, origin_form, release
-from outreach_async.transport.httpx_messages import FAMILIES, Family, Handshakes, Route, body_class, read
+from outreach_async.transport.httpx_pool import FAMILIES, Family, Handshakes, Route, body_class, read
 from outreach_async.transport.leftovers import Link
-from outreach_async.transport.origin import authorizations, credentials
-from outreach_async.transport.turns import Turns
+from outreach_async.transport.lifecycle import Bound, Turns
+from outreach_async.transport.sending import closed, fields, origin_form, release
+from outreach_async.transport.urls import authorizations, credentials, library_of
 from outreach_async.transport.wire import Progress, Request, Response
 
 

@@ -12,7 +12,7 @@ from typing import Final, Self, cast
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.evidence import said
+from outreach_async.transport.sending import said
 
 _KEPT: Final = 8
 _PROTOCOLS: Final = ("http/1.1",)

@@ -5,9 +5,8 @@ returned. After a kill, a row below the mark without an outcome may therefore ha
 One `Writer` holds the journal's lock during a run. Any number of `Journal` objects can read the file, even during the run.
 """
 
-from outreach_async.bulk.journal.reading import Journal
-from outreach_async.bulk.journal.spool import SpooledRow
-from outreach_async.bulk.journal.values import Identity, JournalReport, Window
-from outreach_async.bulk.journal.writer import Writer
+from outreach_async.bulk.journal.identity import Identity, JournalReport, Window
+from outreach_async.bulk.journal.reader import Journal
+from outreach_async.bulk.journal.writer import SpooledRow, Writer
 
 __all__ = ["Identity", "Journal", "JournalReport", "SpooledRow", "Window", "Writer"]

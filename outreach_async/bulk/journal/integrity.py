@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from outreach_async.bulk.journal import totals
-from outreach_async.bulk.journal.records import checksum, digest, require
-from outreach_async.bulk.journal.schema import TABLES, Damage
+from outreach_async.bulk.journal import records
+from outreach_async.bulk.journal.records import TABLES, Damage, checksum, digest, require
 
 _FACTS: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
 _PAGE: Final = 1_000
@@ -85,7 +84,7 @@ def require_whole(db: sqlite3.Connection) -> dict[str, Any]:
     """
     known = facts(db)
     require_windows(db, known["hwm"])
-    figures = totals.read(known["totals"])
+    figures = records.read(known["totals"])
     if known["state"] != "finished":
         require_structure(db, figures.rows)
         events(db, known["events"])

@@ -12,8 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from outreach_async.bulk.journal.records import as_text, checksum
-from outreach_async.bulk.journal.schema import APPLICATION_ID, FORMAT, TABLES, address
+from outreach_async.bulk.journal.records import APPLICATION_ID, FORMAT, TABLES, address, as_text, checksum
 
 Link: TypeAlias = Callable[[str, str], None]
 

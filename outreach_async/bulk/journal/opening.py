@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from outreach_async.bulk.journal.holding import Hold, explained, require_place
+from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.journal.integrity import require_whole
+from outreach_async.bulk.journal.lock import Hold, explained, require_place
 from outreach_async.bulk.journal.making import LOG, has_log, set_aside
-from outreach_async.bulk.journal.peeking import Damaged, Empty, empty, examined, remedy
-from outreach_async.bulk.journal.schema import judge
-from outreach_async.bulk.journal.values import Earlier
+from outreach_async.bulk.journal.reader import Damaged, Empty, empty, examined, remedy
+from outreach_async.bulk.journal.records import judge
 from outreach_async.errors import InvalidRequest
 
 Make: TypeAlias = Callable[[str, Mapping[str, Any]], None]

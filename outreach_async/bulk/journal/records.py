@@ -1,4 +1,4 @@
-"""Converts outcomes to their stored form and back. Pure, and compact, because a journal may hold millions.
+"""The stored form of a journal: its schema, and the conversion of outcomes and figures. Pure: no I/O.
 
 An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]: a status as a number, the
 possible ones as bits, an id without its prefix, an error as the digest of a string that is stored once. A value that does not fit
@@ -8,19 +8,62 @@ is stored as JSON, which starts with `"` or `[`, so it cannot be confused with t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
 from zlib import crc32
 
 import attrs
 import msgspec
 
 from outreach_async import errors
-from outreach_async.bulk.journal.schema import Damage
-from outreach_async.bulk.outcome import ContactOutcome
+from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, Tally
 from outreach_async.errors import OutreachError
 from outreach_async.vocabulary import ID_PREFIXES, Outcome
+
+APPLICATION_ID: Final = 0x4F41424A  # "OABJ": outreach_async, bulk journal
+FORMAT: Final = 1
+
+TABLES: Final = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL, crc NOT NULL)",
+    # No types: a status is a number or a string. Rare columns come last, where a missing value costs one byte.
+    "CREATE TABLE outcome (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats)",
+    "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
+    "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
+)
+"""Every row has a checksum of its other columns; the digest of an error is one. A spooled row without a key repeats no row."""
+
+Verdict: TypeAlias = Literal["ours", "newer", "foreign"]
+
+_MAGIC: Final = b"SQLite format 3\0"
+_USER_VERSION: Final = 60  # https://sqlite.org/fileformat2.html#the_database_header
+_APPLICATION_ID: Final = 68
+HEADER_SIZE: Final = 100
+
+
+class Damage(ValueError):
+    """The content of a journal contradicts itself; no writer leaves it like this."""
+
+
+def judge(header: bytes) -> Verdict:
+    """Classify a file by its first bytes, before SQLite could change a file that is not a journal."""
+    if len(header) < HEADER_SIZE or not header.startswith(_MAGIC):
+        return "foreign"
+    (found,) = struct.unpack_from(">I", header, _APPLICATION_ID)
+    (version,) = struct.unpack_from(">I", header, _USER_VERSION)
+    if found != APPLICATION_ID:
+        return "foreign"
+    return "newer" if version > FORMAT else "ours"
+
+
+def address(path: str | Path, mode: str) -> str:
+    """Return the URI with which SQLite opens a file."""
+    return f"{Path(path).absolute().as_uri()}?{mode}"
+
 
 MESSAGE_LIMIT: Final = 500
 """Maximum number of characters of an error's message that a journal stores."""
@@ -186,3 +229,33 @@ def _error(text: str) -> OutreachError:
 def digest(text: str) -> int:
     """Return a signed 64-bit digest of a string, as SQLite stores integers. It needs no table of strings in memory."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
+
+
+def kept(totals: BulkReport) -> dict[str, Any]:
+    """Return figures as the JSON values that a journal stores."""
+    return {
+        "rows": totals.rows,
+        "outcomes": dict(totals.outcomes),
+        "uncertain": totals.uncertain,
+        "repeats": totals.repeats,
+        "seconds": totals.seconds,
+    }
+
+
+def read(figures: Mapping[str, Any]) -> BulkReport:
+    """Return the figures from their stored JSON values.
+
+    Raises:
+        Damage: They do not add up.
+    """
+    outcomes = {Outcome(name): count for name, count in figures["outcomes"].items()}
+    require(sum(outcomes.values()) == figures["rows"], "the totals do not add up")
+    return BulkReport(figures["rows"], outcomes, figures["uncertain"], figures["seconds"], figures["repeats"])
+
+
+def plus(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
+    """Return the figures with these outcomes added, after a run of this many seconds."""
+    tally = Tally(totals)
+    for outcome in outcomes:
+        tally.add(outcome)
+    return tally.report(seconds)

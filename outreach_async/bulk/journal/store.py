@@ -9,8 +9,8 @@ from typing import Any, Final
 from weakref import finalize
 
 from outreach_async.bulk.journal.making import SET, fact
-from outreach_async.bulk.journal.peeking import NONSENSE
-from outreach_async.bulk.journal.schema import address
+from outreach_async.bulk.journal.reader import NONSENSE
+from outreach_async.bulk.journal.records import address
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 PATIENCE: Final = 10.0

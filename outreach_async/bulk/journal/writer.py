@@ -1,4 +1,9 @@
-"""The single writer of a run's journal. Every method is synchronous: its changes are on the disk when it returns."""
+"""The single writer of a run's journal. Every method is synchronous: its changes are on the disk when it returns.
+
+The result is the contact that the service would hold if the rows had been sent one after the other. With `skip`, only the first
+row counts. With `overwrite`, a later value replaces an earlier one. With `update_missing_fields`, a later value fills a blank
+one.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +12,180 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
+import attrs
 import msgspec
 
-from outreach_async.bulk.journal import totals
-from outreach_async.bulk.journal.holding import Hold
-from outreach_async.bulk.journal.identity import facts, require_same
+from outreach_async.bulk.journal import records
+from outreach_async.bulk.journal.identity import ENDS, Earlier, Identity, Window, facts, require_same
+from outreach_async.bulk.journal.lock import Hold
 from outreach_async.bulk.journal.making import make
 from outreach_async.bulk.journal.opening import opened
-from outreach_async.bulk.journal.reading import Journal
-from outreach_async.bulk.journal.records import as_text, batch, checksum
-from outreach_async.bulk.journal.spool import Spool, SpooledRow
+from outreach_async.bulk.journal.reader import Journal
+from outreach_async.bulk.journal.records import as_text, batch, checksum, plain, require
 from outreach_async.bulk.journal.store import Store
-from outreach_async.bulk.journal.values import ENDS, Earlier, Identity, Window
-from outreach_async.bulk.outcome import ContactOutcome
-from outreach_async.bulk.repeats import Repeats
-from outreach_async.bulk.report import Tally
-from outreach_async.bulk.suspects import NONE, Suspects
-from outreach_async.checks import shown
+from outreach_async.bulk.outcomes import ContactOutcome, Tally
+from outreach_async.bulk.possibly_sent import NONE, Suspects
+from outreach_async.bulk.rows import WHOLE_INPUT, Repeats
 from outreach_async.errors import InvalidRequest
+from outreach_async.validation import shown
+
+_PAGE: Final = 200
+"""Rows with the same e-mail that are merged at a time."""
+
+# One statement for many rows: each step of a statement releases the interpreter's lock, and a busy event loop gives it back late.
+# OR REPLACE: an existing row was left by a process that was killed while it spooled.
+_ADD: Final = """
+    INSERT OR REPLACE INTO spool (seq, key, payload, crc)
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]')
+    FROM json_each(?)
+"""
+_READ: Final = """
+    SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ? AND seq < ?
+"""
+_READ_KEYED: Final = """
+    SELECT json_group_array(json_array(
+        seq, key, payload, crc,
+        coalesce((SELECT min(seq) FROM spool AS other WHERE other.key = spool.key), seq),
+        coalesce((SELECT max(seq) FROM spool AS other WHERE other.key = spool.key), seq)
+    )) FROM spool WHERE seq >= ? AND seq < ?
+"""
+_READ_GROUP: Final = """
+    SELECT json_group_array(json_array(seq, payload)) FROM (
+        SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?) AND seq > ? ORDER BY seq LIMIT ?
+    )
+"""
+
+
+@attrs.frozen
+class SpooledRow:
+    """A row of the input, read from the spool.
+
+    Attributes:
+        index: Index of the row in the input, from 0.
+        payload: The spooled JSON; merged with that of other rows if this row is sent instead of them.
+        repeats: Index of the row that is sent instead of this one; `None` if this row is sent.
+    """
+
+    index: int
+    payload: bytes
+    repeats: int | None = None
+
+
+class Spool:
+    """The stored rows of the input.
+
+    Args:
+        store: The journal's tables.
+        total: Number of rows in the input; `None` until the whole input is spooled.
+    """
+
+    def __init__(self, store: Store, total: int | None) -> None:
+        self._store = store
+        self._indexed = False
+        self.total = total
+
+    def add(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        """Store rows as (index, exact e-mail or an empty string, payload as JSON).
+
+        Raises:
+            InvalidRequest: The spool is complete.
+        """
+        if self.total is not None:
+            raise InvalidRequest(f"journal: the spool is complete with {self.total} rows; no more can be added")
+        columns = [(index, plain(key) if key else None, payload.decode()) for index, key, payload in rows]
+        texts = as_text([(*each, checksum(each)) for each in columns])
+        with self._store.changes() as db:
+            db.execute(_ADD, (texts,))
+
+    def end(self, rows: int) -> None:
+        """Record that the input is complete.
+
+        Raises:
+            InvalidRequest: Rows are missing.
+        """
+        with self._store.changes() as db:
+            db.execute("DELETE FROM spool WHERE seq >= ?", (rows,))
+            (kept,) = db.execute("SELECT count(*) FROM spool").fetchone()
+            if kept != rows:
+                raise InvalidRequest(f"journal: expected {rows} spooled rows, got {kept}; spool every row before the end")
+            self._store.set(db, "spooled", rows)
+        self.total = rows
+
+    def read(self, first: int, rows: int, policy: Repeats, duplicates: str) -> list[SpooledRow]:
+        """Return rows from `first` on, each as it will be sent, or with the index of the row that is sent instead."""
+        keyed = policy in WHOLE_INPUT
+        if keyed and not self._indexed:
+            with self._store.changes() as db:
+                db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
+            self._indexed = True
+        with self._store.reads() as db:
+            found = _listed(db, _READ_KEYED if keyed else _READ, first, first + rows)
+            return [self._row(db, each, policy, duplicates) for each in sorted(found)]
+
+    def _row(self, db: sqlite3.Connection, found: Sequence[Any], policy: Repeats, duplicates: str) -> SpooledRow:
+        index, key, text, crc, earliest, latest = found
+        require(checksum([index, key, text]) == crc, f"checksum mismatch in spooled row {index}")
+        sent = latest if policy == "last" else earliest
+        if index != sent:
+            return SpooledRow(index, text.encode(), repeats=sent)
+        if policy == "coalesce" and latest != index and duplicates != "skip":
+            return SpooledRow(index, self._merged(db, index, text, duplicates))
+        return SpooledRow(index, text.encode())
+
+    def _merged(self, db: sqlite3.Connection, index: int, text: str, duplicates: str) -> bytes:
+        """Merge all rows with the same e-mail into the first, one page at a time: they may be the whole input."""
+        members, last = msgspec.json.decode(text), index
+        while page := sorted(_listed(db, _READ_GROUP, index, last, _PAGE)):
+            for last, later in page:  # noqa: B007 - the next page begins after the last
+                members = merge(members, msgspec.json.decode(later), duplicates)
+        return msgspec.json.encode(members)
+
+
+def _listed(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:
+    (text,) = db.execute(query, arguments).fetchone()
+    rows: list[list[Any]] = msgspec.json.decode(text)
+    return rows
+
+
+Members: TypeAlias = Mapping[str, Any]
+
+
+def merge(earlier: Members, later: Members, duplicates: str) -> dict[str, Any]:
+    """Return the members to send once, instead of two rows one after the other.
+
+    Args:
+        earlier: Members of the row that comes first in the input.
+        later: Members of a later row with the same e-mail.
+        duplicates: The `duplicates` option of the run.
+    """
+    return _MERGES[duplicates](earlier, later)
+
+
+def _skip(earlier: Members, _: Members) -> dict[str, Any]:
+    return {**earlier}
+
+
+def _overwrite(earlier: Members, later: Members) -> dict[str, Any]:
+    return {**earlier, **later}
+
+
+def _fill(earlier: Members, later: Members) -> dict[str, Any]:
+    """Take no blank value from the later row: the service would not fill a field with it, but would store it in a new contact."""
+    return {**earlier, **{name: value for name, value in later.items() if not _blank(value) and _blank(earlier.get(name))}}
+
+
+def _blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+_MERGES: Final[dict[str, Callable[[Members, Members], dict[str, Any]]]] = {
+    "skip": _skip,
+    "overwrite": _overwrite,
+    "update_missing_fields": _fill,
+}
+
 
 _ADD_ERRORS: Final = """
     INSERT OR IGNORE INTO error (digest, text)
@@ -66,7 +225,7 @@ class Writer:
         self._wall = wall
         self._opened = wall()
         self._closed = False
-        self._totals = totals.read(meta["totals"])
+        self._totals = records.read(meta["totals"])
         self._before = self._totals.seconds
         self._spool = Spool(store, meta["spooled"])
         self._events: int = meta["events"]
@@ -208,12 +367,12 @@ class Writer:
         """
         if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
             raise InvalidRequest(f"journal: expected rows below {self.hwm}, got row {beyond[0]}; mark a row before it is sent")
-        stored, figures = batch(outcomes), totals.plus(self._totals, outcomes, self._seconds())
+        stored, figures = batch(outcomes), records.plus(self._totals, outcomes, self._seconds())
         with self._store.changes() as db:
             if stored.errors is not None:
                 db.execute(_ADD_ERRORS, (stored.errors,))
             db.execute(_ADD_OUTCOMES, (stored.rows,))
-            self._store.set(db, "totals", totals.kept(figures))
+            self._store.set(db, "totals", records.kept(figures))
         self._totals = figures
 
     def note(self, kind: str, data: Mapping[str, Any]) -> None:
@@ -248,9 +407,9 @@ class Writer:
             return
         if state == "finished" and (left := self.hwm - self._totals.rows):
             raise InvalidRequest(f"journal: expected an outcome for every row, got none for {left}; record them before the end")
-        figures = totals.plus(self._totals, (), self._seconds())
+        figures = records.plus(self._totals, (), self._seconds())
         with self._store.changes() as db:
-            for name, value in (("state", state), ("suspects", suspects.ranges), ("totals", totals.kept(figures))):
+            for name, value in (("state", state), ("suspects", suspects.ranges), ("totals", records.kept(figures))):
                 self._store.set(db, name, value)
         self.state, self._totals = state, figures
 
@@ -299,7 +458,7 @@ def _meta(identity: Identity, earlier: Earlier) -> dict[str, Any]:
         "earlier": earlier,
         "state": "running",
         "hwm": 0,
-        "totals": totals.kept(Tally().report(0.0)),
+        "totals": records.kept(Tally().report(0.0)),
         "suspects": [],
         "spooled": None,
         "events": 0,

@@ -8,12 +8,11 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Final
 
-from outreach_async.fake.given import text, whole
+from outreach_async.fake.arguments import text, whole
+from outreach_async.fake.builder import Seeder
 from outreach_async.fake.records import Contact
-from outreach_async.fake.seeding import Seeder
-from outreach_async.fake.simulation.chance import Plan
+from outreach_async.fake.simulation.chance import BOUNCE, CLICK, INTERESTED, OPEN, REPLY, SECOND, UNSUBSCRIBE, Plan
 from outreach_async.fake.simulation.engine import Listener
-from outreach_async.fake.simulation.events import BOUNCE, CLICK, INTERESTED, OPEN, REPLY, SECOND, UNSUBSCRIBE
 
 Span = str | float | timedelta
 """A span of time: a string such as `90s`, `2h` or `1d12h`, seconds, or a timedelta."""

@@ -15,8 +15,7 @@ from typing import Final
 import attrs
 
 from outreach_async.fake.records import PERSONALIZED, Campaign, Mailbox, Step
-from outreach_async.fake.simulation.chance import Plan, draw, plan
-from outreach_async.fake.simulation.events import (
+from outreach_async.fake.simulation.chance import (
     BOUNCE,
     CLICK,
     DAY,
@@ -26,9 +25,11 @@ from outreach_async.fake.simulation.events import (
     OPEN,
     SECOND,
     Event,
+    Plan,
+    draw,
+    plan,
 )
-from outreach_async.fake.simulation.flows import ENDS, PLACES, Flow
-from outreach_async.fake.simulation.state import Simulation
+from outreach_async.fake.simulation.state import ENDS, PLACES, Flow, Simulation
 
 LIVE: Final = "live"
 

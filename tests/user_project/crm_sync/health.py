@@ -9,7 +9,7 @@ from pathlib import Path
 
 from outreach_async import OutreachClient, OutreachError
 from outreach_async.audit import Finding, Policy, Report, Severity, audit
-from outreach_async.audit.outputs import write
+from outreach_async.audit.reports import write
 
 
 def load(path: Path) -> Report | None:

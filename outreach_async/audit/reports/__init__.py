@@ -1,0 +1,159 @@
+"""Writers that render a report: one pure function per format.
+
+```python
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.audit import audit
+from outreach_async.audit.reports import WRITERS, format_of, write
+
+
+async def main() -> None:
+    async with OutreachClient() as client:
+        report = await audit(client, ["space_1"])
+    print(*WRITERS)  # -> terminal json csv markdown html
+    print(write(report, format_of("audit.md")).splitlines()[0])  # -> ...
+
+
+anyio.run(main)
+```
+
+`terminal.report_renderable` renders the report for a rich console; it is the only part that needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.audit.findings import Finding
+from outreach_async.audit.report import Report
+from outreach_async.audit.reports.html_page import report_html
+from outreach_async.audit.reports.text import report_markdown, report_text
+from outreach_async.errors import InvalidRequest
+from outreach_async.spreadsheets import shield
+
+_COLUMNS: Final = tuple(field.name for field in attrs.fields(Finding))
+
+
+def report_csv(report: Report) -> str:
+    r"""Render the findings as CSV (RFC 4180), in the order of the report.
+
+    Strings are as the service sent them, with two exceptions: an apostrophe precedes anything that a spreadsheet would evaluate
+    as a formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unshield` reverses both.
+    """
+    page = io.StringIO()
+    writer = csv.writer(page)
+    writer.writerow(_COLUMNS)
+    writer.writerows(_line(finding.to_dict()) for finding in report.findings)
+    return page.getvalue()
+
+
+def _line(values: dict[str, Any]) -> list[Any]:
+    return [_cell(values[column]) for column in _COLUMNS]
+
+
+def _cell(value: Any) -> Any:
+    match value:
+        case str():
+            return shield(value)
+        case dict() | list():
+            return shield(json.dumps(value)) if value else ""
+        case _:
+            return value
+
+
+def report_json(report: Report) -> str:
+    """Render a report as one JSON object; a later audit can be compared with it."""
+    return f"{json.dumps(report.to_dict(), indent=1, allow_nan=False)}\n"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`."""
+    text = (files("outreach_async.audit.reports") / "data" / "report.schema.json").read_text(encoding="utf-8")
+    described: dict[str, Any] = json.loads(text)
+    return described
+
+
+__all__ = ["SUFFIXES", "WRITERS", "Writer", "format_of", "schema", "write"]
+
+Writer = Callable[[Report], str]
+
+WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
+    {"terminal": report_text, "json": report_json, "csv": report_csv, "markdown": report_markdown, "html": report_html}
+)
+"""Writers by format name; `terminal` is plain text of at most 80 columns."""
+
+SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        ".txt": "terminal",
+        ".json": "json",
+        ".csv": "csv",
+        ".md": "markdown",
+        ".markdown": "markdown",
+        ".html": "html",
+        ".htm": "html",
+    }
+)
+"""Formats by file suffix."""
+
+
+_BEGINNINGS: Final[Mapping[str, re.Pattern[bytes]]] = MappingProxyType(
+    {
+        "terminal": re.compile(b"Mailbox audit: "),
+        "json": re.compile(rb'\s*\{\s*"version":'),
+        "csv": re.compile(b"(?:\xef\xbb\xbf)?rule,severity,workspace,"),
+        "markdown": re.compile(b"# Mailbox audit\r?\n"),
+        "html": re.compile(b"<!doctype html>.*?<title>Mailbox audit, ", re.DOTALL),
+    }
+)
+_HEAD: Final = 4096
+
+
+def begins_as(form: str, path: Path) -> bool:
+    """Return whether a file starts like a report of this format.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        return _BEGINNINGS[form].match(file.read(_HEAD)) is not None
+
+
+def write(report: Report, form: str) -> str:
+    """Render a report as a string.
+
+    Args:
+        report: The report of an audit.
+        form: Name of the format, a key of `WRITERS`.
+
+    Raises:
+        InvalidRequest: The format does not exist.
+    """
+    writer = WRITERS.get(form)
+    if writer is None:
+        raise InvalidRequest(f"form: expected one of {', '.join(WRITERS)}, got {form!r}; pass one of them")
+    return writer(report)
+
+
+def format_of(name: str) -> str:
+    """Return the format for a file name.
+
+    Raises:
+        InvalidRequest: No format has the suffix of the name.
+    """
+    suffix = PurePath(name).suffix
+    form = SUFFIXES.get(suffix.lower())
+    if form is None:
+        raise InvalidRequest(
+            f"{name}: expected a file name that ends with one of {', '.join(SUFFIXES)}; rename the file, or pass a format"
+        )
+    return form

@@ -1,0 +1,133 @@
+"""Validate and format figures, and parse relative times.
+
+dayjs picks the first format that fits, and rounds to the nearest number. Other libraries round down and write `1 day` instead of
+`a day`. The interval covers both. Sources: the plugin relativeTime of dayjs and its locale en.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+from outreach_async.models import Number
+
+_Z: Final = 1.6448536269514722
+"""The one-sided 95 % quantile of the standard normal distribution."""
+
+
+MOST: Final = 10**15
+"""The largest plausible figure; sums of figures stay exact below it."""
+
+
+def known(value: Number) -> Number | None:
+    """Return a valid figure; `None` if it is negative, not a number or implausibly large."""
+    return value if 0 <= value <= MOST else None
+
+
+def amount(value: Number) -> Number:
+    """Return a valid figure, or 0 for an invalid one, for use in sums."""
+    return known(value) or 0
+
+
+def shown(value: Number) -> str:
+    """Format a valid figure; without decimals if it is a whole number."""
+    return f"{int(value):,}" if value == int(value) else f"{value:,.2f}"
+
+
+def percent(share: float) -> str:
+    """Format a share as a percentage."""
+    return f"{100 * share:.1f} %"
+
+
+def wilson_lower(events: Number, trials: Number) -> float:
+    """Return the lower bound of the true rate with 95 % confidence (one-sided Wilson score interval).
+
+    Of healthy mailboxes (1 % of 200 e-mails bounce), the plain rate puts one in twenty above 2 %, this bound one in a thousand.
+    It still finds 99.5 % of the mailboxes whose true bounce rate is 5 % over 660 e-mails.
+
+    Args:
+        events: Number of events; a number above `trials` counts as `trials`.
+        trials: Number of trials, above 0.
+    """
+    rate = min(1.0, events / trials)
+    square = _Z * _Z / trials
+    margin = math.sqrt(square * (rate * (1 - rate) + square / 4))
+    return min(rate, max(0.0, (rate + square / 2 - margin) / (1 + square)))
+
+
+MINUTE: Final = 60.0
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+
+@attrs.frozen
+class Interval:
+    """Time since an event, as a range in seconds; negative for an event in the future.
+
+    Attributes:
+        least: Minimum time since the event, in seconds.
+        most: Maximum time since the event, in seconds.
+    """
+
+    least: float
+    most: float
+
+
+_ONE: Final = {
+    "second": Interval(0, 44.5),
+    "minute": Interval(44.5, 89.5),
+    "hour": Interval(44.5 * MINUTE, 89.5 * MINUTE),
+    "day": Interval(21.5 * HOUR, 35.5 * HOUR),
+    "week": Interval(6.5 * DAY, 14 * DAY),  # dayjs has no weeks, but similar libraries do
+    "month": Interval(25.5 * DAY, 46.5 * DAY),  # up to 45 days in its table, or until 1.5 months are complete
+    "year": Interval(10.5 * 28 * DAY, 549 * DAY),  # 10.5 to 18 months
+}
+"""The interval that `a day` and similar words mean when times are rounded."""
+
+_UNITS: Final = {
+    "second": (1.0, 1.0),
+    "minute": (MINUTE, MINUTE),
+    "hour": (HOUR, HOUR),
+    "day": (DAY, DAY),
+    "week": (7 * DAY, 7 * DAY),
+    "month": (28 * DAY, 31 * DAY),
+    "year": (365 * DAY, 366 * DAY),
+}
+"""Minimum and maximum length of each unit, in seconds."""
+
+_MOMENTS: Final = frozenset({"just now", "now", "a few seconds", "few seconds", "seconds"})
+_WORDS: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day|week|month|year)s?")
+
+
+@lru_cache(maxsize=16_384)  # the same words occur thousands of times in a page of mailboxes
+def parse(text: str) -> Interval | None:
+    """Parse a relative time in English; return `None` for any other string.
+
+    Args:
+        text: A string such as `a few seconds ago`, `in a day`, `3 months` or `just now`.
+    """
+    words = " ".join(text.lower().split())
+    if words.startswith("in "):
+        span = _span(words[3:])
+        return span and Interval(-span.most, -span.least)
+    return _span(words.removesuffix(" ago"))
+
+
+def _span(words: str) -> Interval | None:
+    if words in _MOMENTS:
+        return _ONE["second"]
+    found = _WORDS.fullmatch(words)
+    if found is None:
+        return None
+    article, count, unit = found.groups()
+    return _ONE[unit] if article else _counted(int(count), unit)
+
+
+def _counted(count: int, unit: str) -> Interval:
+    """Return the interval for a count that was rounded to the nearest number or down."""
+    shortest, longest = _UNITS[unit]
+    return Interval(max(0.0, (count - 0.5) * shortest), (count + 1) * longest)

@@ -1,0 +1,187 @@
+"""Pause a run while the service fails: judge recent results, track failure streaks, and open or close a circuit breaker."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Final
+
+WINDOW: Final = 100
+"""Number of recent results that are judged."""
+ENOUGH: Final = 20
+"""Minimum number of results for a judgement."""
+SICK: Final = 0.5
+"""Minimum share of faults at which the service counts as failing."""
+WELL: Final = 0.9
+"""Minimum share of successes among the other rows at which a failure counts against its row."""
+
+
+class Health:
+    """The results of recent attempts. A success costs one addition: only faults are stored, with the number of their result.
+
+    Attributes:
+        results: Number of results so far.
+    """
+
+    __slots__ = ("_faults", "_since", "results")
+
+    def __init__(self) -> None:
+        self.results = 0
+        self._since = 0
+        self._faults: deque[tuple[int, int]] = deque()
+
+    def succeeded(self) -> None:
+        """Record a success."""
+        self.results += 1
+
+    def fault(self, blamed: int) -> None:
+        """Record a failure of the service or the connection, for a row with this many failures counted against it before."""
+        self._faults.append((self.results, blamed))
+        self.results += 1
+        self._forget()
+
+    def clear(self) -> None:
+        """Forget all results so far."""
+        self._since = self.results
+        self._faults.clear()
+
+    def _forget(self) -> None:
+        while self._faults and self._faults[0][0] < self.results - WINDOW:
+            self._faults.popleft()
+
+    @property
+    def seen(self) -> int:
+        """Number of results in the window."""
+        return min(self.results - self._since, WINDOW)
+
+    @property
+    def sick(self) -> bool:
+        """True if the service is failing."""
+        self._forget()
+        return self.seen >= ENOUGH and len(self._faults) >= SICK * self.seen
+
+    def blames(self, blamed: int) -> bool:
+        """Return whether a row's next failure counts against it: the other rows succeed, or there are too few of them to tell.
+
+        The row's earlier faults are left out. Faults are not stored per row: among all first faults of a row, one is taken to be
+        this row's, and likewise among the second ones and so on.
+        """
+        self._forget()
+        own = len({before for _, before in self._faults if before < blamed})
+        others = self.seen - own
+        return others < ENOUGH or others - (len(self._faults) - own) >= WELL * others
+
+
+class Outage:
+    """The time since the first failed attempt after the last success. An idle time before that attempt does not count."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since = math.inf
+
+    def fails(self, started: float) -> None:
+        """Record a failed attempt that started at this instant."""
+        self._since = min(self._since, started)  # failures may arrive in another order than their attempts started
+
+    def ends(self) -> None:
+        """Record a success, or a refusal that says when the quota resets."""
+        self._since = math.inf
+
+    def lasts(self, now: float) -> float:
+        """Return the length of the streak in seconds; 0.0 if there is none."""
+        return max(0.0, now - self._since)
+
+
+class Contact:
+    """Tracks whether the service was ever reached: a wrong base URL is not an outage that ends by waiting.
+
+    Attributes:
+        made: Whether the service was reached.
+        rounds: Failures before it was first reached; concurrent ones count as one round.
+    """
+
+    __slots__ = ("_failed_at", "made", "rounds")
+
+    def __init__(self) -> None:
+        self.made = False
+        self.rounds = 0
+        self._failed_at = -math.inf
+
+    def fails(self, started: float, now: float) -> bool:
+        """Record an attempt that did not reach the service, and return whether it counts as a new round."""
+        if started < self._failed_at:  # it started before the last round ended: with 64 workers, 64 failures tell as much as one
+            return False
+        self._failed_at = now
+        self.rounds += 1
+        return True
+
+
+FIRST: Final = 5.0
+"""Length of the first pause in seconds; each further pause is twice as long."""
+LONGEST: Final = 60.0
+"""Maximum length of a pause in seconds. One probe a minute is no burden for a service that is down. Once the service is back, the
+run loses up to one more pause."""
+SHORTEST: Final = 1.0
+"""Length in seconds of a pause when the service may well be healthy, and the minimum from which further pauses double."""
+LEASE: Final = 120.0
+"""Seconds after which a probe without a result counts as lost."""
+
+
+class Breaker:
+    """A breaker with three states: closed (initially), open until an instant, and probing until the probe's result is known.
+
+    Attributes:
+        closed: Whether attempts may start freely.
+        opens_at: The instant from which an attempt may start; infinitely far in the past while the breaker is closed.
+        tripped_at: The instant at which the breaker last tripped from closed to open.
+    """
+
+    __slots__ = ("_interval", "_probed_at", "closed", "opens_at", "tripped_at")
+
+    def __init__(self) -> None:
+        self.closed = True
+        self.opens_at = self.tripped_at = -math.inf
+        self._interval = 0.0
+        self._probed_at = math.inf
+
+    def trip(self, now: float, seconds: float = FIRST) -> None:
+        """Open the breaker for this many seconds."""
+        if self.closed:
+            self.tripped_at = now
+        self.closed = False
+        self._interval = seconds
+        self._wait(now)
+
+    def start(self, now: float) -> None:
+        """Record the start of an attempt: unless the breaker is closed, this attempt is the probe."""
+        # Moving `opens_at` keeps every other attempt from starting while the probe is in flight. The lease ends that after a
+        # while, so a probe whose result never arrives cannot pause the run for ever.
+        if not self.closed:
+            self._probed_at, self.opens_at = now, now + LEASE
+
+    def is_probe(self, started: float) -> bool:
+        """Return whether a result is the probe's: no other attempt can have started as late as the probe."""
+        return started >= self._probed_at
+
+    def forgo(self) -> None:
+        """Record that the probe does not start after all, so that another attempt may be the probe."""
+        if self._probed_at < math.inf:
+            self.opens_at, self._probed_at = -math.inf, math.inf
+
+    def failed(self, now: float) -> None:
+        """Record that the probe failed: pause again, for twice as long."""
+        self._interval = min(2 * max(self._interval, SHORTEST), LONGEST)
+        self._wait(now)
+
+    def refused(self, now: float) -> None:
+        """Record that the probe was refused: pause again, no longer than before, because the service is up."""
+        self._wait(now)
+
+    def close(self) -> None:
+        """Close the breaker: attempts may start freely again."""
+        self.closed = True
+        self.opens_at, self._probed_at = -math.inf, math.inf
+
+    def _wait(self, now: float) -> None:
+        self.opens_at, self._probed_at = now + self._interval, math.inf

@@ -1,0 +1,181 @@
+"""The lock of a journal: one run at a time, on a file system whose locks and shared memory work."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, Self
+
+from outreach_async.bulk.journal.records import HEADER_SIZE
+from outreach_async.errors import InvalidRequest, JournalError
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_ELSEWHERE: Final = re.compile(
+    r"nfs\d?|cifs|smb\w*|9p|v9fs|virtiofs|afs|ceph|coda|lustre|gpfs|beegfs|ocfs2|gfs2?|glusterfs|ncpfs|fuse\.(?!fuse-overlayfs$).*"
+)
+"""File systems that other machines may share. Those in user space (FUSE) may be shared too, and their locks are not trusted."""
+
+
+def require_local(path: str, mounts: str) -> None:
+    """Refuse a network file system: its locks are unreliable, and two runs could send the same rows.
+
+    Args:
+        path: Path of the journal, which may not exist yet.
+        mounts: The mounts of this machine, in the format of Linux; if it is empty, nothing is refused.
+
+    Raises:
+        InvalidRequest: The path is on a network file system.
+    """
+    kind = file_system(os.path.realpath(path), mounts)
+    if kind is not None and _ELSEWHERE.fullmatch(kind):
+        raise InvalidRequest(
+            f"journal: {path} is on a network file system ({kind}), whose locks are unreliable; pass a path on a local disk"
+        )
+
+
+def mounts(listing: Path = _MOUNTS) -> str:
+    """Return the mounts of this machine; an empty string where the system does not list them this way."""
+    try:
+        return listing.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def file_system(path: str, mounts: str) -> str | None:
+    """Return the type of the file system of an absolute path, from its innermost mount (proc(5), mountinfo)."""
+    found: tuple[str, str | None] = ("", None)
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), before.split(" ")[4])
+        if _within(path, point) and len(point) >= len(found[0]):
+            found = (point, after.partition(" ")[0])
+    return found[1]
+
+
+def _within(path: str, point: str) -> bool:
+    return path == point or path.startswith(point.rstrip("/") + "/")
+
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
+
+_Place = tuple[int, int]
+
+_HELD: Final[set[_Place]] = set()
+"""Device and inode of every journal that this process writes. POSIX drops all of a process's locks on a file, including SQLite's,
+when any descriptor of the file is closed. A second writer must therefore be refused before it opens one."""
+_TURN: Final = Lock()
+_BESIDE: Final = sys.platform != "linux"
+"""On Linux, `flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds in one table: there it
+would lock SQLite out, and POSIX locks disappear when SQLite drops its own. On those systems a separate file beside the journal is
+locked, and it stays there."""
+_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class Hold:
+    """A journal file that is locked until `release`.
+
+    Attributes:
+        header: The first 100 bytes of the file.
+    """
+
+    def __init__(self, descriptor: int, lock: int | None) -> None:
+        facts = os.fstat(descriptor)
+        self._descriptor = descriptor
+        self._lock = lock
+        self.header = os.pread(descriptor, HEADER_SIZE, 0)
+        self._place = (facts.st_dev, facts.st_ino)
+        _HELD.add(self._place)
+
+    @classmethod
+    def take(cls, path: str, *, resume: bool, beside: bool = _BESIDE) -> Self:
+        """Lock an existing journal.
+
+        Args:
+            path: Path of the journal.
+            resume: Whether its run may be resumed.
+            beside: Whether to lock a separate file beside it.
+
+        Raises:
+            InvalidRequest: `resume` is false, another run holds the journal, or it is not a file that can be opened.
+            JournalError: Any other error of the operating system.
+        """
+        with ExitStack() as opened, _TURN, explained(path):
+            descriptor = _opened(path, resume=resume)
+            opened.callback(os.close, descriptor)
+            lock = None
+            if beside:
+                lock = os.open(f"{path}-lock", _FLAGS | os.O_CREAT, 0o600)
+                opened.callback(os.close, lock)
+            fcntl.flock(descriptor if lock is None else lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            require_still(path, descriptor)
+            opened.pop_all()
+            return cls(descriptor, lock)
+
+    def release(self) -> None:
+        """Release the lock. Call this only after SQLite has closed the file: closing this descriptor drops SQLite's locks."""
+        with _TURN:
+            os.close(self._descriptor)
+            if self._lock is not None:
+                os.close(self._lock)
+            _HELD.discard(self._place)
+
+
+def require_place(path: str) -> None:
+    """Refuse a system or file system on which locks are unreliable.
+
+    Raises:
+        InvalidRequest: There are no POSIX file locks, or the path is on a network file system.
+    """
+    if fcntl is None:
+        raise InvalidRequest("journal: this system has no POSIX file locks (Windows); use Linux or macOS, or pass no journal")
+    require_local(path, mounts())
+
+
+def _opened(path: str, *, resume: bool) -> int:
+    facts = os.lstat(path)
+    if not stat.S_ISREG(facts.st_mode):
+        raise InvalidRequest(f"journal: {path} is not a regular file; pass the file itself, not a link or folder")
+    if (facts.st_dev, facts.st_ino) in _HELD:
+        raise _taken(path)
+    if not resume:
+        raise InvalidRequest(f"journal: {path} already exists; resume its run, or pass another path to start a new one")
+    return os.open(path, _FLAGS)
+
+
+def require_still(path: str, descriptor: int) -> None:
+    """Refuse a file that another run renamed between its opening and its locking here.
+
+    Raises:
+        InvalidRequest: The path now leads to another file.
+    """
+    if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+        raise _taken(path)
+
+
+def _taken(path: str) -> InvalidRequest:
+    return InvalidRequest(f"journal: another run is writing {path}; wait until it ends, or pass another path")
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Convert an error of the operating system into one that names the journal and the remedy."""
+    try:
+        yield
+    except BlockingIOError:
+        raise _taken(path) from None
+    except (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError) as error:
+        raise InvalidRequest(
+            f"journal: {path} cannot be opened: {error.strerror}; pass a path in a folder that you can write to"
+        ) from error
+    except OSError as error:
+        raise JournalError(f"journal {path} cannot be opened: {error.strerror}; fix the cause and resume") from error

@@ -1,0 +1,450 @@
+"""Read a journal: during its run, after a kill, from any process. No file is created or changed.
+
+If there is a log beside the file, the file is being written, or its writer was killed. SQLite then reads both, under locks, and
+opens the log's index read-only, so that it neither creates nor repairs one. A file without a log is complete, and is read as
+immutable; if a writer changed it meanwhile, the query runs again. This module opens no descriptor of the file or the index
+itself: closing it would drop the locks of a writer in the same process.
+
+SQLite treats a missing log as an empty one, and applies an old log to a newer file. Therefore the file itself states whether a
+log is open, and how many commits it contains. A log with fewer commits, or of another run, is not read.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+
+import attrs
+import msgspec
+
+from outreach_async.atomic import write_whole
+from outreach_async.bulk.journal import records
+from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
+from outreach_async.bulk.journal.integrity import events, facts, require_structure, require_windows
+from outreach_async.bulk.journal.records import APPLICATION_ID, FORMAT, address, as_text, checksum, require, unpacked
+from outreach_async.bulk.journal.writer_thread import Scribe
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError
+
+if TYPE_CHECKING:
+    from outreach_async.bulk.journal.writer import Writer  # it imports this module
+
+_PAGE: Final = 1_000
+"""Rows per query: a long query would keep the run from clearing its log."""
+
+_PAGES: Final = (
+    "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
+)
+_STORED: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats, page.crc, error.text"
+_OUTCOMES: Final = f"SELECT json_group_array(json_array({_STORED})) {_PAGES}"
+_SPOOLED: Final = f"""
+    SELECT json_group_array(json_array({_STORED}, spool.key, spool.payload, spool.crc)) {_PAGES}
+    LEFT JOIN spool ON spool.seq = page.seq
+"""
+
+
+class Journal:
+    """The journal of a bulk run. It can be read at any time.
+
+    Args:
+        path: Path of the file.
+        source: Name of a run's input, such as the path of a file; reports show it.
+        fingerprint: Fingerprint of a run's whole input, such as a file's digest; a run is not resumed with another one.
+        mapping: Field codes by column name, if the input has columns; a run is not resumed with another code for one of them.
+        inline: Write on the event loop's own thread. Virtual time needs this, because its clock runs ahead of threads.
+
+    Example:
+        ```python
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal=Journal("run.db", source="list of May"))
+        print(Journal("run.db").report().source)  # -> list of May
+        ```
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        source: str | None = None,
+        fingerprint: str | None = None,
+        mapping: Mapping[str, str] | None = None,
+        inline: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self.source = source
+        self.fingerprint = fingerprint
+        self.mapping = mapping
+        self.inline = inline
+
+    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> Writer:
+        """Open the journal for a run; see `Writer.open`."""
+        from outreach_async.bulk.journal.writer import Writer
+
+        return Writer.open(self, identity, resume=resume, earlier=earlier)
+
+    def scribe(self) -> Scribe:
+        """Return the scribe that runs the writer's calls."""
+        return Scribe(inline=self.inline)
+
+    def __repr__(self) -> str:
+        return f"Journal({str(self.path)!r})"
+
+    def outcomes(self) -> Iterator[ContactOutcome]:
+        """Iterate over the recorded outcomes, by index, in bounded memory.
+
+        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its error has the original class,
+        message, status and attempts; headers and body are not recorded.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
+            print([(outcome.index, outcome.status.value) for outcome in Journal("run.db").outcomes()])
+            # -> [(0, 'added'), (1, 'rejected')]
+            ```
+        """
+        first = 0
+        while page := asked(self.path, partial(_outcomes, first=first)):
+            yield from page
+            first = page[-1].index + 1
+
+    def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
+        """Iterate over the events of the run as (time, kind, details); the time is Unix time by the writer's clock.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+
+        Example:
+            ```python
+            rows = [{"email": "ann@company.example"}]
+            async with client.contacts.create_many(rows, journal="run.db"):
+                pass  # left before its end
+            await client.contacts.create_many(rows, journal="run.db", resume=True)
+            print([(kind, details) for at, kind, details in Journal("run.db").events()])
+            # -> [('resumed', {'after': 'interrupted'})]
+            ```
+        """
+        yield from asked(self.path, lambda db: events(db, facts(db)["events"]))
+
+    def report(self) -> JournalReport:
+        """Return the report of the run. It is stored with the outcomes, so this does not count them.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            report = Journal("run.db").report()
+            print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
+            ```
+        """
+        return asked(self.path, _report)
+
+    def write_report(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as JSON to a file. The file is replaced atomically.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+            OSError: The file cannot be written.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            Journal("run.db").write_report("report.json")
+            ```
+        """
+        write_whole(path, msgspec.json.format(as_text(self.report().to_dict()), indent=2) + "\n")
+
+
+def _outcomes(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
+    """Return a page of outcomes. Before the first page, check that no outcome is missing."""
+    known = facts(db)
+    if first == 0:
+        require_structure(db, records.read(known["totals"]).rows)
+    spooled = known["spooled"] is not None
+    (text,) = db.execute(_SPOOLED if spooled else _OUTCOMES, (first, _PAGE)).fetchone()
+    rows = sorted(msgspec.json.decode(text), key=itemgetter(0))
+    return [_spooled(row) if spooled else unpacked(row[:-1], row[-1], None) for row in rows]
+
+
+def _spooled(row: list[Any]) -> ContactOutcome:
+    *stored, error, key, payload, crc = row
+    require(checksum([row[0], key, payload]) == crc, f"checksum mismatch in spooled row {row[0]}")
+    contact = msgspec.json.decode(payload)
+    return unpacked(stored, error, contact if isinstance(contact, dict) else None)
+
+
+def _report(db: sqlite3.Connection) -> JournalReport:
+    known = facts(db)
+    figures = records.read(known["totals"])
+    return JournalReport(
+        state=known["state"],
+        rows=figures.rows,
+        outcomes=figures.outcomes,
+        uncertain=figures.uncertain,
+        repeats=figures.repeats,
+        seconds=figures.seconds,
+        marked=known["hwm"],
+        possibly_sent=known["hwm"] - figures.rows,
+        windows=require_windows(db, known["hwm"]),
+        events=dict(sorted(Counter(kind for _, kind, _ in events(db, known["events"])).items())),
+        workspace=known["identity"]["workspace"],
+        source=known["identity"]["source"],
+        fingerprint=known["identity"]["fingerprint"],
+        mapping=known["identity"]["mapping"],
+    )
+
+
+T = TypeVar("T")
+
+_PATIENCE: Final = 10.0
+"""Seconds to wait for a lock."""
+_TRIES: Final = 100
+"""Maximum number of times that a query runs if the files change meanwhile."""
+_DOUBTS: Final = 3
+"""Failures in a row, with unchanged files, after which the error is raised: a read during a write may mix old and new."""
+_ALONE: Final = "mode=ro&immutable=1"
+"""URI parameters to open a journal without its log."""
+_LOG_HEADER: Final = 32
+_LOG_MAGIC: Final = (0x377F0682, 0x377F0683)
+_ELSEWHERE: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+"""Primary SQLite error codes whose cause is not in the file."""
+
+NONSENSE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
+"""Exceptions that code raises when it reads damaged content."""
+
+_LOST: Final = "its write-ahead log (the file whose name ends in -wal) is missing: it contains outcomes, so copy it too"
+_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable: it contained outcomes"
+
+
+class Damaged(JournalError):
+    """The journal is damaged. Any other JournalError may be temporary."""
+
+
+class Empty(InvalidRequest):
+    """The file of the journal is empty."""
+
+
+@attrs.frozen
+class Answer(Generic[T]):
+    """The result of a query on a journal.
+
+    Attributes:
+        value: The result.
+        stale: Whether the log was not read, because the file is newer.
+    """
+
+    value: T
+    stale: bool
+
+
+@attrs.frozen
+class _File:
+    inode: int
+    size: int
+    changed: int
+
+
+@attrs.frozen
+class _Facts:
+    """The state of a journal's files, from which a change of writer is detected.
+
+    Attributes:
+        file: The file; `None` if there is none.
+        log: The log beside it; `None` if there is none.
+        logged: Whether the log has a header that SQLite accepts: without one, a read-only connection would retry for ever.
+        indexed: Whether the log's index exists.
+    """
+
+    file: _File | None
+    log: _File | None
+    logged: bool
+    indexed: bool
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Return the state of the files. Of their contents, only the log's header is read."""
+        file, log, index = (_file(beside(path, ending)) for ending in ("", "-wal", "-shm"))
+        return cls(file, log, log is not None and log.size > _LOG_HEADER and _begun(beside(path, "-wal")), index is not None)
+
+
+def beside(path: Path, ending: str) -> Path:
+    """Return the path of a file that belongs to a journal."""
+    return path.with_name(path.name + ending)
+
+
+def asked(path: Path, question: Callable[[sqlite3.Connection], T]) -> T:
+    """Run a query on a journal and return its result.
+
+    Args:
+        path: Path of the journal.
+        question: The query; raises Damage if the content contradicts itself.
+
+    Raises:
+        InvalidRequest: There is no journal.
+        JournalError: The journal is damaged or cannot be read.
+    """
+    return examined(path.resolve(), question, "mode=ro&readonly_shm=1").value
+
+
+def examined(path: Path, question: Callable[[sqlite3.Connection], T], mode: str) -> Answer[T]:
+    """Run a query on a journal, including its log unless the file is newer.
+
+    Args:
+        path: Path of the journal.
+        question: The query; raises Damage if the content contradicts itself.
+        mode: URI parameters to open a journal that has a log.
+
+    Raises:
+        InvalidRequest: There is no journal.
+        Damaged: The journal is damaged.
+        JournalError: The journal cannot be read at the moment.
+    """
+    # A result counts if SQLite's locks protected it (there was a log), or if the files are the same before and after. A failure
+    # counts only if the files stayed the same several times: otherwise a writer may have changed them while they were read.
+    doubts = 0
+    for _ in range(_TRIES):
+        before = _Facts.of(path)
+        _require_readable(path, before, mode)
+        failure: Exception | None = None
+        try:
+            answer = _answered(path, before, question, mode)
+        except OutreachError:
+            raise
+        except (sqlite3.Error, *NONSENSE) as error:
+            failure = error
+        settled = _Facts.of(path) == before
+        if failure is None and (before.logged or settled):
+            return answer
+        doubts = doubts + 1 if failure is not None and settled else 0
+        if failure is not None and doubts == _DOUBTS:
+            raise unreadable(path, failure) from failure
+    raise JournalError(f"journal {path} changes faster than it can be read; try again")
+
+
+def _answered(path: Path, files: _Facts, question: Callable[[sqlite3.Connection], T], mode: str) -> Answer[T]:
+    if files.logged:
+        stale = _is_stale(path, mode)
+        return Answer(_of(path, _ALONE if stale else mode, question), stale)
+    require(not _of(path, _ALONE, _log)["open"], _LOST if files.log is None else _EMPTY)
+    return Answer(_of(path, _ALONE, question), stale=False)
+
+
+def _of(path: Path, mode: str, question: Callable[[sqlite3.Connection], T]) -> T:
+    with closing(sqlite3.connect(address(path, mode), uri=True, isolation_level=None, timeout=_PATIENCE)) as db:
+        _require_ours(path, db)
+        db.execute("BEGIN")
+        return question(db)
+
+
+def _log(db: sqlite3.Connection) -> Mapping[str, Any]:
+    """Return the run, whether a log is open, and the number of commits."""
+    log: Mapping[str, Any] = facts(db)["log"]
+    return log
+
+
+def _is_stale(path: Path, mode: str) -> bool:
+    """Return whether a log is older than the file, or belongs to another run."""
+    try:
+        kept = _of(path, _ALONE, _log)  # the file first: during a run, the log is never behind an earlier state of the file
+    except (
+        sqlite3.Error,
+        *NONSENSE,
+    ):  # a power failure tore a page while the log was moved into the file: the log still has the whole page
+        return False
+    seen = _of(path, mode, _log)
+    return bool(seen["run"] != kept["run"] or seen["commits"] < kept["commits"])
+
+
+def _begun(log: Path) -> bool:
+    """Return whether a log has a valid header (https://sqlite.org/fileformat2.html#the_write_ahead_log)."""
+    try:
+        with log.open("rb") as file:
+            header = file.read(_LOG_HEADER).ljust(_LOG_HEADER, b"\0")
+    except OSError:
+        return False
+    magic = int.from_bytes(header[:4])
+    if magic not in _LOG_MAGIC:
+        return False
+    one = two = 0
+    words = struct.unpack(">6I" if magic & 1 else "<6I", header[:24])
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        one = (one + even + two) & 0xFFFFFFFF
+        two = (two + odd + one) & 0xFFFFFFFF
+    return (one, two) == struct.unpack(">2I", header[24:])
+
+
+def _require_readable(path: Path, files: _Facts, mode: str) -> None:
+    if files.file is None:
+        raise InvalidRequest(f"journal: {path} does not exist; pass the path of a journal")
+    if files.file.size == 0:
+        raise empty(path)
+    if files.logged and not files.indexed and "readonly_shm" in mode:
+        raise JournalError(f"journal {path}: {path.name}-shm, the index of its log, is missing; copy it too, or resume the run")
+
+
+def _require_ours(path: Path, db: sqlite3.Connection) -> None:
+    (kind,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    if kind != APPLICATION_ID:
+        raise InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
+    if version > FORMAT:
+        raise InvalidRequest(f"journal: {path} was written by a newer version of this library; read it with that version")
+
+
+def unreadable(path: Path, error: Exception) -> OutreachError:
+    """Return the error for a journal whose reading failed."""
+    code = getattr(error, "sqlite_errorcode", None)  # the sqlite3 module's own errors, such as invalid UTF-8, have no code
+    if code == sqlite3.SQLITE_NOTADB:
+        return InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
+    if code is not None and code & 0xFF in _ELSEWHERE and code != sqlite3.SQLITE_IOERR_SHORT_READ:
+        return JournalError(f"journal {path} cannot be read: {error}; fix the cause and try again")
+    return Damaged(f"journal {path} is damaged: {error}; {remedy(path)}")
+
+
+def empty(path: Path) -> InvalidRequest:
+    """Return the error for an empty file."""
+    return Empty(f"journal: {path} is an empty file, and no run leaves one; {remedy(path)}")
+
+
+def remedy(path: Path) -> str:
+    """Return the remedy for a damaged journal."""
+    return (
+        'restore a copy, or resume with earlier="unknown" (on the command line: --resume --earlier unknown), which renames'
+        f" {path.name} to {path.name}.damaged and starts over with every row counted as possibly sent"
+    )
+
+
+def _file(path: Path) -> _File | None:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise JournalError(f"journal {path} cannot be read: {error.strerror}; fix the cause and try again") from error
+    return _File(found.st_ino, found.st_size, found.st_mtime_ns)

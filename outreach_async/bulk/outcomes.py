@@ -1,0 +1,396 @@
+"""Outcomes of rows, the order in which they are delivered, and the report of a run."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, MutableSequence
+from typing import Any, Final, Literal, Protocol
+
+import attrs
+
+from outreach_async.contacts import CreateAnswer, possible_outcomes
+from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
+from outreach_async.operations import Trail
+from outreach_async.retry import Evidence, Repeat, taints, weigh
+from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
+
+_ABOUT_EVERY_ROW: Final = frozenset({401, 403, 404, 405, 501, 505})
+_REDIRECTS: Final = range(300, 400)
+
+
+@attrs.frozen(kw_only=True)
+class ContactOutcome:
+    """The outcome of one row of a bulk run.
+
+    Attributes:
+        index: Index of the row in the input, from 0.
+        contact: The row as the caller passed it.
+        status: The status in the service's last response, or `rejected`, `not_applied` or `unknown`.
+        id: Id of the contact; `None` if the service returned none.
+        possible: Every outcome that is consistent with the evidence.
+        attempts: Number of attempts to send the row.
+        error: The error of a row that failed or was not sent; `None` otherwise.
+        repeats: Index of the row with the same e-mail that was sent instead, or because of which this row was rejected.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": "bo@acme.example"}]) as outcomes:
+            async for outcome in outcomes:
+                print(outcome.index, outcome.status, outcome.id, outcome.attempts)  # -> 0 skipped None 1
+        ```
+    """
+
+    index: int
+    contact: object
+    status: Outcome
+    id: str | None
+    possible: frozenset[Outcome]
+    attempts: int
+    error: OutreachError | None = None
+    repeats: int | None = None
+
+    @property
+    def certain(self) -> bool:
+        """True if `status` is the only possible outcome."""
+        return len(self.possible) == 1
+
+
+def answered(index: int, row: object, answer: CreateAnswer, trail: Trail) -> ContactOutcome:
+    """Return the outcome of a row that the service answered."""
+    return ContactOutcome(
+        index=index,
+        contact=row,
+        status=answer.status,
+        id=answer.id,
+        possible=trail.possible or possible_outcomes(answer.status, tainted=trail.tainted),
+        attempts=trail.attempts,
+    )
+
+
+def failed(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
+    """Return the outcome of a row whose attempts failed."""
+    status = _status(error)
+    possible: set[Outcome] = {Outcome.NOT_APPLIED if status is Outcome.UNKNOWN else status}
+    if error.maybe_applied:
+        possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
+    return ContactOutcome(
+        index=index, contact=row, status=status, id=None, possible=frozenset(possible), attempts=error.attempts, error=error
+    )
+
+
+def _status(error: OutreachError) -> Outcome:
+    if is_refusal(error) and not taints(error, Evidence.FINAL):
+        return Outcome.REJECTED
+    return Outcome.UNKNOWN if error.maybe_applied else Outcome.NOT_APPLIED
+
+
+def is_refusal(error: OutreachError) -> bool:
+    """Return whether the service answered with a status that is final for a row: a retry would change nothing."""
+    return isinstance(error, StatusError) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL
+
+
+def unsent(index: int, row: object, status: Outcome, cause: OutreachError) -> ContactOutcome:
+    """Return the outcome of a row that was read but not sent: it is invalid, or the run stopped before its turn."""
+    return ContactOutcome(index=index, contact=row, status=status, id=None, possible=frozenset({status}), attempts=0, error=cause)
+
+
+def unfinished(index: int, row: object, cause: OutreachError, duplicates: str, *, attempts: int, tainted: bool) -> ContactOutcome:
+    """Return the outcome of a row that was being processed when the run ended."""
+    possible = {Outcome.NOT_APPLIED}
+    if tainted:
+        possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
+    status = Outcome.UNKNOWN if tainted else Outcome.NOT_APPLIED
+    return ContactOutcome(
+        index=index, contact=row, status=status, id=None, possible=frozenset(possible), attempts=attempts, error=cause
+    )
+
+
+_REACH: Final = 4096
+"""Number of recent responses whose ids are remembered."""
+
+
+class RecentIds:
+    """Detects a response with the id of another row's contact.
+
+    This happens if, for example, a server or proxy writes a response twice: later responses on that connection then belong to
+    other rows. Two rows may share an id only if the service may treat their e-mails as equal.
+    """
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
+        """Return the index of the row of another contact that received this id; remember this row if there is none.
+
+        Args:
+            contact_id: The id that the row received, if any.
+            key: The row's order key: equal for e-mails that the service may treat as equal.
+            index: Index of the row.
+        """
+        if contact_id is None:
+            return None
+        known = hash(key)  # smaller than the key
+        other, found = self._rows.setdefault(contact_id, (known, index))
+        if len(self._rows) > _REACH:
+            self._rows.popitem(last=False)
+        return None if other == known else found
+
+
+def misdirected(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
+    """Return the outcome of a row whose response may belong to another row, because that row received the same id."""
+    text = f"create_contact: rows {outcome.index} and {other} received the same contact id; one response belongs to another row"
+    error = UnexpectedResponse(text, operation="create_contact", attempts=outcome.attempts, maybe_sent=True)
+    return failed(outcome.index, outcome.contact, error, duplicates)
+
+
+def refused_repeat(index: int, row: object, earlier: int, cause: OutreachError) -> ContactOutcome:
+    """Return the outcome of a row that was rejected because it repeats an earlier one."""
+    return attrs.evolve(unsent(index, row, Outcome.REJECTED, cause), repeats=earlier)
+
+
+def stood_for(index: int, row: object, sent: int) -> ContactOutcome:
+    """Return the outcome of a row that is never sent, because another row with the same e-mail is sent instead."""
+    possible = frozenset({Outcome.NOT_APPLIED})
+    return ContactOutcome(
+        index=index, contact=row, status=Outcome.NOT_APPLIED, id=None, possible=possible, attempts=0, repeats=sent
+    )
+
+
+def was_stood_for(outcome: ContactOutcome) -> bool:
+    """Return whether another row with the same e-mail was sent instead."""
+    return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
+
+
+def concerns_every_row(error: OutreachError) -> bool:
+    """Return whether the failure affects every row, as a wrong key, workspace, campaign or base URL does.
+
+    The row was validated before it was sent, so a transport that refuses it, because it is closed for example, refuses every row.
+    A temporary refusal (such as 429) gets here only after it has lasted too long.
+    """
+    if isinstance(error, InvalidRequest) or weigh(error, Repeat.KNOWINGLY) is Evidence.REFUSED:
+        return True
+    return isinstance(error, StatusError) and (error.status_code in _ABOUT_EVERY_ROW or error.status_code in _REDIRECTS)
+
+
+def is_final_answer(error: OutreachError) -> bool:
+    """Return whether the service's answer is final for the row: neither a failure that a retry may resolve nor the run's end."""
+    return isinstance(error, StatusError | UnexpectedResponse) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL
+
+
+@attrs.frozen
+class BulkReport:
+    """The number of rows by outcome; the numbers add up to `rows`.
+
+    Attributes:
+        rows: Rows whose outcome was returned.
+        outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
+        uncertain: Rows with more than one possible outcome.
+        repeats: Rows that were not sent because another row with the same e-mail was; they also count as `not_applied`.
+        seconds: Duration of the run so far, in seconds.
+
+    Example:
+        ```python
+        report = await client.contacts.create_many([{"email": "ann@company.example"}, {"email": "bo@acme.example"}])
+        print(report.rows, report.outcomes[Outcome.ADDED], report.outcomes[Outcome.SKIPPED], report.uncertain)  # -> 2 1 1 0
+        ```
+    """
+
+    rows: int
+    outcomes: dict[Outcome, int]
+    uncertain: int
+    seconds: float
+    repeats: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values, with outcomes named as on the wire.
+
+        Example:
+            ```python
+            report = await client.contacts.create_many([{"email": "ann@company.example"}])
+            print(report.to_dict()["outcomes"]["added"])  # -> 1
+            ```
+        """
+        return {
+            "rows": self.rows,
+            "outcomes": {outcome.value: count for outcome, count in self.outcomes.items()},
+            "uncertain": self.uncertain,
+            "repeats": self.repeats,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+class Tally:
+    """Counts outcomes.
+
+    Args:
+        begun: Counts to start with; all zero if not given.
+    """
+
+    def __init__(self, begun: BulkReport | None = None) -> None:
+        self._outcomes: Counter[Outcome] = Counter(dict.fromkeys(Outcome, 0) | (begun.outcomes if begun else {}))
+        self._uncertain = begun.uncertain if begun else 0
+        self._repeats = begun.repeats if begun else 0
+
+    @property
+    def rows(self) -> int:
+        """Number of outcomes counted."""
+        return self._outcomes.total()
+
+    def add(self, outcome: ContactOutcome) -> None:
+        """Count an outcome."""
+        self._outcomes[outcome.status] += 1
+        self._uncertain += len(outcome.possible) != 1
+        self._repeats += was_stood_for(outcome)
+
+    def report(self, seconds: float) -> BulkReport:
+        """Return the counts so far as a report of a run of this many seconds."""
+        return BulkReport(self.rows, dict(self._outcomes), self._uncertain, seconds, self._repeats)
+
+
+Order = Literal["completion", "input"]
+"""Return outcomes as they complete, or in the order of the rows, which holds back those that complete early.
+
+Example:
+    ```python
+    async with client.contacts.create_many([{"email": ""}, {"email": "ann@company.example"}], order="input") as outcomes:
+        print([outcome.index async for outcome in outcomes])  # -> [0, 1]
+    ```
+"""
+
+
+Revised = Callable[[ContactOutcome], ContactOutcome]
+"""Takes the outcome of a row and returns the one that replaces it."""
+
+
+class Ready(Protocol):
+    """Outcomes that wait for the caller."""
+
+    def __len__(self) -> int:
+        """Return 0 if no outcome can be taken now."""
+        ...
+
+    def expect(self, index: int, /) -> None:
+        """Note that this row is being processed."""
+        ...
+
+    def forget(self, index: int, /) -> None:
+        """Note that this row will have no outcome."""
+        ...
+
+    def extend(self, outcomes: Iterable[ContactOutcome], /) -> None:
+        """Add outcomes."""
+        ...
+
+    def append(self, outcome: ContactOutcome, /) -> None:
+        """Add an outcome."""
+        ...
+
+    def revise(self, index: int, revised: Revised, /) -> None:
+        """Replace the outcome of a row, if the caller has not taken it yet."""
+        ...
+
+    def popleft(self) -> ContactOutcome:
+        """Remove and return the next outcome; there must be one."""
+        ...
+
+
+class AsCompleted(deque[ContactOutcome]):
+    """Returns outcomes in order of completion."""
+
+    def expect(self, _index: int) -> None:
+        """Do nothing: no row waits for another."""
+
+    def forget(self, _index: int) -> None:
+        """Do nothing: no row waits for another."""
+
+    def revise(self, index: int, revised: Revised) -> None:
+        """Replace the outcome of a row, if the caller has not taken it yet."""
+        revise(self, index, revised)
+
+
+class AsGiven:
+    """Takes outcomes in any order and returns them in the order of the rows."""
+
+    def __init__(self) -> None:
+        self._expected: deque[int] = deque()
+        self._held: dict[int, ContactOutcome] = {}
+
+    def __len__(self) -> int:
+        return len(self._held) if self._expected and self._expected[0] in self._held else 0
+
+    def expect(self, index: int) -> None:
+        """Make later rows wait for this one."""
+        self._expected.append(index)
+
+    def forget(self, index: int) -> None:
+        """Stop waiting for this row."""
+        self._expected.remove(index)
+
+    def extend(self, outcomes: Iterable[ContactOutcome]) -> None:
+        """Add outcomes."""
+        for outcome in outcomes:
+            self.append(outcome)
+
+    def append(self, outcome: ContactOutcome) -> None:
+        """Add an outcome."""
+        self._held[outcome.index] = outcome
+
+    def revise(self, index: int, revised: Revised) -> None:
+        """Replace the outcome of a row, if the caller has not taken it yet."""
+        if index in self._held:
+            self._held[index] = revised(self._held[index])
+
+    def popleft(self) -> ContactOutcome:
+        """Remove and return the outcome of the first expected row."""
+        return self._held.pop(self._expected.popleft())
+
+
+def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revised) -> None:
+    """Replace the outcome of a row, if it is in this sequence."""
+    for place, outcome in enumerate(outcomes):
+        if outcome.index == index:
+            outcomes[place] = revised(outcome)
+
+
+def ready(order: Order) -> Ready:
+    """Return an empty container for this order."""
+    return AsGiven() if order == "input" else AsCompleted()
+
+
+class SameReason:
+    """Compares the errors of the first outcomes.
+
+    Args:
+        rows: Number of first rows that stop the run if all are rejected with the same error; `None` never stops it.
+    """
+
+    def __init__(self, rows: int | None) -> None:
+        self._left = rows or 0
+        self._rows = rows
+        self._reason: tuple[int | None, str] | None = None
+
+    def judge(self, outcome: ContactOutcome) -> BulkStopped | None:
+        """Return the error that stops the run, at the outcome that reaches the number of rows; `None` otherwise."""
+        if not self._left:
+            return None
+        reason = _reason(outcome)
+        if reason is None or (self._reason is not None and reason != self._reason):
+            self._left = 0
+            return None
+        self._reason = reason
+        self._left -= 1
+        return None if self._left else self._stopped(reason[1])
+
+    def _stopped(self, text: str) -> BulkStopped:
+        return BulkStopped(
+            f"run stopped: the first {self._rows} rows were rejected with the same error: {text}; "
+            "fix the cause, or turn off stop_after_rejects"
+        )
+
+
+def _reason(outcome: ContactOutcome) -> tuple[int | None, str] | None:
+    """Return the status code and message of a refused row, `None` for others. A refused row's outcome may be `unknown`."""
+    error = outcome.error
+    if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
+        return None
+    return error.status_code, str(error)

@@ -1,0 +1,131 @@
+"""Print the findings and results of an import for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Self
+
+from outreach_async.bulk import BulkReport, ContactOutcome
+from outreach_async.bulk.outcomes import concerns_every_row
+from outreach_async.cli.output import Screen
+from outreach_async.errors import BulkStopped, OutreachError, StatusError
+from outreach_async.importer import Columns, Row, is_reject
+from outreach_async.importer.preflight import Estimate, Survey
+from outreach_async.importer.rejects import LineOf, message_of
+
+_FEW: Final = 10
+
+
+class Undone:
+    """List the failed rows, each with its line and the reason.
+
+    Args:
+        screen: Where to print.
+        few: Maximum number of rows to list, when the block ends; `None` lists every row as it fails.
+        line_of: Returns the line of the row that another one duplicates.
+    """
+
+    def __init__(self, screen: Screen, few: int | None, line_of: LineOf = lambda _index: None) -> None:
+        self._screen = screen
+        self._few = few
+        self._line_of = line_of
+        self._kept: list[str] = []
+        self._more = 0
+
+    def add(self, outcome: ContactOutcome) -> None:
+        """List the row if it failed for a reason of its own; one that concerns every row is the last line of output."""
+        if not is_reject(outcome) or _is_everyones(outcome.error):
+            return
+        told = (*_whose(outcome), outcome.status, message_of(outcome, self._line_of))
+        text = ": ".join(str(part) for part in told if part)
+        if self._few is None:
+            (self._screen.warn if self._screen.as_json else self._screen.say)(text)
+        elif len(self._kept) < self._few:
+            self._kept.append(text)
+        else:
+            self._more += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Print the rows that were held back."""
+        for text in self._kept:
+            self._screen.say(text)
+        if self._more:
+            self._screen.say(f"... and {self._more:,} more", "dim")
+
+
+def _whose(outcome: ContactOutcome) -> tuple[str, str]:
+    """Return the line of a row, or its number if only the journal has the row, and its e-mail."""
+    row = outcome.contact
+    if isinstance(row, Row):
+        return f"line {row.line}", row.members.get("email", "").strip()
+    email = row.get("email", "") if isinstance(row, Mapping) else ""
+    return f"row {outcome.index + 1}", email.strip()
+
+
+def _is_everyones(error: OutreachError | None) -> bool:
+    """Return whether an error is, or follows from, the refusal that ended the run."""
+    return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and concerns_every_row(error))
+
+
+def listed(screen: Screen) -> int | None:
+    """Return the number of failed rows to list: a few on a terminal, all of them in a file or a pipe."""
+    return _FEW if screen.console else None
+
+
+def show_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
+    """Print the mapping of columns, and why. In a pipe, omit it if every column has the name of its code."""
+    for note in notes:
+        screen.say(f"note: {note}")
+    if columns.export:
+        screen.say(f"recognised as an export from {columns.export}")
+    decisions = columns.decisions()
+    if screen.console or any(column != code for column, code, _ in decisions):
+        screen.table(("column", "code", "why"), decisions)
+
+
+def show_findings(screen: Screen, survey: Survey) -> None:
+    """Print the findings in a file: the number of each kind, and the first few."""
+    for kind in survey.kinds.values():
+        screen.say(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
+        for line, message in kind.first:
+            screen.say(f"  line {line}: {message}")
+        if kind.count > len(kind.first):
+            screen.say(f"  ... and {kind.count - len(kind.first):,} more", "dim")
+    if survey.refused:
+        screen.say(f"{survey.refused:,} of {survey.rows:,} rows are invalid and will be rejected")
+
+
+def show_estimate(screen: Screen, estimate: Estimate | None) -> None:
+    """Print the estimated duration, if it is known."""
+    if estimate is not None:
+        duration = timedelta(seconds=round(estimate.seconds))
+        screen.say(f"estimated time: {duration} for {estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.known})")
+
+
+def show_report(screen: Screen, report: BulkReport, total: int | None, journal: Path | None) -> None:
+    """Print the counts of a run, and how to continue."""
+    screen.table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
+    rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
+    of = "" if total is None else f" of {total:,}"
+    screen.say(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
+    if report.repeats:
+        screen.say(f"{report.repeats:,} of the not_applied rows are duplicates; a row with the same e-mail was sent instead")
+    if report.uncertain:
+        screen.say(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
+        screen.say(f"list them with: outreach-async report {journal} --uncertain" if journal else "--journal lets you list them")
+    if total is not None and report.rows < total:
+        screen.say(_rest(journal))
+
+
+def _rest(journal: Path | None) -> str:
+    if journal is not None:
+        return f"Rows remain. Resume with the same command and --journal {journal} --resume."
+    return (
+        "The remaining rows were not sent (a few may have been in flight). "
+        "Importing the file again is safe: the service detects duplicates."
+    )

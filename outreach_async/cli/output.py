@@ -1,0 +1,152 @@
+"""Print results as tables, tab-separated lines or one JSON object, and show the progress of a run on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final, Self, TypeAlias
+
+import anyio
+import attrs
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from outreach_async.bulk import BulkProgress, Outcomes
+from outreach_async.cli.text import printable
+
+
+@attrs.frozen
+class Screen:
+    """The output of a command.
+
+    Attributes:
+        as_json: Whether stdout receives one JSON object only.
+        console: The terminal; `None` if stdout is not a terminal.
+    """
+
+    as_json: bool
+    console: Console | None
+
+    @classmethod
+    def of(cls, *, as_json: bool) -> Self:
+        """Return the screen for the current stdout."""
+        terminal = sys.stdout.isatty() and not as_json
+        return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None)
+
+    def say(self, text: str = "", style: str = "") -> None:
+        """Print a line for people; with `as_json`, print nothing."""
+        if self.console:
+            self.console.print(Text(printable(text), style=style), soft_wrap=True)
+        elif not self.as_json:
+            print(printable(text))  # noqa: T201 - a command prints
+
+    def warn(self, text: str) -> None:
+        """Print a line to stderr, like errors."""
+        print(f"outreach-async: {printable(text)}", file=sys.stderr)  # noqa: T201 - a command prints
+
+    def say_lines(self, text: str) -> None:
+        """Print lines for people."""
+        for line in text.splitlines():
+            self.say(line)
+
+    def footer(self, text: str) -> None:
+        """Print a line that is of use on a terminal only."""
+        if self.console:
+            self.say(text, "dim")
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Print a table; with `as_json`, print nothing."""
+        if self.console:
+            self.console.print(_table(columns, list(rows)), crop=False)  # a truncated number is a wrong number
+        elif not self.as_json:
+            for row in (columns, *rows):
+                print(*map(printable, row), sep="\t")  # noqa: T201 - a command prints
+
+    def result(self, value: dict[str, Any]) -> None:
+        """Print the JSON object as the last line of stdout; without `as_json`, print nothing."""
+        if self.as_json:
+            print(json.dumps(value), flush=True)  # noqa: T201 - a command prints
+
+
+_WHOLE: Final = frozenset({"id", "code", "status", "test_letter"})
+"""Columns never wrapped below the width of their values, because users copy and compare them."""
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for at, column in enumerate(columns):
+        values = [row[at] for row in rows]
+        figures = bool(values) and all(map(_is_figure, values))
+        whole = map(printable, values) if figures or column in _WHOLE else ()
+        least = max(map(len, [*whole, *column.split("_")]))
+        heading = Text(column.replace("_", "\n"))
+        table.add_column(heading, justify="right" if figures else "left", overflow="fold", min_width=least)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+Show: TypeAlias = Callable[[int, str], None]
+"""Shows the number of completed rows, and a string beside the bar."""
+
+_REFRESH: Final = 0.2
+_SLOW: Final = 10
+"""Rate in rows per second below which one decimal is shown."""
+
+
+@contextmanager
+def progress(title: str, total: int | None) -> Iterator[Show]:
+    """Show a bar of `total` rows; `None` if their number is unknown."""
+    if not sys.stderr.isatty():
+        yield lambda _rows, _text: None
+        return
+    text = TextColumn("{task.fields[text]}", markup=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), text)
+    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
+        task = bar.add_task(title, total=total, text="")
+        yield lambda rows, text: bar.update(task, completed=rows, text=text)
+
+
+async def follow(outcomes: Outcomes, show: Show, warn: Callable[[str], None]) -> None:
+    """Show a run's progress until cancelled.
+
+    Args:
+        outcomes: The outcomes of the run.
+        show: Updates the bar.
+        warn: Prints a line. Used for the reason of each pause, which may not fit beside the bar.
+    """
+    told = ""
+    while True:
+        seen = outcomes.progress
+        show(seen.rows, text_of(seen))
+        if seen.why and seen.why != told:
+            of = "" if seen.total is None else f" of {seen.total:,}"
+            warn(f"{seen.rows:,}{of} rows, {text_of(seen)}")
+        told = seen.why
+        await anyio.sleep(_REFRESH)
+
+
+def text_of(seen: BulkProgress) -> str:
+    """Return the rate, the state with its reason, and the ETA of a run."""
+    digits = 1 if 0 < seen.rate < _SLOW else 0
+    parts = [f"{seen.rate:,.{digits}f} rows/s"]
+    if seen.state != "running":
+        held = f"{seen.state} for {_duration(seen.resumes)}" if seen.resumes else seen.state
+        parts.append(f"{held} ({printable(seen.why)})" if seen.why else held)
+    if seen.eta is not None:
+        parts.append(f"ETA {_duration(seen.eta)}")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

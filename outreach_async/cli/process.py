@@ -1,0 +1,118 @@
+"""Run an async command, with clean interruption: Ctrl-C first waits for requests in flight, then cancels them, then exits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from outreach_async.cli.exits import INTERRUPTED, OK
+from outreach_async.cli.output import Screen
+
+PATIENCE: Final = 30.0
+"""Time for requests in flight to complete, in seconds."""
+PATIENCE_IN_PAUSE: Final = 1.0
+"""The same while a run is paused, in seconds: a request in flight then rarely succeeds."""
+
+
+class Interrupts:
+    """Handle each Ctrl-C according to its number.
+
+    Args:
+        screen: Where to print what happens.
+        group: Task group of the tasks that run beside the block.
+        leave: Exits the process.
+
+    Attributes:
+        group: The task group.
+        scope: Cancelled by the second Ctrl-C.
+        drain: Called by the first Ctrl-C: stops starting rows, and returns the time to wait, in seconds.
+        count: Number of times that Ctrl-C was pressed.
+    """
+
+    def __init__(self, screen: Screen, group: TaskGroup, leave: Callable[[int], object] = os._exit) -> None:
+        self.scope = anyio.CancelScope()
+        self.drain: Callable[[], float] = lambda: PATIENCE
+        self.count = 0
+        self._screen = screen
+        self.group = group
+        self._leave = leave
+
+    def take(self) -> None:
+        """Handle one Ctrl-C."""
+        self.count += 1
+        if self.count == 1:
+            seconds = self.drain()
+            self._screen.warn(f"waiting up to {seconds:.0f} s for requests in flight; press Ctrl-C again to cancel them")
+            # A handler must not wait: it would block the next Ctrl-C.
+            self.group.start_soon(self._give_up, seconds)
+        elif self.count == 2:  # noqa: PLR2004 - the second
+            self.scope.cancel()
+        else:  # the cancelled run has not ended; wait for nothing
+            self._leave(INTERRUPTED)
+
+    async def _give_up(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        self.scope.cancel()
+
+
+@asynccontextmanager
+async def interruptible(screen: Screen) -> AsyncIterator[Interrupts]:
+    """Handle every Ctrl-C within the block. On Windows, which has no such signals, it stays a `KeyboardInterrupt`.
+
+    Errors of the block are raised as they are, not in an exception group.
+    """
+    failure: Exception | None = None
+    async with anyio.create_task_group() as group:
+        interrupts = Interrupts(screen, group)
+        await group.start(_receive, interrupts)  # returns once the handler is in place
+        try:
+            with interrupts.scope:
+                yield interrupts
+        except Exception as error:  # noqa: BLE001 - raised below, as the group would wrap it
+            failure = error
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _receive(interrupts: Interrupts, *, task_status: TaskStatus[None]) -> None:
+    try:
+        receiver = anyio.open_signal_receiver(signal.SIGINT)
+    except NotImplementedError:  # pragma: no cover - Windows
+        task_status.started()
+        return
+    with receiver as signals:
+        task_status.started()
+        async for _ in signals:
+            interrupts.take()
+
+
+def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = INTERRUPTED) -> int:
+    """Run a command on an event loop and return its exit code.
+
+    Ctrl-C and SIGTERM cancel the command, so that it can still clean up and print its progress.
+
+    Args:
+        main: The command. A result of `None` is success.
+        terminated: Exit code after SIGTERM.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    return anyio.run(_cancellable, main, terminated)
+
+
+async def _cancellable(main: Callable[[], Awaitable[int | None]], terminated: int) -> int:
+    with anyio.CancelScope() as scope:
+        # By default SIGTERM ends the process at once: the journal and the rejects file would not be completed.
+        with suppress(NotImplementedError):  # Windows has no signal handlers on event loops
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
+        return await main() or OK
+    return terminated

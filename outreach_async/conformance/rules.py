@@ -1,0 +1,91 @@
+"""Check a service against every rule that the interface states and that can be observed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from outreach_async.conformance.calibration import Measured, run
+from outreach_async.conformance.creation_rules import CREATION_RULES
+from outreach_async.conformance.item_rules import ITEM_RULES
+from outreach_async.conformance.page_rules import ANSWER_RULES, PAGE_RULES
+from outreach_async.conformance.rule import Rule, Subject
+from outreach_async.conformance.target import Patience, Site
+from outreach_async.responses import masked_text
+from outreach_async.transport.wire import Transport
+
+_MANY: Final = 3
+
+
+@attrs.frozen
+class Breach:
+    """A violation of a stated rule.
+
+    Attributes:
+        rule: The id of the rule.
+        says: What the interface says.
+        what: What is wrong, and where.
+        request: Method and target.
+        answered: The response of the service, shortened and with secrets masked.
+
+    Example:
+        ```python
+        fake.set_mailbox("mailbox_2", daily_limit="many")
+        (breach,) = await check(FakeTransport(fake), Site("space_1"))
+        print(breach.rule, breach.what)  # -> W4 data[1] daily_limit is a string, not a number
+        ```
+    """
+
+    rule: str
+    says: str
+    what: str
+    request: str
+    answered: str
+
+    def __str__(self) -> str:
+        said = f"interface: {self.says}", f"request: {self.request}", f"response: {self.answered}"
+        return "\n  ".join((f"{self.rule}: {self.what}", *said))
+
+
+def breaches(rule: Rule, measured: Measured) -> list[Breach] | None:
+    """Return the first violations of a rule.
+
+    Returns:
+        At most three; `None` if nothing was observed to which the rule applies.
+    """
+    subjects = list(rule.subjects(measured))
+    found = ((subject, fault) for subject in subjects for fault in rule.faults(subject.value))
+    few = [breach for breach, _ in zip((_breach(rule, *pair, measured.site) for pair in found), range(_MANY), strict=False)]
+    return few if subjects else None
+
+
+def _breach(rule: Rule, subject: Subject, fault: str, site: Site) -> Breach:
+    asked = subject.asked
+    answered = asked.trouble if asked.answer is None else site.told(asked.answer)
+    what, request = f"{subject.where} {fault}", f"{asked.request.method} {asked.request.target}"
+    return Breach(rule.id, rule.says, masked_text(what, site.secrets), masked_text(request, site.secrets), answered)
+
+
+async def check(transport: Transport, site: Site, patience: Patience | None = None) -> list[Breach]:
+    """Check a service against everything that the interface states.
+
+    Args:
+        transport: The transport; it stays open.
+        site: The workspace and credentials.
+        patience: How long to wait.
+
+    Returns:
+        The violations, at most three per rule.
+
+    Example:
+        ```python
+        print(await check(FakeTransport(fake), Site("space_1")))  # -> []
+        ```
+    """
+    measured = await run(transport, site, patience or Patience())
+    return [breach for rule in RULES for breach in breaches(rule, measured) or ()]
+
+
+RULES: Final[tuple[Rule, ...]] = (*ANSWER_RULES, *PAGE_RULES, *ITEM_RULES, *CREATION_RULES)
+"""The stated rules that can be observed."""

@@ -1,0 +1,333 @@
+"""Build requests and interpret responses as values, and carry a dialogue over a transport.
+
+A probe is a generator: it yields requests, receives responses, and returns a finding. Probes use plain HTTP instead of the typed
+client, so that they can handle any response.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Generator, Iterable, Mapping
+from functools import partial
+from secrets import token_hex
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+import anyio
+import attrs
+
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.responses import masked_text, retry_after, secret_parts
+from outreach_async.transport.wire import Progress, Request, Response, Transport
+
+
+@attrs.frozen
+class Finding:
+    """What is known about a knob.
+
+    Attributes:
+        possible: The values that fit: one if the value was observed, several if they cannot be distinguished, none if nothing was
+            observed.
+        how: How the value was observed, or why it was not.
+    """
+
+    possible: tuple[Any, ...]
+    how: str
+
+    @property
+    def seen(self) -> bool:
+        """Whether exactly one value is possible."""
+        return len(self.possible) == 1
+
+    def is_seen_as(self, reading: object) -> bool:
+        """Return whether `reading` is the only possible value."""
+        return self.possible == (reading,)
+
+
+def seen(reading: Any, how: str) -> Finding:
+    """Return the finding of an observed value."""
+    return Finding((reading,), how)
+
+
+def among(readings: Iterable[Any], how: str) -> Finding:
+    """Return the finding of several possible values."""
+    return Finding(tuple(readings), how)
+
+
+def unseen(why: str) -> Finding:
+    """Return the finding of a knob that was not observed."""
+    return Finding((), why)
+
+
+def attempt(probe: Dialogue[Finding]) -> Dialogue[Finding]:
+    """Run a probe. If a response decides nothing, the knob counts as not observed."""
+    try:
+        return (yield from probe)
+    except Unclear as unclear:
+        return unseen(str(unclear))
+
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Patience:
+    """How long to wait.
+
+    Attributes:
+        answer: Timeout of one response, in seconds.
+        throttled: Most seconds to wait in total because of `Retry-After`.
+
+    Example:
+        ```python
+        print(await check(FakeTransport(fake), Site("space_1"), Patience(answer=5.0, throttled=0.0)))  # -> []
+        ```
+    """
+
+    answer: float = 30.0
+    throttled: float = 120.0
+
+
+class Carrier:
+    """Runs dialogues over a transport.
+
+    Args:
+        transport: The transport.
+        patience: How long to wait.
+        secrets: Strings to mask in errors.
+
+    Attributes:
+        asked: Number of requests sent.
+        waits: Every `Retry-After` received, as written.
+    """
+
+    def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
+        self.asked = 0
+        self.waits: list[str] = []
+        self._transport = transport
+        self._patience = patience
+        self._left = patience.throttled
+        self._secrets = secrets
+
+    async def carry(self, dialogue: Dialogue[T]) -> T:
+        """Run a dialogue to its end and return its result.
+
+        A request without a response raises `Unclear` inside the dialogue.
+        """
+        go_on = partial(next, dialogue)
+        while True:
+            try:
+                request = go_on()
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            try:
+                answer = await self._exchange(request)
+            except Unclear as unclear:
+                go_on = partial(dialogue.throw, unclear)
+            else:
+                go_on = partial(dialogue.send, answer)
+
+    async def _exchange(self, request: Request) -> Response:
+        while True:
+            answer = await self._send(request)
+            if not throttled(answer):
+                return answer
+            self.waits.append(answer.headers.get("retry-after", ""))
+            # At least a second: without a valid Retry-After, waits of 0 would never use up the budget and the loop never end.
+            wait = max(1.0, retry_after(answer.headers, now=time.time()) or 0.0)
+            if wait > self._left:
+                return answer
+            self._left -= wait
+            await anyio.sleep(wait)
+
+    async def _send(self, request: Request) -> Response:
+        self.asked += 1
+        try:
+            with anyio.fail_after(self._patience.answer):
+                return await self._transport.send(request, Progress())
+        except TimeoutError:
+            raise Unclear(f"no response within {self._patience.answer:g} s") from None
+        except TransportError as error:
+            raise Unclear(f"no response: {masked_text(str(error), self._secrets)}") from None
+
+
+Dialogue = Generator[Request, Response, T]
+"""A generator that yields requests, receives responses, and returns a result."""
+
+DOMAIN: Final = "conformance.example"
+"""The domain of every created address. Nobody can have an address there (RFC 2606)."""
+
+OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
+"""Values of `status` in the response to a creation, spelled as in the interface."""
+
+_SHOWN: Final = 500
+_READ: Final = 20_000
+_TOO_MANY_REQUESTS: Final = 429
+
+
+class Unclear(Exception):
+    """A response that decides nothing: none arrived, a server error, a redirect, or not JSON."""
+
+
+@attrs.frozen
+class Site:
+    """The workspace to use, the credentials, and what may be written.
+
+    Attributes:
+        workspace: Workspace id.
+        owner_key: API key of a user of the workspace; required to create contacts.
+        writes: Whether contacts may be created in the workspace.
+        campaign: Id of a campaign of the workspace, not live, that created contacts may join; `None` for none.
+        gmail: Whether two of the contacts may have an address at gmail.com, in a form that Gmail never assigns.
+        headers: Header fields to send, such as a credential.
+        nonce: A string that makes the addresses of this run unique.
+        hidden: Further secrets to mask, such as a proxy password.
+
+    Raises:
+        InvalidRequest: The values contradict each other.
+
+    Example:
+        ```python
+        site = Site("space_1", owner_key="key_1", writes=True)
+        print(len(await check(FakeTransport(fake), site)))  # -> 0
+        ```
+    """
+
+    workspace: str = attrs.field(converter=str)
+    owner_key: str | None = attrs.field(default=None, repr=False)
+    writes: bool = False
+    campaign: str | None = None
+    gmail: bool = False
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    nonce: str = attrs.field(factory=lambda: token_hex(6))
+    hidden: tuple[str, ...] = attrs.field(default=(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.writes and not self.owner_key:
+            raise InvalidRequest("writes: expected an owner_key to create contacts with, got none; set OUTREACH_OWNER_KEY")
+        if not self.writes and (self.campaign or self.gmail):
+            raise InvalidRequest("campaign, gmail: expected only together with writes; allow writes, or leave them out")
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Strings to mask."""
+        return (*((self.owner_key,) if self.owner_key else ()), *secret_parts(self.headers), *self.hidden)
+
+    def get(self, path: str, **query: Any) -> Request:
+        """Return a GET request for a path with query parameters."""
+        return Request("GET", f"{path}?{urlencode(query)}" if query else path, self.headers)
+
+    def page(self, kind: str, page: Any, display: Any, **query: Any) -> Request:
+        """Return a request for a page of `campaigns` or `mailboxes`."""
+        return self.get(f"/{kind}", workspace=self.workspace, display=display, page=page, **query)
+
+    def fields(self) -> Request:
+        """Return a request for the fields of the workspace."""
+        return self.get(f"/workspaces/{quote(self.workspace, safe='')}/all-fields")
+
+    def steps(self, campaign: str) -> Request:
+        """Return a request for the steps of a campaign."""
+        return self.get(f"/campaigns/{quote(campaign, safe='')}/steps")
+
+    def address(self, name: str) -> str:
+        """Return an address that nobody has and no other run uses."""
+        return f"{name}-{self.nonce}@{DOMAIN}"
+
+    def creation(
+        self,
+        email: str,
+        duplicates: str = "skip",
+        fields: Mapping[str, str] | None = None,
+        *,
+        key: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Request:
+        """Return a request that creates a contact.
+
+        Args:
+            email: The e-mail address.
+            duplicates: The duplicates option.
+            fields: Further members of the body.
+            key: An owner key to use instead of the site's.
+            options: Members of `upload_options`; `LEFT_OUT` omits one.
+        """
+        given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
+        body = {
+            "owner_key": self.owner_key if key is None else key,
+            "workspace": self.workspace,
+            "email": email,
+            "upload_options": {name: value for name, value in given.items() if value is not LEFT_OUT},
+            **(fields or {}),
+        }
+        return Request("POST", "/contacts", {**self.headers, "content-type": "application/json"}, json.dumps(body).encode())
+
+    def told(self, answer: Response) -> str:
+        """Return a response as a string of about 500 characters at most, with secrets masked."""
+        body = masked_text(answer.body[:_READ].decode(errors="replace"), self.secrets)
+        words = " ".join("".join(c if c.isprintable() else " " for c in body).split())
+        return f"{answer.status} {words[:_SHOWN]}{'...' if len(words) > _SHOWN else ''}".rstrip()
+
+
+LEFT_OUT: Final = object()
+"""Marks a member of `upload_options` to omit."""
+
+
+def document(answer: Response) -> Any:
+    """Return the JSON document of a response; `None` if it is not JSON."""
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def throttled(answer: Response) -> bool:
+    """Return whether the service asks to retry later, with any status."""
+    return answer.status == _TOO_MANY_REQUESTS or "retry-after" in answer.headers
+
+
+def accepted(answer: Response) -> bool:
+    """Return whether the service accepted the request. A refusal may have status 200, too.
+
+    Raises:
+        Unclear: The response is neither a success nor a refusal.
+    """
+    if throttled(answer):
+        raise Unclear(f"the service answered {answer.status}: too many requests")
+    if 400 <= answer.status < 500:  # noqa: PLR2004 - the range of refusals
+        return False
+    said = document(answer)
+    if not 200 <= answer.status < 300 or not isinstance(said, dict):  # noqa: PLR2004 - the range of successes
+        raise Unclear(f"the service answered {answer.status}{'' if said else ' without JSON'}")
+    return said.get("status") in ("ok", *OUTCOMES)  # a tuple, not a set, because the value may be unhashable
+
+
+def served(answer: Response) -> dict[str, Any]:
+    """Return the document of a response that must be a success.
+
+    Raises:
+        Unclear: It is not a success.
+    """
+    if not accepted(answer):
+        raise Unclear(f"the service refused with {answer.status}")
+    found: dict[str, Any] = document(answer)
+    return found
+
+
+def rows(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the items of a list response. Items that are not objects are left out."""
+    data = said.get("data")
+    return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+
+
+def number(said: Mapping[str, Any], name: str) -> int:
+    """Return a whole number from a response.
+
+    Raises:
+        Unclear: The member is missing or not a whole number.
+    """
+    value = said.get(name)
+    if type(value) is not int and not (type(value) is float and value.is_integer()):
+        raise Unclear(f"{name} is not a whole number")
+    return int(value)

@@ -1,0 +1,139 @@
+"""Validate values from tests and world files early, so that an error names the wrong value. Make and check ids (W3 and W5).
+
+Ids increase in the order of creation. Lists are sorted by creation time and then by id: items with equal times keep their order.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+from outreach_async.fake.errors import refused
+
+_Number = TypeVar("_Number", int, float)
+
+
+def check_known(name: str, known: Iterable[str], what: str) -> None:
+    """Check that a name is known.
+
+    Raises:
+        TypeError: The name is unknown. The message suggests a similar one, or lists the known names.
+    """
+    names = list(known)
+    if name not in names:
+        guess = suggestion(name, names)
+        raise TypeError(f"{what} has no {name!r}; {guess or 'expected one of ' + ', '.join(names)}")
+
+
+def whole(name: str, value: object) -> int:
+    """Return the value if it is a non-negative integer.
+
+    Raises:
+        TypeError: The value is not an integer.
+        ValueError: The value is negative.
+    """
+    if type(value) is not int:
+        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"{name}: expected an integer of at least 0, got {value}")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """Return the value if it is a non-blank string.
+
+    Raises:
+        TypeError: The value is not a string.
+        ValueError: The value is blank.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected a string, got {type(value).__name__}")
+    if not value.strip():
+        raise ValueError(f"{name}: expected a non-blank string")
+    return value
+
+
+def members(what: str, value: object) -> Mapping[str, Any]:
+    """Return the value if it is a mapping.
+
+    Raises:
+        TypeError: The value is not a mapping.
+    """
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what}: expected an object, got {type(value).__name__}")
+    return value
+
+
+def moment(name: str, value: object) -> float:
+    """Return the value if it is a time in Unix seconds.
+
+    Raises:
+        TypeError: The value is not a number.
+        ValueError: The time is before 1970, or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: expected Unix seconds, got {type(value).__name__}")
+    return at_least(name, 0, value)
+
+
+def at_least(name: str, low: int, value: _Number) -> _Number:
+    """Return the value if it is finite and not below a minimum.
+
+    Raises:
+        ValueError: The value is too small, or not finite.
+    """
+    if not low <= value < math.inf:
+        raise ValueError(f"{name}: expected a finite number of at least {low}, got {value}")
+    return value
+
+
+KINDS: Final[dict[str, str]] = {
+    "space_": "a workspace's id",
+    "camp_": "a campaign's id",
+    "mailbox_": "a mailbox's id",
+    "step_": "a step's id",
+    "temp_": "a template's id",
+    "personalized_step_": "a personalized template's id",
+    "contact_": "a contact's id",
+    "key_": "an owner key",
+}
+"""The kind of an id, by prefix."""
+
+
+def made_up_id(seed: int, prefix: str, number: int) -> str:
+    """Return id number `number` of a prefix.
+
+    The first ten digits count up from a start derived from the seed; the last six are a hash.
+    """
+    drawn = hashlib.blake2b(f"{seed}|{prefix}|{number}".encode(), digest_size=3).hexdigest()
+    return f"{prefix}{_start(seed, prefix) + number:010x}{drawn}"
+
+
+@lru_cache(maxsize=256)
+def _start(seed: int, prefix: str) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed}|{prefix}".encode(), digest_size=4).digest(), "big") << 7
+
+
+def check_id(text: str, prefix: str, field: str) -> None:
+    """Check the format of an id.
+
+    Raises:
+        Refused: 400 if the prefix is missing, or nothing follows it.
+    """
+    if text.startswith(prefix) and len(text) > len(prefix):
+        return
+    raise refused(400, "invalid_id", f"{field} must be an id that starts with {prefix}", field, hints=_likeness(text))
+
+
+def _likeness(text: str) -> tuple[str, ...]:
+    return tuple(f"this looks like {kind}" for prefix, kind in KINDS.items() if text.startswith(prefix) and text != prefix)
+
+
+def suggestion(name: str, known: list[str]) -> str:
+    """Return a suggestion of the most similar known name; empty if none is similar."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else ""

@@ -1,0 +1,476 @@
+"""Add workspaces, owner keys, mailboxes, campaigns and contacts to a fake. A call that fails leaves the world unchanged."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from random import Random
+from typing import Any, Final, Literal, Self
+
+import attrs
+
+from outreach_async.fake.arguments import text, whole
+from outreach_async.fake.clock import DAY
+from outreach_async.fake.records import (
+    CAMPAIGN_HEADERS,
+    CUSTOM,
+    MAILBOX_HEADERS,
+    RESERVED,
+    STANDARD,
+    Contact,
+    Enrolment,
+    Mailbox,
+    Workspace,
+)
+from outreach_async.fake.seed_campaigns import CampaignMaker, CampaignSeed, StepSeed
+from outreach_async.fake.seeds import ContactSeed, MailboxSeed, changed_mailbox, made_up_mailbox, people
+from outreach_async.fake.world import ListKind, World
+
+_YOUNGEST: Final = 45 * DAY
+"""Minimum age of generated mailboxes, in seconds: they are past their warm-up."""
+
+_OLDEST: Final = 600 * DAY
+
+
+@attrs.frozen
+class Seeder:
+    """Adds records to a world.
+
+    Attributes:
+        world: The world.
+        seed: Seed for generated data.
+        now: The current time in Unix seconds.
+        key: Key function for e-mails: two e-mails are duplicates if their keys are equal.
+    """
+
+    world: World = attrs.field(repr=False)
+    seed: int
+    now: float
+    key: Callable[[str], str]
+    _taken: list[str] = attrs.field(factory=list, repr=False)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[Self]:
+        """Release every reserved id if the block fails. Records are stored last, when nothing can fail any more."""
+        counters = dict(self.world.counters)
+        try:
+            yield self
+        except BaseException:
+            self.world.ids.difference_update(self._taken)
+            self.world.counters = counters
+            raise
+
+    def id(self, prefix: str, given: str | None) -> str:
+        """Reserve the given id, or generate one if it is `None`."""
+        taken = self.world.new_id(self.seed, prefix) if given is None else self.world.take_id(text("id", given), prefix)
+        self._taken.append(taken)
+        return taken
+
+    def workspace(
+        self,
+        id_: str | None,
+        custom_fields: Iterable[str] | Mapping[str, str],
+        extra_fields: Mapping[str, str],
+        campaign_headers: Iterable[str] | None,
+        mailbox_headers: Iterable[str] | None,
+    ) -> str:
+        """Add a workspace; see `FakeService.add_workspace`."""
+        custom = _labels(custom_fields)
+        taken = [code for code in extra_fields if code in STANDARD or code in RESERVED or code.startswith("custom_")]
+        if taken:
+            raise ValueError(f"extra_fields: these codes are reserved: {', '.join(taken)}; use other codes")
+        workspace = Workspace(
+            self.id("space_", id_),
+            custom,
+            {text("code", code): text("label", label) for code, label in extra_fields.items()},
+            CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
+            MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
+        )
+        self.world.add_workspace(workspace)
+        return workspace.id
+
+    def owner_key(self, workspaces: Sequence[str], key: str | None) -> str:
+        """Add an owner key, or give an existing one access to more workspaces."""
+        for workspace in workspaces:
+            self.check_workspace(workspace)
+        if key is not None and not key.startswith("key_"):
+            raise ValueError("key: expected a string that starts with key_; omit it to generate one")  # the value may be a secret
+        if key is None or key not in self.world.keys:
+            key = self.id("key_", key)
+        self.world.keys[key] = self.world.keys.get(key, frozenset()) | frozenset(workspaces)
+        return key
+
+    def mailboxes(self, workspace: str, given: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
+        """Add one mailbox per mapping of given fields."""
+        self.check_workspace(workspace)
+        start = self._created(workspace, "mailbox", self.now - self._chance(workspace).uniform(_YOUNGEST, _OLDEST))
+        first = len(self.world.mailboxes)
+        made = [
+            self._mailbox(MailboxSeed(workspace, first + place, min(start + 60 * place, int(self.now)), trouble, fields))
+            for place, fields in enumerate(given)
+        ]
+        for mailbox in made:
+            self.world.add_mailbox(mailbox)
+        return [mailbox.id for mailbox in made]
+
+    def _mailbox(self, seed: MailboxSeed) -> Mailbox:
+        id_ = self.id("mailbox_", seed.given.get("id"))
+        return made_up_mailbox(id_, seed, self._chance(id_), self.now)
+
+    def campaign(self, seed: CampaignSeed) -> str:
+        """Add a campaign; see `FakeService.add_campaign`."""
+        self.check_workspace(seed.workspace)
+        boxes = self._boxes(seed.workspace, seed.mailboxes)
+        id_ = self.id("camp_", seed.id)
+        maker = CampaignMaker(self._chance(id_), self.id, self._created(seed.workspace, "campaign", self.now), self.now)
+        self.world.add_campaign(maker.make(attrs.evolve(seed, mailboxes=boxes), id_), self.now)
+        return id_
+
+    def _boxes(self, workspace: str, mailboxes: Iterable[str]) -> tuple[str, ...]:
+        boxes = tuple(dict.fromkeys(mailboxes))
+        for box in boxes:
+            if box not in self.world.mailboxes or self.world.mailboxes[box].workspace != workspace:
+                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}; add it first")
+        return boxes
+
+    def set_campaign(self, id_: str, status: str | None, mailboxes: Iterable[str] | None, rates: Mapping[str, float]) -> None:
+        """Change a campaign; see `FakeService.set_campaign`."""
+        campaign = self.world.campaigns.get(id_)
+        if campaign is None:
+            raise ValueError(f"there is no campaign {id_!r}; add it first")
+        changed = attrs.evolve(
+            campaign,
+            status=campaign.status if status is None else text("status", status),
+            mailboxes=campaign.mailboxes if mailboxes is None else self._boxes(campaign.workspace, mailboxes),
+            rates=campaign.rates.changed(rates),
+        )
+        self.world.set_campaign(changed, self.now)
+
+    def set_mailbox(self, id_: str, fields: Mapping[str, Any]) -> None:
+        """Change a mailbox; see `FakeService.set_mailbox`."""
+        mailbox = self.world.mailboxes.get(id_)
+        if mailbox is None:
+            raise ValueError(f"there is no mailbox {id_!r}; add it first")
+        self.world.set_mailbox(changed_mailbox(mailbox, fields), self.now)
+
+    def contacts(
+        self, workspace: str, rows: int | Iterable[Mapping[str, str | None]], campaign: str | None, owner: str | None
+    ) -> list[str]:
+        """Store contacts; see `FakeService.add_contacts`."""
+        self.check_workspace(workspace)
+        owner = next((key for key, spaces in self.world.keys.items() if workspace in spaces), "") if owner is None else owner
+        enrolments = () if campaign is None else (Enrolment(campaign, self.now),)
+        given = people(whole("contacts", rows), len(self.world.contacts[workspace])) if isinstance(rows, int) else rows
+        codes = self.world.workspaces[workspace].codes
+        return self.store(workspace, (ContactSeed.of(row, codes, enrolments, owner) for row in given))
+
+    def store(self, workspace: str, seeds: Iterable[ContactSeed]) -> list[str]:
+        """Store all contacts, or none if one is invalid."""
+        made: dict[str, Contact] = {}
+        for seed in seeds:
+            email = text("email", seed.email).strip()
+            key = self.key(email)
+            if key in made or key in self.world.contacts[workspace]:
+                raise ValueError(f"email: the workspace already has a contact with the e-mail {email}; remove one")
+            made[key] = self._contact(workspace, email, seed)
+        for key, contact in made.items():
+            self.world.put_contact(workspace, key, contact)
+        return [contact.id for contact in made.values()]
+
+    def _contact(self, workspace: str, email: str, seed: ContactSeed) -> Contact:
+        for enrolment in seed.enrolments:
+            campaign = self.world.campaigns.get(enrolment.campaign)
+            if campaign is None or campaign.workspace != workspace:
+                raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}; add it first")
+        created = int(self.now) if seed.created is None else whole("created", seed.created)
+        return Contact(self.id("contact_", seed.id), email, seed.owner, seed.fields, seed.enrolments, created)
+
+    def check_workspace(self, workspace: str) -> None:
+        """Check that a workspace exists.
+
+        Raises:
+            ValueError: The workspace does not exist.
+        """
+        if workspace not in self.world.workspaces:
+            raise ValueError(f"there is no workspace {workspace!r}; add it first")
+
+    def _chance(self, name: str) -> Random:
+        # Each record has a generator of its own: the order and number of other records do not change its values.
+        return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
+
+    def _created(self, workspace: str, kind: ListKind, wanted: float) -> int:
+        """Return the creation time of the next item: never before the last one, which keeps lists in the order of calls."""
+        return int(max(wanted, self.world.latest(workspace, kind)))
+
+
+def _labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
+    if isinstance(custom_fields, str):
+        raise TypeError("custom_fields: expected several labels, got one string; pass a list")
+    if not isinstance(custom_fields, Mapping):
+        custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
+    for code in custom_fields:
+        if not CUSTOM.fullmatch(code):
+            raise ValueError(f"custom_fields: expected codes of the form custom_<n>, such as custom_1, got {code!r}")
+    return {code: text("label", label) for code, label in custom_fields.items()}
+
+
+class Fillable(ABC):
+    """The methods that fill a fake."""
+
+    @abstractmethod
+    def _seeding(self) -> AbstractContextManager[Seeder]:
+        """Lock the world and yield its seeder; a block that fails leaves the world unchanged."""
+        ...
+
+    def add_workspace(
+        self,
+        id: str | None = None,  # noqa: A002 - named as on the wire
+        *,
+        custom_fields: Iterable[str] | Mapping[str, str] = (),
+        extra_fields: Mapping[str, str] | None = None,
+        campaign_headers: Iterable[str] | None = None,
+        mailbox_headers: Iterable[str] | None = None,
+    ) -> str:
+        """Add an empty workspace.
+
+        Args:
+            id: The workspace's id; generated if not given.
+            custom_fields: Labels of custom fields, which get the codes `custom_1`, `custom_2`, ...; or labels by code.
+            extra_fields: Labels by code of additional standard fields that all-fields lists.
+            campaign_headers: Columns of the campaign list, as saved in the user's settings.
+            mailbox_headers: Columns of the mailbox list.
+
+        Returns:
+            The workspace's id.
+
+        Raises:
+            ValueError: The id is malformed or already in use, or a code is malformed.
+
+        Example:
+            ```python
+            print(fake.add_workspace("space_2", custom_fields=["Plan", "Size"]))  # -> space_2
+            ```
+        """
+        with self._seeding() as seeder:
+            return seeder.workspace(id, custom_fields, extra_fields or {}, campaign_headers, mailbox_headers)
+
+    def add_owner_key(self, *workspaces: str, key: str | None = None) -> str:
+        """Add a user's API key, or give the user of an existing key access to more workspaces.
+
+        Args:
+            workspaces: Ids of the workspaces that the user has access to.
+            key: The key; generated if not given.
+
+        Returns:
+            The key.
+
+        Raises:
+            ValueError: A workspace does not exist, or the key is malformed.
+
+        Example:
+            ```python
+            fake.add_workspace("space_2")
+            print(fake.add_owner_key("space_1", "space_2", key="key_2"))  # -> key_2
+            ```
+        """
+        with self._seeding() as seeder:
+            return seeder.owner_key(workspaces, key)
+
+    def add_mailbox(self, workspace: str, *, trouble: float = 0.0, **fields: Any) -> str:
+        """Add a mailbox; see `add_mailboxes` for the fields.
+
+        Returns:
+            The mailbox's id.
+
+        Raises:
+            TypeError: A mailbox has no such field, or a value cannot be written as JSON.
+            ValueError: The workspace does not exist.
+
+        Example:
+            ```python
+            fake.add_mailbox("space_1", email="cy@north.example", dkim=False, bounced_30days=40)
+            print([mailbox.email async for mailbox in client.mailboxes.list() if not mailbox.dkim])  # -> ['cy@north.example']
+            ```
+        """
+        with self._seeding() as seeder:
+            return seeder.mailboxes(workspace, [fields], trouble)[0]
+
+    def add_mailboxes(self, workspace: str, count: int, *, trouble: float = 0.0, **fields: Any) -> list[str]:
+        """Add healthy mailboxes with generated statistics that are consistent with each other.
+
+        Args:
+            workspace: Id of the workspace.
+            count: Number of mailboxes.
+            trouble: Probability that a mailbox has a problem, from 0 to 1.
+            fields: Values for any field of a mailbox, used as they are, even if invalid. `domain` sets the domain of the e-mail
+                addresses; a rate can be a pair of the part and the whole; `last_activity` can be Unix seconds. `as_of` (Unix
+                seconds; now if not given) is the time of the counts: from then on, they leave the windows of 30 and 90 days. An
+                impossible count or percentage, such as -5, is never changed.
+
+        Returns:
+            The mailboxes' ids.
+
+        Raises:
+            TypeError: A mailbox has no such field, or a value cannot be written as JSON.
+            ValueError: The workspace does not exist.
+
+        Example:
+            ```python
+            ids = fake.add_mailboxes("space_1", 50, trouble=0.2, domain="south.example")
+            print(len(ids))  # -> 50
+            ```
+        """
+        with self._seeding() as seeder:
+            return seeder.mailboxes(workspace, [fields] * count, trouble)
+
+    def add_campaign(
+        self,
+        workspace: str,
+        *,
+        id: str | None = None,  # noqa: A002 - named as on the wire
+        name: str = "Campaign",
+        status: str = "draft",
+        mailboxes: Iterable[str] = (),
+        steps: Iterable[StepSeed] = (),
+        contacts: int | None = None,
+        bounces_num: int | None = None,
+        interested_num: int | None = None,
+        created: int | None = None,
+        last_activity: float | Literal["auto"] | None = "auto",
+        rates: Mapping[str, float] | None = None,
+    ) -> str:
+        """Add a campaign. Every count and percentage in its responses follows from its templates.
+
+        Args:
+            workspace: Id of the workspace.
+            id: The campaign's id; generated if not given.
+            name: The campaign's name.
+            status: `draft`, `live`, `paused`, or any other status to confront a client with.
+            mailboxes: Ids of the mailboxes that it sends through.
+            steps: The steps in order. A step is a string of template letters, such as `A|B|PER`, or a mapping with any of `id`,
+                `status`, `wait_time` (milliseconds), `left_to_send`, `templates` (letters, or a list of letters and mappings with
+                the fields of a template and its own `rates`; at least one template, `A` by default) and `sent`: the number of
+                e-mails to distribute over the templates, with generated opens and replies.
+            contacts: Number of contacts in the campaign that are not stored individually; by default those of step 1.
+            bounces_num: Number of bounced e-mails; by default generated for steps with `sent`, and 0 otherwise.
+            interested_num: Number of interested replies; the same default.
+            created: Creation time in Unix seconds; now if not given.
+            last_activity: Unix seconds, `None` for never, or `auto` for a recent time if anything was sent.
+            rates: How recipients react, as shares by name. The defaults are `open` 0.4, `click` 0.05, `reply` 0.06 and
+                `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent ones, and `interested` 0.3 of the replies.
+
+        Returns:
+            The campaign's id.
+
+        Raises:
+            TypeError: A step or template has no such field, or a value has the wrong type.
+            ValueError: The workspace or a mailbox does not exist, the id is malformed or already in use, a step has no template,
+                or the counts are inconsistent.
+
+        Example:
+            ```python
+            camp = fake.add_campaign("space_1", name="Autumn", status="live", mailboxes=["mailbox_1"], steps=["A|B", "A"])
+            print(len((await client.campaigns.steps(camp)).data))  # -> 2
+            ```
+        """
+        seed = CampaignSeed(
+            workspace=workspace,
+            id=id,
+            name=name,
+            status=status,
+            mailboxes=mailboxes,
+            steps=steps,
+            contacts=contacts,
+            bounces_num=bounces_num,
+            interested_num=interested_num,
+            created=created,
+            last_activity=last_activity,
+            rates=rates or {},
+        )
+        with self._seeding() as seeder:
+            return seeder.campaign(seed)
+
+    def add_contacts(
+        self,
+        workspace: str,
+        rows: int | Iterable[Mapping[str, str | None]],
+        *,
+        campaign: str | None = None,
+        owner_key: str | None = None,
+    ) -> list[str]:
+        """Store contacts directly, without a request.
+
+        Args:
+            workspace: Id of the workspace.
+            rows: Number of contacts to generate; or mappings with `email`, optionally `id`, and fields by code.
+            campaign: Id of a campaign that they join.
+            owner_key: The owner key of the contacts; by default the first key with access to the workspace.
+
+        Returns:
+            The contacts' ids.
+
+        Raises:
+            TypeError: A contact has no such field, or a value is not a string.
+            ValueError: The workspace or campaign does not exist, or an e-mail is blank or already exists.
+
+        Example:
+            ```python
+            fake.add_contacts("space_1", [{"email": "ann@company.example", "city": "Lyon"}], campaign="camp_1")
+            print(len(fake.add_contacts("space_1", 100)))  # -> 100
+            ```
+        """
+        with self._seeding() as seeder:
+            return seeder.contacts(workspace, rows, campaign, owner_key)
+
+    # Changing.
+
+    def set_campaign(
+        self,
+        campaign: str,
+        *,
+        status: str | None = None,
+        mailboxes: Iterable[str] | None = None,
+        rates: Mapping[str, float] | None = None,
+    ) -> None:
+        """Change a campaign, as its user would in the service. Omitted values stay; sending adapts with the next `advance`.
+
+        Args:
+            campaign: The campaign's id.
+            status: `live` resumes sending; any other status holds back e-mails that are due. Recipients react to e-mails already
+                sent in any status.
+            mailboxes: Ids of the mailboxes that it sends through from now on.
+            rates: How recipients react to e-mails sent from now on, as shares by name; rates of templates stay.
+
+        Raises:
+            TypeError: There is no such rate, or a value has the wrong type.
+            ValueError: The campaign or a mailbox does not exist, or a rate is not from 0 to 1.
+
+        Example:
+            ```python
+            fake.set_campaign("camp_1", status="paused", rates={"bounce": 0})
+            print((await client.campaigns.list()).data[0].status)  # -> paused
+            ```
+        """
+        with self._seeding() as seeder:
+            seeder.set_campaign(campaign, status, mailboxes, rates or {})
+
+    def set_mailbox(self, mailbox: str, **fields: Any) -> None:
+        """Change a mailbox: any field except its id, its creation time, its last activity and its counts.
+
+        Args:
+            mailbox: The mailbox's id.
+            fields: New values by name. Only an `active` mailbox sends, up to `daily_limit` e-mails per UTC day.
+
+        Raises:
+            TypeError: A mailbox has no such field, the field cannot be changed, or the value cannot be written as JSON.
+            ValueError: The mailbox does not exist.
+
+        Example:
+            ```python
+            fake.set_mailbox("mailbox_1", daily_limit=20, blacklists=2)
+            print((await client.mailboxes.list()).data[0].blacklists)  # -> 2
+            ```
+        """
+        with self._seeding() as seeder:
+            seeder.set_mailbox(mailbox, fields)

@@ -1,0 +1,379 @@
+"""`Faults` decides which request meets which fault, by scripts and by rules. Synchronous; its only state is what has fired.
+
+The functions of `faults` create faults: no fault, a different response, a changed response, or a wire fault. The fake's transport
+and server reproduce wire faults according to the tables of `damage`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Literal, Protocol
+
+import attrs
+
+from outreach_async.fake.arguments import at_least
+from outreach_async.fake.operations import ROUTES
+from outreach_async.transport.wire import Request, Response
+
+Kind = Literal[
+    "latency",
+    "hang",
+    "refuse",
+    "reset",
+    "close",
+    "truncate",
+    "reset_mid_body",
+    "bad_chunk",
+    "no_final_chunk",
+    "garbage",
+    "long_header",
+    "wrong_encoding",
+    "wrong_length",
+    "slow_drip",
+]
+"""The kinds of wire faults."""
+
+
+def nothing() -> None:
+    """Do nothing. The default of `Exchange.ended`, for an exchange that holds no place."""
+
+
+@attrs.frozen
+class Exchange:
+    """The result of one request.
+
+    Attributes:
+        response: The response; `None` if a fault kept the request from the service.
+        fault: The wire fault; `None` for none.
+        ended: Call it once the response has been delivered or lost: it frees the exchange's place under `max_in_flight` (rule
+            E4). Further calls do nothing.
+        struck: The label of the fault that fired; `ok` for none.
+
+    Example:
+        ```python
+        exchange = fake.exchange(Request("GET", "/workspaces/space_1/all-fields"))
+        print(exchange.response.status, exchange.fault, exchange.struck)  # -> 200 None ok
+        exchange.ended()
+        ```
+    """
+
+    response: Response | None
+    fault: WireFault | None
+    ended: Callable[[], object] = attrs.field(default=nothing, eq=False, repr=False)
+    struck: str = attrs.field(default="ok", eq=False)
+
+
+class Service(Protocol):
+    """The interface that the fake's transport, ASGI application and server call."""
+
+    def exchange(self, request: Request, /) -> Exchange:
+        """Execute the request completely, without waiting."""
+        ...
+
+
+@attrs.frozen
+class Fault:
+    """A fault in one exchange. Instances of this class itself inject nothing, as `ok` does.
+
+    Attributes:
+        label: The fault as it is written in code, such as `status(503)`.
+        commits: Whether the service executes the request before the fault fires.
+
+    Example:
+        ```python
+        print(reset().label, reset().commits, commit_then(reset()).commits)  # -> reset() False True
+        ```
+    """
+
+    label: str
+    commits: bool
+
+    def strike(self, serve: Callable[[], Response]) -> Exchange:
+        """Return the exchange with this fault; calling `serve` executes the request."""
+        return Exchange(serve(), None)
+
+
+ok: Final = Fault("ok", commits=True)
+"""No fault: a placeholder in a script. That request gets no fault, even if a rule of `Faults.add` matches it.
+
+Example:
+    ```python
+    fake.faults.script("create_contact", ok, status(503))  # the second creation fails
+    ```
+"""
+
+
+@attrs.frozen
+class AnswerFault(Fault):
+    """A different response in place of the service's own.
+
+    Attributes:
+        response: The response.
+    """
+
+    response: Response
+
+    def strike(self, serve: Callable[[], Response]) -> Exchange:
+        """Return the different response."""
+        if self.commits:
+            serve()
+        return Exchange(self.response, None, struck=self.label)
+
+
+@attrs.frozen
+class DriftFault(Fault):
+    """A change to the service's own response, as when the service evolves.
+
+    Attributes:
+        path: Member names from the root of the response; in a list, the rest applies to every item.
+        change: The new value, or a function from the old value to the new one.
+    """
+
+    path: tuple[str, ...]
+    change: Any
+
+    def strike(self, serve: Callable[[], Response]) -> Exchange:
+        """Return the service's response with the change; a response that is not JSON stays unchanged."""
+        served = serve()
+        try:
+            drifted = _drifted(json.loads(served.body), self.path, self.change)
+        except ValueError:
+            return Exchange(served, None, struck=self.label)
+        body = json.dumps(drifted, ensure_ascii=False).encode()
+        return Exchange(attrs.evolve(served, body=body), None, struck=self.label)
+
+
+@attrs.frozen
+class WireFault(Fault):
+    """A fault on the wire, which damages, delays or replaces the response.
+
+    Attributes:
+        kind: The kind of fault.
+        size: Number of bytes: sent before the cut, missing from the stated length, or in each piece, depending on the kind.
+        seconds: Delay of the response, or of each piece of it, in seconds.
+    """
+
+    kind: Kind
+    size: int = 0
+    seconds: float = 0.0
+
+    def strike(self, serve: Callable[[], Response]) -> Exchange:
+        """Return the response, if the service acts, with this fault for the transport or server to reproduce."""
+        return Exchange(serve() if self.commits else None, self, struck=self.label)
+
+
+def _drifted(value: Any, path: tuple[str, ...], change: Any) -> Any:
+    if isinstance(value, list):
+        return [_drifted(item, path, change) for item in value]
+    if not isinstance(value, dict):
+        return value
+    name, rest = path[0], path[1:]
+    if not rest:
+        return {**value, name: change(value.get(name)) if callable(change) else change}
+    return {**value, name: _drifted(value[name], rest, change)} if name in value else value
+
+
+OPERATIONS: Final = (*(route.operation for route in ROUTES), "unknown")
+"""The operations that faults can apply to; `unknown` is every request that matches none of the five.
+
+Example:
+    ```python
+    print(OPERATIONS[:3])  # -> ('list_campaigns', 'list_mailboxes', 'create_contact')
+    ```
+"""
+
+
+class Faults:
+    """The faults that a service injects into its requests.
+
+    A request meets the next fault in the script of its operation; if the script is empty, the fault of the first matching rule.
+
+    Args:
+        seed: Seed for probabilities, together with the request's number.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", status(503), ok, commit_then(reset()))
+        fake.faults.add(latency(0.2), operation="list_mailboxes", p=0.1)
+        print(fake.faults.unfired)  # -> ['create_contact: status(503)', 'create_contact: commit_then(reset())']
+        ```
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._requests = 0
+        self._scripts: dict[str, deque[Fault]] = {}
+        self._rules: list[_Rule] = []
+
+    def script(self, operation: str, *faults: Fault) -> None:
+        """Queue faults for the operation's next requests, one per request, after those already queued.
+
+        Args:
+            operation: One of `OPERATIONS`.
+            faults: Faults in order, with `ok` for a request without a fault.
+
+        Raises:
+            ValueError: The operation does not exist.
+            TypeError: A value is not a fault, for example the function that creates one.
+
+        Example:
+            ```python
+            fake.faults.script("create_contact", status(429, retry_after=2), ok)
+            ```
+        """
+        _check_operation(operation)
+        for fault in faults:
+            require_fault(fault)
+        self._scripts.setdefault(operation, deque()).extend(faults)
+
+    def add(
+        self,
+        fault: Fault,
+        *,
+        operation: str | None = None,
+        match: Callable[[Request], bool] | None = None,
+        times: int | None = None,
+        p: float | None = None,
+    ) -> None:
+        """Inject a fault into every request that meets all conditions.
+
+        Args:
+            fault: The fault.
+            operation: One of `OPERATIONS`; every operation if not given.
+            match: A function that returns whether the request matches; every request if not given.
+            times: Maximum number of times that the fault fires; unlimited if not given.
+            p: Probability that the fault fires, from 0 to 1; always if not given.
+
+        Raises:
+            ValueError: The operation does not exist, or a number is out of range.
+            TypeError: `fault` is not a fault, for example the function that creates one.
+
+        Example:
+            ```python
+            fake.faults.add(reset(), operation="create_contact", match=lambda request: b"bo@acme" in request.body, times=2)
+            ```
+        """
+        require_fault(fault)
+        if operation is not None:
+            _check_operation(operation)
+        if times is not None:
+            at_least("times", 1, times)
+        if p is not None and not 0 <= p <= 1:
+            raise ValueError(f"p: expected a probability from 0 to 1, got {p}")
+        self._rules.append(_Rule(fault, operation, match, times, p, salt=f"{self._seed}|{len(self._rules)}"))
+
+    def clear(self) -> None:
+        """Remove all faults, and restart the numbering of requests.
+
+        Example:
+            ```python
+            fake.faults.add(hang())
+            fake.faults.clear()
+            print(fake.faults.unfired)  # -> []
+            ```
+        """
+        self._requests = 0
+        self._scripts.clear()
+        self._rules.clear()
+
+    @property
+    def unfired(self) -> list[str]:
+        """Descriptions of the faults that have not fired as requested: queued faults, and rules that fired too few times.
+
+        A rule without `times` must fire once. `ok` and rules with a probability are never listed.
+        """
+        # Iterate over copies: requests from other threads may consume faults meanwhile.
+        scripts = [(name, tuple(faults)) for name, faults in tuple(self._scripts.items())]
+        scripted = [f"{name}: {fault.label}" for name, faults in scripts for fault in faults if fault is not ok]
+        return scripted + [rule.shortfall for rule in tuple(self._rules) if rule.shortfall]
+
+    def assert_all_fired(self) -> None:
+        """Check that every fault has fired.
+
+        Raises:
+            AssertionError: Some faults have not fired; the message lists them.
+
+        Example:
+            ```python
+            fake.faults.script("list_fields", ok)
+            fake.faults.assert_all_fired()
+            ```
+        """
+        unfired = self.unfired
+        if unfired:
+            raise AssertionError(f"faults that never fired: {'; '.join(unfired)}")
+
+    def around(self, operation: str, request: Request, serve: Callable[[], Response]) -> Exchange:
+        """Execute a request with the fault that applies to it.
+
+        Args:
+            operation: The request's operation, one of `OPERATIONS`.
+            request: The request.
+            serve: Executes the request; called at most once.
+        """
+        self._requests += 1
+        return self._next(operation, request).strike(serve)
+
+    def _next(self, operation: str, request: Request) -> Fault:
+        script = self._scripts.get(operation)
+        if script:
+            return script.popleft()
+        for rule in self._rules:
+            if rule.strikes(operation, request, self._requests):
+                rule.struck += 1
+                return rule.fault
+        return ok
+
+
+@attrs.define
+class _Rule:
+    """A fault and the conditions under which it fires."""
+
+    fault: Fault
+    operation: str | None
+    match: Callable[[Request], bool] | None
+    times: int | None
+    p: float | None
+    salt: str
+    struck: int = 0
+
+    def strikes(self, operation: str, request: Request, number: int) -> bool:
+        return (
+            self.operation in {None, operation}
+            and (self.times is None or self.struck < self.times)
+            and (self.match is None or self.match(request))
+            and (self.p is None or _chance(self.salt, number) < self.p)
+        )
+
+    @property
+    def shortfall(self) -> str:
+        wanted = self.times or 1
+        if self.struck >= wanted or self.p is not None or self.fault is ok:
+            return ""
+        return f"{self.operation or 'any request'}: {self.fault.label} ({self.struck} of {wanted})"
+
+
+def _chance(salt: str, number: int) -> float:
+    # Derived from the request's number, not drawn from a running generator: adding a rule does not change the draws of another,
+    # and neither does a request that the rule does not match.
+    digest = hashlib.blake2b(f"{salt}|{number}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def require_fault(fault: object) -> None:
+    """Check that a value is a fault, and not, for example, the function that creates one.
+
+    Raises:
+        TypeError: The value is not a fault.
+    """
+    if not isinstance(fault, Fault):
+        name = getattr(fault, "__name__", type(fault).__name__)
+        raise TypeError(f"expected a fault, got {name}; write a call, such as {name if callable(fault) else 'status'}(...)")
+
+
+def _check_operation(operation: str) -> None:
+    if operation not in OPERATIONS:
+        raise ValueError(f"operation: expected one of {', '.join(OPERATIONS)}, got {operation!r}")

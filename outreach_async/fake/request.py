@@ -1,0 +1,152 @@
+"""Parse requests and their bodies strictly (rules W7 and W8). Errors are raised when the request is executed.
+
+Duplicate members, NaN and lone surrogates are refused: JSON libraries read them differently, and a fake that accepted them would
+hide that a client sends them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.fake.errors import Refused, refused
+from outreach_async.fake.fault_plan import nothing
+from outreach_async.fake.operations import Target, check_method, parse_target, unknown_parameters
+from outreach_async.transport.wire import Request
+
+MAX_BODY: Final = 1024 * 1024
+"""Maximum bytes of a request body."""
+
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+"""Encode a document as compact JSON."""
+
+
+class _NotStrictError(ValueError):
+    """JSON that Python's decoder accepts and this module refuses."""
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _NotStrictError("a member is named twice in one object")
+    return members
+
+
+def _constant(name: str) -> Any:
+    raise _NotStrictError(f"{name} is not JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant)
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Parse a request body strictly.
+
+    Raises:
+        Refused: 413 for a body that is too large; 400 for one that is not a JSON object, or contains a duplicate member, NaN,
+            infinity or a lone surrogate.
+    """
+    if len(body) > MAX_BODY:
+        raise refused(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
+    document = _parse(body)
+    if not isinstance(document, dict):
+        raise refused(400, "body_not_object", "the body must be a JSON object")
+    return document
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        text = body.decode()
+        document = _decoded(text)
+        if "\\u" in text:
+            # An escape is the only way for a lone surrogate to get in, and UTF-8 cannot encode one: this raises.
+            encode(document).encode()
+    except _NotStrictError as error:
+        raise refused(400, "invalid_json", f"the body is not strict JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        # The decoder's own message may quote the body, which can hold an owner key.
+        raise refused(400, "invalid_json", f"the body is not JSON in UTF-8 ({_kind(error)})") from None
+    return document
+
+
+def _decoded(text: str) -> Any:
+    if text.startswith("{"):
+        document, end = _decoder.raw_decode(text)
+        if end == len(text):
+            return document
+    return _decoder.decode(text)  # also strips whitespace around the document, at the cost of two regex searches
+
+
+def _kind(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg}, at character {error.pos}"
+    if isinstance(error, UnicodeEncodeError):
+        return "a lone surrogate"
+    return {UnicodeDecodeError: "not UTF-8", RecursionError: "nested too deeply"}.get(type(error), "a number too long")
+
+
+UNKNOWN: Final = "unknown"
+"""The operation of a request that matches none of the five."""
+
+_NOWHERE: Final = Target((), {}, None)
+
+
+@attrs.define
+class Call:
+    """A parsed request.
+
+    Attributes:
+        request: The request.
+        operation: Name of the operation; `unknown` if it matches none.
+        target: The parsed target.
+        body: The parsed body; `None` for an operation without a body, and for an invalid body.
+        misdirected: The error, if the request matches no operation.
+        malformed: The error, if the body is invalid.
+        hints: Hints for people; more are added while the request is executed.
+        request_id: `x-request-id` of the response; `None` until the service acts.
+        ended: Frees the exchange's place under `max_in_flight`, if it holds one.
+    """
+
+    request: Request
+    operation: str = UNKNOWN
+    target: Target = _NOWHERE
+    body: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+    misdirected: Refused | None = None
+    malformed: Refused | None = None
+    hints: list[str] = attrs.Factory(list)
+    request_id: str | None = None
+    ended: Callable[[], object] = attrs.field(default=nothing, repr=False)
+
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """Members of the body; empty without a valid body."""
+        return self.body or {}
+
+
+def read_call(request: Request) -> Call:
+    """Parse a request. Errors are stored in the result, not raised."""
+    call = Call(request)
+    try:
+        call.target = parse_target(request.target)
+        route = check_method(call.target, request.method)
+    except Refused as refused:
+        call.misdirected = refused
+        return call
+    call.operation = route.operation
+    if call.target.query:
+        call.hints += unknown_parameters(call.target.query, route)
+    if route.method == "POST":
+        _read_body(call)
+    return call
+
+
+def _read_body(call: Call) -> None:
+    if not call.request.headers.get("content-type", "").lower().startswith("application/json"):
+        call.hints.append("the body's content-type is not application/json")
+    try:
+        call.body = parse_object(call.request.body)
+    except Refused as refused:
+        call.malformed = refused

@@ -1,0 +1,194 @@
+"""The request log: counts of all requests, and the most recent ones in full."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, overload
+
+import attrs
+
+from outreach_async.fake.errors import shown
+
+CAPACITY: Final = 10_000
+"""Number of requests that the log holds in full."""
+
+
+class JournalOverflow(LookupError):
+    """A requested entry is no longer in the request log; a result from the remaining entries would be wrong.
+
+    Example:
+        ```python
+        for _ in range(10_001):
+            fake.handle(Request("GET", "/"))
+        try:
+            fake.requests[0]
+        except JournalOverflow as error:
+            print(error)  # -> request #0 is gone: the log holds the last 10000 of 10001 requests; read it sooner, or use counts
+        ```
+    """
+
+
+@attrs.frozen(repr=False)
+class Recorded:
+    """A request that reached the fake.
+
+    Attributes:
+        number: Number of the request, counted from 0.
+        operation: Name of the operation; `unknown` if the request matched none of the five.
+        method: HTTP method.
+        target: Request target as sent.
+        headers: Header fields as sent, by lower-case name, including any credentials.
+        json: The parsed body, including the owner key; `None` if there was none, it was not read or it was not strict JSON.
+        status: Status of the response; `None` if a fault withheld the response.
+        hints: Hints for people about ignored values and likely mistakes.
+        served: Whether the service acted. A fault can replace the service's response, or lose it.
+        request_id: `x-request-id` of the service's response; `None` if the service did not act.
+        at: Time of the request, in Unix seconds of the fake's clock.
+        fault: Label of the fault that fired, such as `status(503)`; `None` if none did.
+
+    Example:
+        ```python
+        await client.contacts.create(NewContact("ann@company.example", title="CTO"))
+        (recorded,) = fake.requests.of("create_contact")
+        print(recorded.status, recorded.json["title"], recorded.hints)  # -> 201 CTO ()
+        ```
+    """
+
+    number: int
+    operation: str
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    json: Mapping[str, Any] | None
+    status: int | None
+    hints: tuple[str, ...]
+    served: bool
+    request_id: str | None
+    at: float
+    fault: str | None = None
+
+    def __repr__(self) -> str:
+        """Show the request and the status, without the body or anything that looks like a key."""
+        return f"<Recorded #{self.number} {self.operation}: {self.method} {shown(self.target)} -> {self.status}>"
+
+
+class Journal(Sequence[Recorded]):
+    """The log of all requests, in the order in which the fake executed them.
+
+    A sequence of every request so far: `len` counts them all, and index 0 is the first. Only the last 10,000 are held; access to
+    an older one raises `JournalOverflow`.
+
+    Attributes:
+        counts: Number of requests by operation, including those no longer held.
+        statuses: Number of requests by status of the response, including those no longer held.
+
+    Example:
+        ```python
+        await client.workspaces.fields()
+        print(len(fake.requests), fake.requests[0].operation, fake.requests.counts["list_fields"])  # -> 1 list_fields 1
+        ```
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._kept: deque[Recorded] = deque(maxlen=capacity)
+        self._total = 0
+        self.counts: Counter[str] = Counter()
+        self.statuses: Counter[int | None] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<Journal of {self._total} requests>"
+
+    def __len__(self) -> int:
+        return self._total
+
+    def __iter__(self) -> Iterator[Recorded]:
+        self._require(0)
+        return iter(tuple(self._kept))
+
+    def __reversed__(self) -> Iterator[Recorded]:
+        self._require(0)
+        return iter(tuple(self._kept)[::-1])
+
+    @overload
+    def __getitem__(self, index: int) -> Recorded: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Recorded]: ...
+    def __getitem__(self, index: int | slice) -> Recorded | Sequence[Recorded]:
+        """Return requests by number; negative numbers count from the end.
+
+        Raises:
+            IndexError: There was no such request.
+            JournalOverflow: The request is no longer in the log.
+        """
+        numbers = range(self._total)[index]
+        if isinstance(numbers, int):
+            return self._at(numbers)
+        return [self._at(number) for number in numbers]
+
+    def of(self, operation: str) -> list[Recorded]:
+        """Return all requests of an operation.
+
+        Raises:
+            JournalOverflow: Some of them are no longer in the log.
+
+        Example:
+            ```python
+            await client.workspaces.fields()
+            print(len(fake.requests.of("list_fields")), fake.requests.of("create_contact"))  # -> 1 []
+            ```
+        """
+        kept = [recorded for recorded in tuple(self._kept) if recorded.operation == operation]
+        if len(kept) < self.counts[operation]:
+            raise JournalOverflow(
+                f"the log holds only {len(kept)} of {self.counts[operation]} {operation} requests; read it sooner, or use counts"
+            )
+        return kept
+
+    def recent(self, count: int = 20) -> list[Recorded]:
+        """Return the last requests, at most as many as the log still holds. Never raises, for use in reports.
+
+        Example:
+            ```python
+            await client.workspaces.fields()
+            print(fake.requests.recent(5))  # -> [<Recorded #0 list_fields: GET /workspaces/space_1/all-fields -> 200>]
+            ```
+        """
+        return list(self._kept)[-count:] if count > 0 else []
+
+    def add(self, recorded: Recorded) -> None:
+        """Append a request. The fake calls this."""
+        self._kept.append(recorded)
+        self._total += 1
+        self.counts[recorded.operation] += 1
+        self.statuses[recorded.status] += 1
+
+    def clear(self) -> None:
+        """Remove all requests and reset the counts.
+
+        Example:
+            ```python
+            await client.workspaces.fields()
+            fake.requests.clear()
+            print(len(fake.requests))  # -> 0
+            ```
+        """
+        self._kept.clear()
+        self._total = 0
+        self.counts.clear()
+        self.statuses.clear()
+
+    def _at(self, number: int) -> Recorded:
+        self._require(number)
+        return self._kept[number - self._first]
+
+    @property
+    def _first(self) -> int:
+        return self._total - len(self._kept)
+
+    def _require(self, number: int) -> None:
+        if number < self._first:
+            raise JournalOverflow(
+                f"request #{number} is gone: the log holds the last {self._kept.maxlen} of {self._total} requests; "
+                "read it sooner, or use counts"
+            )

@@ -1,0 +1,268 @@
+"""Generate people, contacts and mailboxes from the seed.
+
+Generated mailboxes are healthy. Any value can be given instead, and is used as it is, even if invalid: tests of audits need such
+values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.fake.arguments import check_known, moment, whole
+from outreach_async.fake.clock import DAY
+from outreach_async.fake.records import MAILBOX_FIELDS, Enrolment, Mailbox, Share
+from outreach_async.fake.request import encode
+
+FIRST_NAMES: Final = (
+    "Ada", "Amir", "Anna", "Bruno", "Carla", "Chen", "Daria", "David", "Elena", "Emeka", "Fatima", "Felix", "Grace", "Hana",
+    "Hugo", "Ines", "Ivan", "Jonas", "Julia", "Kenji", "Lara", "Leo", "Lucia", "Maya", "Miguel", "Nadia", "Noah", "Olga",
+    "Omar", "Priya", "Rosa", "Samir", "Sofia", "Tariq", "Tomas", "Uma", "Vera", "Wei", "Yara", "Zoe",
+)  # fmt: skip
+
+LAST_NAMES: Final = (
+    "Abara", "Adler", "Almeida", "Bauer", "Bianchi", "Brandt", "Castro", "Cohen", "Costa", "Dubois", "Eriksen", "Farah",
+    "Ferrari", "Garcia", "Haddad", "Hansen", "Horvat", "Ito", "Jansen", "Kaya", "Khan", "Kowalski", "Larsen", "Lopez",
+    "Marin", "Meyer", "Moreau", "Novak", "Okafor", "Olsen", "Patel", "Petrov", "Rossi", "Sato", "Silva", "Singh", "Tanaka",
+    "Varga", "Weber", "Zhang",
+)  # fmt: skip
+
+_HEADS: Final = ("north", "bright", "clear", "blue", "swift", "stone", "green", "prime", "true", "west", "silver", "river")
+_TAILS: Final = ("peak", "path", "works", "field", "labs", "bridge", "point", "signal", "harbor", "craft", "grove", "line")
+
+TITLES: Final = (
+    "Chief Executive",
+    "Head of Sales",
+    "Engineer",
+    "Marketing Lead",
+    "Operations Manager",
+    "Founder",
+    "Buyer",
+    "Analyst",
+)
+CITIES: Final = (("Lyon", "FR"), ("Austin", "US"), ("Porto", "PT"), ("Osaka", "JP"), ("Leeds", "GB"), ("Krakow", "PL"))
+
+
+def domain(number: int) -> str:
+    """Return a domain, a different one for each number."""
+    turn, place = divmod(number, len(_HEADS) * len(_TAILS))
+    head, tail = _HEADS[place % len(_HEADS)], _TAILS[place // len(_HEADS)]
+    return f"{head}{tail}{turn + 1 if turn else ''}.example"
+
+
+def company(number: int) -> str:
+    """Return the company name that matches the domain of a number."""
+    return domain(number).removesuffix(".example").capitalize()
+
+
+@attrs.frozen
+class ContactSeed:
+    """The specification of a contact to store.
+
+    Attributes:
+        email: The e-mail. Unchecked: it is refused later unless it is a non-blank string.
+        fields: Values by code.
+        enrolments: Its campaigns.
+        owner: Its owner key.
+        id: Its id; `None` to generate one.
+        created: Creation time in Unix seconds; `None` for now.
+    """
+
+    email: object
+    fields: Mapping[str, str | None]
+    enrolments: tuple[Enrolment, ...] = ()
+    owner: str = attrs.field(default="", repr=False)
+    id: str | None = None
+    created: object = None
+
+    @classmethod
+    def of(
+        cls, row: Mapping[str, str | None], codes: Mapping[str, str], enrolments: tuple[Enrolment, ...], owner: str
+    ) -> ContactSeed:
+        """Read a row with `email`, optionally `id`, and fields by code.
+
+        Raises:
+            TypeError: The workspace has no such field, or a value is not a string.
+        """
+        fields = {}
+        for code, value in row.items():
+            if code in {"id", "email"} or value is None:
+                continue
+            check_known(code, codes, "a contact")
+            if not isinstance(value, str):
+                raise TypeError(f"{code}: expected a string, got {type(value).__name__}")
+            fields[codes[code]] = value
+        return cls(row.get("email"), fields, enrolments, owner, row.get("id"))
+
+
+def people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
+    """Generate people from consecutive numbers.
+
+    Args:
+        count: Number of people.
+        start: The first number.
+
+    Returns:
+        Rows of e-mail and fields. Each number has its own e-mail.
+    """
+    return map(_person, range(start, start + count))
+
+
+def _email(number: int) -> str:
+    first, last = FIRST_NAMES[number % len(FIRST_NAMES)], LAST_NAMES[number * 7 % len(LAST_NAMES)]
+    return f"{first}.{last}.{number}@{domain(number // 3)}".lower()
+
+
+def _person(number: int) -> Mapping[str, str | None]:
+    city, country = CITIES[number % len(CITIES)]
+    return {
+        "email": _email(number),
+        "first_name": FIRST_NAMES[number % len(FIRST_NAMES)],
+        "last_name": LAST_NAMES[number * 7 % len(LAST_NAMES)],
+        "title": TITLES[number % len(TITLES)],
+        "company_name": company(number // 3),
+        "city": city,
+        "country": country,
+    }
+
+
+PER_DOMAIN: Final = 4
+"""Number of generated mailboxes that share a domain."""
+
+_TYPES: Final = ("Google", "SMTP & IMAP")
+_RATES: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
+
+_COUNTED: Final = (
+    "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate",
+)  # fmt: skip
+_CHANGEABLE: Final = tuple(name for name in MAILBOX_FIELDS if name not in {"id", "created_at", "last_activity", *_COUNTED})
+
+_WINDOWS: Final = {"sent_today": 1, "sent_30days": 30, "sent_90days": 90, "life": math.inf}
+"""Number of days that each statistic covers."""
+
+_TROUBLES: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
+    lambda _: {"spf": False},
+    lambda _: {"dmarc": False},
+    lambda _: {"spf": False, "dkim": False, "dmarc": False},
+    lambda _: {"blacklists": 2},
+    lambda values: {"bounced_30days": values["sent_30days"] // 8},
+    lambda values: {"sent_today": _number(values["daily_limit"]) + 15},
+    lambda _: {"status": "error"},
+)
+"""The possible problems of a mailbox; one with trouble has exactly one of them."""
+
+
+@attrs.frozen
+class MailboxSeed:
+    """The specification of a mailbox to generate.
+
+    Attributes:
+        workspace: Id of its workspace.
+        number: Its number among all mailboxes; consecutive ones share a domain.
+        created: Default creation time in Unix seconds.
+        trouble: Probability that it has a problem, from 0 to 1.
+        given: Fields to use as they are; generated ones are consistent with them. `domain` sets the domain of the e-mail address,
+            `as_of` the time of the statistics in Unix seconds.
+    """
+
+    workspace: str
+    number: int
+    created: int
+    trouble: float
+    given: Mapping[str, Any]
+
+
+def made_up_mailbox(id_: str, seed: MailboxSeed, chance: Random, now: float) -> Mailbox:
+    """Generate a mailbox.
+
+    Raises:
+        TypeError: A mailbox has no such field, or a value cannot be written as JSON.
+    """
+    given = {name: _value(name, value) for name, value in seed.given.items()}
+    as_of = given.pop("as_of", now)
+    at = str(given.pop("domain", domain(seed.number // PER_DOMAIN)))
+    values = {**_identity(chance, seed.number, at), "created_at": seed.created, **given, "id": id_}
+    values |= _activity(chance, values, now)
+    if chance.random() < seed.trouble:
+        values |= chance.choice(_TROUBLES)(values)
+    values |= given
+    return Mailbox(id_, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS}, as_of)
+
+
+def changed_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
+    """Return a mailbox with changed fields.
+
+    Raises:
+        TypeError: A mailbox has no such field, the field cannot be changed, or the value cannot be written as JSON.
+    """
+    for name, value in fields.items():
+        check_known(name, _CHANGEABLE, "set_mailbox")
+        encode(value)
+    return attrs.evolve(mailbox, values={**mailbox.values, **fields})
+
+
+def _value(name: str, value: Any) -> Any:
+    check_known(name, (*MAILBOX_FIELDS, "domain", "as_of"), "a mailbox")
+    encode(value)
+    if name in {"created_at", "as_of"}:
+        moment(name, value)
+    return _share(name, value) if name in _RATES and isinstance(value, list | tuple) else value
+
+
+def _share(name: str, parts: Sequence[object]) -> Share:
+    match parts:
+        case [n, of]:
+            return Share(whole(name, n), whole(name, of))
+    raise TypeError(f"{name}: expected two integers, [n, of], or the value that the service returns")
+
+
+def _identity(chance: Random, number: int, at: str) -> dict[str, Any]:
+    first, last = FIRST_NAMES[number % len(FIRST_NAMES)], LAST_NAMES[number // len(FIRST_NAMES) % len(LAST_NAMES)]
+    again = number // (len(FIRST_NAMES) * len(LAST_NAMES))
+    server = f"203.0.113.{chance.randint(1, 254)}"
+    return {
+        "status": "active",
+        "email": f"{first}.{last}{again or ''}@{at}".lower(),
+        "sender_name": f"{first} {last}",
+        "campaigns": None,
+        "daily_limit": 40,
+        "spf": True,
+        "dkim": True,
+        "dmarc": True,
+        "blacklists": 0,
+        "age": None,
+        "type": chance.choice(_TYPES),
+        "created": None,
+        "domain_ip": chance.choice((None, server, server, server)),
+        "server_ip": server,
+    }
+
+
+def _activity(chance: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Generate what a mailbox has sent since its creation, and the reactions to it."""
+    days = max(0.0, (now - values["created_at"]) / DAY)
+    daily = _number(values["daily_limit"]) * chance.uniform(0.5, 0.8)
+    sent = {name: int(daily * min(window, days)) for name, window in _WINDOWS.items()}
+    month = _number(values.get("sent_30days", sent["sent_30days"]))
+    life = max(sent["life"], month)
+    fortnight = month * 14 // 30
+    opens = chance.uniform(0.45, 0.62)
+    return {
+        "sent_today": min(sent["sent_today"], month),
+        "sent_30days": month,
+        "sent_90days": max(sent["sent_90days"], month),
+        "opened_14days": Share(int(fortnight * opens * chance.uniform(0.92, 1.0)), fortnight),
+        "bounced_30days": int(month * chance.uniform(0.0, 0.012)),
+        "avg_open_rate": Share(int(life * opens), life),
+        "avg_click_rate": Share(int(life * opens * chance.uniform(0.05, 0.12)), life),
+        "last_activity": max(values["created_at"], now - chance.uniform(0, DAY)) if month else None,
+    }
+
+
+def _number(value: object) -> int:
+    """Return a number that may be invalid: negative ones and other types count as 0."""
+    return max(0, int(value)) if isinstance(value, int | float) else 0

@@ -1,0 +1,210 @@
+"""CSV files of any length, read line by line. The delimiter is detected from the header and the first rows."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.encoding import encoding_of, lines_of
+from outreach_async.importer.source import Given, Source
+from outreach_async.importer.table import Heading, Record, Table, trimmed
+
+DELIMITERS: Final = (",", ";", "\t", "|")
+UNCLOSED: Final = "unexpected end of data"  # csv.Error has no code, only this message
+
+_WORDS: Final = {
+    ";": "columns are separated by semicolons",
+    "\t": "columns are separated by tabs",
+    "|": "columns are separated by |",
+}
+_STATED: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
+
+
+@attrs.frozen
+class Dialect:
+    """The delimiter of a CSV file, and the lines before its header.
+
+    Attributes:
+        delimiter: The delimiter.
+        skip: Number of lines before the header, which state the delimiter.
+    """
+
+    delimiter: str
+    skip: int = 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A note on the delimiter; none for a comma."""
+        if self.skip:
+            return (f"columns are separated by {self.delimiter!r}, as stated in the first line",)
+        return (_WORDS[self.delimiter],) if self.delimiter in _WORDS else ()
+
+
+def dialect_of(sample: Sequence[str]) -> Dialect:
+    """Detect the delimiter: it gives most rows as many cells as the header; of several, the one with most cells wins.
+
+    Args:
+        sample: The first lines of a file; the last record may be incomplete.
+    """
+    if sample and (stated := _STATED.fullmatch(sample[0])):
+        return Dialect(stated[1], 1)
+    return Dialect(max(DELIMITERS, key=lambda delimiter: _score(sample, delimiter)))
+
+
+def parse(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
+    """Yield the first and the last line of each record, from 1, and its cells, or the error.
+
+    Empty lines are skipped. Parsing continues after an error, except after `UNCLOSED`.
+    """
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)  # otherwise an unclosed quote would silently swallow rows
+    while True:
+        first = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield first, reader.line_num, error
+            continue
+        if cells:
+            yield first, reader.line_num, cells
+
+
+def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
+    found = [cells for _, _, cells in parse(sample, delimiter) if not _is_cut(cells)]
+    header, *rows = found or [[]]
+    width = 0 if isinstance(header, csv.Error) else len(trimmed(tuple(header), 0))
+    if width < 2:  # noqa: PLR2004 - a delimiter that never occurs fits every row
+        return 0.0, 0
+    fitting = sum(1 for cells in rows if not isinstance(cells, csv.Error) and len(trimmed(tuple(cells), width)) == width)
+    return (fitting + 1) / (len(rows) + 1), width
+
+
+def _is_cut(cells: list[str] | csv.Error) -> bool:
+    return isinstance(cells, csv.Error) and str(cells) == UNCLOSED
+
+
+_LINES, _CHARACTERS = 100, 1 << 16
+"""Most lines and characters that the delimiter is detected from."""
+
+
+@attrs.frozen(kw_only=True)
+class CsvFile(Table):
+    r"""A CSV file whose first line names the columns. A line such as `sep=;`, which Excel writes, may come before it.
+
+    Attributes:
+        delimiter: The delimiter.
+        encoding: Python's name of the encoding.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail;City\nann@company.example;Lyon\n")
+        print(CsvFile.open("people.csv").delimiter)  # -> ;
+        ```
+    """
+
+    delimiter: str
+    encoding: str
+    _skip: int
+
+    @classmethod
+    def open(cls, path: Given, *, encoding: str | None = None) -> CsvFile:
+        r"""Open a file, and read the header and the first rows.
+
+        Args:
+            path: Path of the file, `"-"` for standard input, or a binary stream.
+            encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
+
+        Raises:
+            InvalidRequest: The file is unreadable, not in that encoding, or empty.
+
+        Example:
+            ```python
+            Path("people.csv").write_bytes("E-mail;City\nann@company.example;Orléans\n".encode("cp1252"))
+            print(CsvFile.open("people.csv", encoding="cp1252").headers)  # -> ('E-mail', 'City')
+            ```
+        """
+        return cls.of(Source.of(path), encoding)
+
+    @classmethod
+    def of(cls, source: Source, encoding: str | None = None) -> CsvFile:
+        """Read the header and the first rows of an opened source."""
+        found = encoding_of(source, encoding)
+        with closing(lines_of(source, found.codec)) as lines:
+            sample = _sample(lines)
+        dialect = dialect_of(sample)
+        bare = cls(
+            source=source,
+            heading=Heading((), rejects=False, notes=()),
+            delimiter=dialect.delimiter,
+            encoding=found.codec,
+            skip=dialect.skip,
+        )
+        with closing(bare._all()) as records:
+            heading = Heading.of(source.name, next(map(_named, records), ()))
+        return attrs.evolve(bare, heading=heading, notes=(*found.notes, *dialect.notes, *heading.notes))
+
+    def _read(self) -> Iterator[Record]:
+        return islice(self._all(), 1, None)
+
+    def _all(self) -> Generator[Record]:
+        """Yield the header and the rows that are not blank. Spreadsheets save blank rows above and below a table."""
+        lines = _Noted(lines_of(self.source, self.encoding))
+        for _ in range(self._skip):
+            next(lines, None)
+        for first, last, cells in parse(lines, self.delimiter):
+            line, until = first + self._skip, last + self._skip
+            if isinstance(cells, csv.Error):
+                self._refuse_swallowed(cells, line, until, lines.last)
+                yield Record(line, (), _unreadable(cells, line, until))
+            elif any(map(str.strip, cells)):
+                yield Record(line, tuple(cells))
+
+    def _refuse_swallowed(self, error: csv.Error, first: int, last: int, text: str) -> None:
+        """Reject a file in which a quote swallowed lines: the end of its cell, and the rows after it, cannot be determined."""
+        if str(error) == UNCLOSED:
+            raise InvalidRequest(f"{self.name}: the quote opened in line {first} is never closed; close it")
+        if "field larger than" in str(error) and (last > first or '"' in text):
+            raise InvalidRequest(
+                f"{self.name}: a cell in line {first} is longer than {csv.field_size_limit():,} characters;"
+                " check its quotes: one is probably never closed"
+            )
+
+
+class _Noted(Iterator[str]):
+    """An iterator over lines that stores the last one."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.last = ""
+
+    def __next__(self) -> str:
+        self.last = next(self._lines)
+        return self.last
+
+
+def _sample(lines: Iterator[str]) -> list[str]:
+    sample: list[str] = []
+    left = _CHARACTERS
+    for line in islice(lines, _LINES):
+        sample.append(line)
+        left -= len(line)
+        if left < 0:
+            break
+    return sample
+
+
+def _named(record: Record) -> tuple[str, ...]:
+    return record.cells
+
+
+def _unreadable(error: csv.Error, first: int, last: int) -> str:
+    where = f"lines {first} to {last} are" if last > first else "the line is"
+    return f"{where} not CSV: {error}"

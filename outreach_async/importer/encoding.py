@@ -1,0 +1,179 @@
+"""Determine the encoding of a text file, and read its lines with a limit on their length."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Generator
+from importlib.util import find_spec
+from io import IncrementalNewlineDecoder, TextIOWrapper
+from typing import BinaryIO, Final, NamedTuple
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.source import Source
+
+UTF_8: Final = "utf-8-sig"
+
+# Longer marks first: the mark of UTF-32 begins with that of UTF-16.
+_MARKS: Final = (
+    (codecs.BOM_UTF8, UTF_8, "UTF-8"),
+    (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+)
+_HEAD: Final = 512
+_BLOCK: Final = 1 << 16
+_AROUND: Final = 1 << 14
+"""Bytes before and after an undecodable one from which the encoding is guessed."""
+
+_LIKELY: Final = ("cp1252", "cp1251", "cp1253", "cp1255", "cp932", "gb18030", "euc_kr", "big5", "mac_roman")
+"""Encodings that can be told apart, one per script: statistics cannot distinguish several encodings of the Latin script."""
+
+_ASCII, _ENOUGH = 0x7F, 8
+"""Fewest bytes beyond ASCII for a guess."""
+
+
+@attrs.frozen
+class Encoding:
+    """The encoding of a file.
+
+    Attributes:
+        codec: Python's name of the encoding.
+        notes: Facts about the choice that a user should know.
+    """
+
+    codec: str
+    notes: tuple[str, ...] = ()
+
+
+def encoding_of(source: Source, asked: str | None) -> Encoding:
+    """Return the encoding of a file.
+
+    Args:
+        source: The file.
+        asked: The encoding that the caller specified.
+
+    Raises:
+        InvalidRequest: The specified encoding is unknown, or contradicts the file's byte order mark.
+    """
+    codec = _codec(asked) if asked is not None else None
+    with source.plain() as file:
+        head = file.read(_HEAD)
+    for mark, own, name in _MARKS:
+        if head.startswith(mark):
+            if codec is not None and not codec.startswith(name.lower()):
+                raise InvalidRequest(
+                    f"{source.name}: expected encoding {asked!r}, got a byte order mark of {name}; omit --encoding"
+                )
+            return Encoding(own, () if own == UTF_8 else (f"encoding {name}, from the byte order mark",))
+    if codec is None:
+        _refuse_wide(source, head)
+    if codec is None or codec == "utf-8":
+        return Encoding(UTF_8)
+    return Encoding(codec, (f"encoding {asked}, as specified",))
+
+
+def _codec(asked: str) -> str:
+    try:
+        "".encode(asked)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
+        return codecs.lookup(asked).name
+    except (LookupError, ValueError):
+        raise InvalidRequest(
+            f"encoding: expected a text encoding, got {asked!r}; use, for example, cp1252, latin-1 or utf-16"
+        ) from None
+
+
+def _refuse_wide(source: Source, head: bytes) -> None:
+    """Reject UTF-16 without a byte order mark: as UTF-8, it would have a NUL beside each letter."""
+    if is_wide(head):
+        guess = "utf-16-be" if head.startswith(b"\0") else "utf-16-le"
+        raise InvalidRequest(f"{source.name}: every other byte is zero, as in UTF-16; pass its encoding: --encoding {guess}")
+
+
+def is_wide(head: bytes) -> bool:
+    """Return whether a file without a byte order mark looks like UTF-16: about every other byte is zero."""
+    return head.count(b"\0") * 3 > len(head) and b"\0\0" not in head
+
+
+def undecodable(source: Source, codec: str) -> InvalidRequest:
+    """Return an error that locates the first undecodable byte, and its remedy. The file is read up to there."""
+    with source.plain() as file:
+        place = _fault(file, codec)
+    if place is None:  # the codec expects a byte order mark and finds none
+        little = f"{codec}-le"
+        return InvalidRequest(
+            f"{source.name}: expected a byte order mark, got none; pass the byte order: --encoding {little}, or -be"
+        )
+    what = f"{source.name}: line {place.line} is not {_called(codec)} text (byte 0x{place.byte:02x})"
+    if place.mixed:
+        return InvalidRequest(f"{what}, but earlier lines are; fix that line: it was probably copied from another file")
+    guess = _guess(place.around)
+    return InvalidRequest(f"{what}; save the file as UTF-8, or pass its encoding, probably --encoding {guess}")
+
+
+def _called(codec: str) -> str:
+    return "UTF-8" if codec == UTF_8 else codec
+
+
+class _Place(NamedTuple):
+    """The first undecodable byte: its line, its value, the bytes around it, and whether earlier bytes beyond ASCII are valid."""
+
+    line: int
+    byte: int
+    around: bytes
+    mixed: bool
+
+
+def _fault(file: BinaryIO, codec: str) -> _Place | None:
+    decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
+    line, mixed = 1, False
+    try:
+        while block := file.read(_BLOCK):
+            text = decoder.decode(block)
+            line, mixed = line + newlines.decode(text).count("\n"), mixed or not text.isascii()
+        decoder.decode(b"", final=True)
+    except UnicodeError as error:
+        # A missing byte order mark is a plain UnicodeError up to Python 3.13; later, the error names the codec that expected it.
+        if isinstance(error, UnicodeDecodeError) and error.encoding not in {"utf-16", "utf-32"}:
+            start, read = error.start, error.object
+            text = read[:start].decode(codec, "ignore")
+            around = read[max(start - _AROUND, 0) : start + _AROUND]
+            line += newlines.decode(text, final=True).count("\n")
+            return _Place(line, read[start], around, mixed or not text.isascii())
+    return None
+
+
+def _guess(sample: bytes) -> str:
+    """Return the probable encoding; without charset-normalizer, the one that most Windows programs write."""
+    if find_spec("charset_normalizer") is None or sum(byte > _ASCII for byte in sample) < _ENOUGH:
+        return _LIKELY[0]
+    from charset_normalizer import from_bytes
+
+    found = from_bytes(sample, cp_isolation=list(_LIKELY)).best()
+    return found.encoding if found else _LIKELY[0]
+
+
+LONGEST: Final = 1 << 24
+"""Most characters in a line. A file without line ends is not a table, and would have to be held in memory as a whole."""
+
+
+def lines_of(source: Source, codec: str) -> Generator[str]:
+    """Yield the lines with their ends, which may be LF, CR LF, or CR, as on the classic Mac OS.
+
+    Raises:
+        InvalidRequest: The file is unreadable, not in that encoding, or has a line that is too long.
+    """
+    number = 0
+    try:
+        with source.plain() as file, TextIOWrapper(file, encoding=codec, newline="") as text:
+            while line := text.readline(LONGEST):
+                number += 1
+                if len(line) == LONGEST:
+                    raise InvalidRequest(
+                        f"{source.name}: line {number} is longer than {LONGEST:,} characters; check that the file is a table"
+                    )
+                yield line
+    except UnicodeError:
+        raise undecodable(source, codec) from None

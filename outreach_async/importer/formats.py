@@ -1,0 +1,178 @@
+"""Detect the format of a file, and open it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import Final, Literal, TypeAlias, get_args
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.csv_file import CsvFile
+from outreach_async.importer.encoding import is_wide
+from outreach_async.importer.jsonl import JsonLinesFile
+from outreach_async.importer.source import Given, Source
+from outreach_async.importer.table import File, Table
+from outreach_async.transport.urls import require
+
+Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
+r"""A file format; `xlsx` stands for every kind of workbook.
+
+Example:
+    ```python
+    Path("people.txt").write_text("E-mail\nann@company.example\n")
+    print(open_file("people.txt", format="csv").headers)  # -> ('E-mail',)
+    ```
+"""
+
+FORMATS: Final[tuple[str, ...]] = get_args(Format)
+"""The formats that `open_file` accepts.
+
+Example:
+    ```python
+    print(FORMATS)  # -> ('csv', 'jsonl', 'parquet', 'xlsx')
+    ```
+"""
+
+_SUFFIXES: Final[dict[str, Format]] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".txt": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+    ".xlsb": "xlsx",
+    ".xls": "xlsx",
+    ".ods": "xlsx",
+}
+_TEXTS: Final = frozenset({"csv", "jsonl"})
+_HEAD: Final = 512
+_OBJECT: Final = re.compile(rb'\s*\[?\s*\{\s*["}]')
+_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
+_BLOCK: Final = 1 << 18
+_KNOWN: Final = (
+    "expected csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), parquet (.parquet .pq)"
+    " or xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two also as gzip (.gz); convert the file, or pass --format"
+)
+
+
+def open_file(
+    path: Given,
+    *,
+    encoding: str | None = None,
+    sheet: str | None = None,
+    format: str | None = None,  # noqa: A002 - the usual name of such an argument
+) -> File:
+    r"""Open a file of rows and read its header.
+
+    The suffix determines the format; if the suffix is unknown, the first bytes do.
+
+    Args:
+        path: Path of the file, `"-"` for standard input, or a binary stream. A stream is copied to a temporary file.
+        encoding: Encoding of a text file. By default the file must be UTF-8 or begin with a byte order mark.
+        sheet: Sheet of a workbook; the first visible one by default.
+        format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
+
+    Raises:
+        InvalidRequest: The file is unreadable or of an unknown format, an option does not fit the format, or an extra is missing.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail;City\nann@company.example;Lyon\n")
+        file = open_file("people.csv")
+        print(file.headers, file.count())  # -> ('E-mail', 'City') 1
+        ```
+    """
+    source = Source.of(path)
+    chosen, notes = (_asked(format), ()) if format is not None else _found(source)
+    if sheet is not None and chosen != "xlsx":
+        raise InvalidRequest(f"sheet: expected a workbook, got {source.name}, which is read as {chosen}; omit --sheet")
+    if encoding is not None and chosen not in _TEXTS:
+        raise InvalidRequest(f"encoding: {source.name} is read as {chosen}, which states its own encoding; omit --encoding")
+    file = _opened(source, chosen, encoding, sheet)
+    return attrs.evolve(file, notes=(*notes, *file.notes))
+
+
+def _opened(source: Source, chosen: str, encoding: str | None, sheet: str | None) -> Table:
+    if chosen == "csv":
+        return CsvFile.of(source, encoding)
+    if chosen == "jsonl":
+        return JsonLinesFile.of(source, encoding)
+    if source.zipped:
+        raise InvalidRequest(f"{source.name}: expected csv or jsonl in a gzip file; unpack it first")
+    if chosen == "parquet":
+        require("pyarrow", "outreach_async[parquet]")
+        from outreach_async.importer.parquet import ParquetFile
+
+        return ParquetFile.of(source)
+    require("python_calamine", "outreach_async[xlsx]")
+    from outreach_async.importer.workbook import WorkbookFile
+
+    return WorkbookFile.of(source, sheet)
+
+
+def _asked(asked: str) -> str:
+    if asked not in FORMATS:
+        raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {asked!r}; pass one of them")
+    return asked
+
+
+def _found(source: Source) -> tuple[str, tuple[str, ...]]:
+    """Return the format from the suffix, or from the first bytes with a note.
+
+    Raises:
+        InvalidRequest: The format is unknown, or the suffix contradicts the first bytes.
+    """
+    with source.plain() as file:
+        head = file.read(_HEAD)
+    named, looks = _SUFFIXES.get(_suffix(source)), _looks(source, head)
+    if named is None and looks is None:
+        raise InvalidRequest(f"{source.name}: unknown format; {_KNOWN}")
+    if named is None:
+        return str(looks), (f"format {looks}, detected from the content",)
+    if head and looks not in {None, named} and not {looks, named} <= _TEXTS:  # some programs save text files as .xls
+        raise InvalidRequest(
+            f"{source.name}: expected {named}, from its suffix, but its content looks like {looks}; pass --format {looks}"
+        )
+    return named, ()
+
+
+def _suffix(source: Source) -> str:
+    name = PurePath(source.name)
+    return (PurePath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
+
+
+def _looks(source: Source, head: bytes) -> str | None:
+    """Return the format that the first bytes indicate; `None` if they are unknown binary data."""
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"\xd0\xcf\x11\xe0"):  # the container of Microsoft's documents before 2007
+        return "xlsx"
+    if head.startswith(b"PK"):
+        return "xlsx" if _is_workbook(source) else None
+    if b"\0" in head and not head.startswith(_MARKS) and not is_wide(head):
+        return None
+    return "jsonl" if _OBJECT.match(head.removeprefix(_MARKS[0])) else "csv"
+
+
+def _is_workbook(source: Source) -> bool:
+    """Return whether a zip archive has the parts of a workbook, of Microsoft's kind or of OpenDocument's.
+
+    The names of its parts are stored uncompressed. A search finds them without reading the directory, which may be enormous.
+    """
+    if source.zipped:
+        return True  # gzip is rejected later; unpacking it here might never end
+    last = b""
+    with source.raw() as file:
+        while block := file.read(_BLOCK):
+            if any(name in last + block for name in _PARTS):
+                return True
+            last = block[-_HEAD:]
+    return False

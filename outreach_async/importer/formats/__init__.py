@@ -1,1 +1,0 @@
-"""One module per format. Each turns bytes into records, and knows nothing about fields."""

@@ -1,0 +1,134 @@
+"""JSON Lines: one object per line. The columns are the keys of all objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Any, Final, Never, TypeAlias
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.cells import Flaw
+from outreach_async.importer.encoding import encoding_of, lines_of
+from outreach_async.importer.source import Given, Source
+from outreach_async.importer.table import Heading, Record, Table
+
+_WIDEST: Final = 1000
+"""Most columns. A file with more uses data as keys."""
+
+_Members: TypeAlias = tuple[tuple[str, Any], ...]
+
+
+@attrs.frozen(kw_only=True)
+class JsonLinesFile(Table):
+    """A file with a JSON object on each line.
+
+    Attributes:
+        encoding: Python's name of the encoding.
+    """
+
+    encoding: str
+    _keys: tuple[str, ...]
+
+    @classmethod
+    def open(cls, path: Given, *, encoding: str | None = None) -> JsonLinesFile:
+        """Open a file, and read it once for its keys.
+
+        Args:
+            path: Path of the file, `"-"` for standard input, or a binary stream.
+            encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
+
+        Raises:
+            InvalidRequest: The file is unreadable, not in that encoding, has no key, or has more than 1,000.
+        """
+        return cls.of(Source.of(path), encoding)
+
+    @classmethod
+    def of(cls, source: Source, encoding: str | None = None) -> JsonLinesFile:
+        """Read the keys of an opened source."""
+        found = encoding_of(source, encoding)
+        keys = _keys_of(source, found.codec)
+        heading = Heading.of(source.name, keys)
+        return cls(source=source, heading=heading, encoding=found.codec, notes=(*found.notes, *heading.notes), keys=keys)
+
+    def _read(self) -> Iterator[Record]:
+        places = {name: at for at, name in enumerate(self._keys)}
+        for line, members in _objects(self.source, self.encoding):
+            yield Record(line, (), members) if isinstance(members, str) else _record(line, members, places)
+
+
+def _keys_of(source: Source, codec: str) -> tuple[str, ...]:
+    """Return all keys, in the order of their first occurrence."""
+    keys: dict[str, None] = {}
+    with closing(_objects(source, codec)) as objects:
+        for line, members in objects:
+            if not isinstance(members, str):
+                keys.update(dict.fromkeys(key for key, _ in members))
+            if len(keys) > _WIDEST:
+                raise InvalidRequest(
+                    f"{source.name}: expected at most {_WIDEST:,} keys, got more by line {line}; check that the file is a table"
+                )
+    return tuple(keys)
+
+
+def _objects(source: Source, codec: str) -> Generator[tuple[int, _Members | str]]:
+    """Yield the number and the members of each line that is not blank, or the error instead of the members."""
+    for number, line in enumerate(lines_of(source, codec), 1):
+        if not (text := line.strip()):
+            continue
+        if number == 1 and text.startswith("["):
+            raise InvalidRequest(
+                f"{source.name}: expected an object per line, got a JSON array; convert it, for example with 'jq -c .[]'"
+            )
+        yield number, _members(text)
+
+
+def _members(text: str) -> _Members | str:
+    # Numbers stay as written: a float would lose digits of a phone number.
+    try:
+        found = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_refuse)
+    except RecursionError:
+        return "the line is nested too deeply"
+    except ValueError as error:
+        return f"the line is not JSON: {error}"
+    if not isinstance(found, _Object):
+        return "the line is not a JSON object; write its members by name"
+    keys = [key for key, _ in found]
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        return f"the key {twice!r} occurs twice; remove one of them"
+    return found
+
+
+class _Object(tuple[tuple[str, Any], ...]):
+    """The members of an object. A type of its own distinguishes them from an array."""
+
+    __slots__ = ()
+
+
+def _refuse(constant: str) -> Never:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _record(line: int, members: _Members, places: dict[str, int]) -> Record:
+    cells = [""] * len(places)
+    flaws: list[Flaw] = []
+    for key, value in members:
+        at = places[key]
+        if isinstance(value, str):
+            cells[at] = value
+        elif isinstance(value, bool):
+            cells[at] = str(value).upper()
+        elif value is not None:
+            what = "an object" if isinstance(value, _Object) else "an array"
+            flaws.append(
+                Flaw(
+                    at,
+                    "nested",
+                    f"{key!r} contains {what}, but a field is a string; give each part a key of its own",
+                    fatal=True,
+                )
+            )
+    return Record(line, tuple(cells), None, tuple(flaws))

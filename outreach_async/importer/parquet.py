@@ -1,0 +1,187 @@
+"""Parquet files, read in batches of rows with pyarrow, whose columns are converted to strings."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pyarrow as pa
+from pyarrow import types
+from pyarrow.parquet import ParquetFile as Reader
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.cells import Flaw, number_flaw
+from outreach_async.importer.columns import Columns
+from outreach_async.importer.source import Source
+from outreach_async.importer.table import Heading, Record, Row, Table
+
+Array: TypeAlias = Any
+"""A `pyarrow.Array`; pyarrow has no type annotations."""
+
+_ZEROS: Final = re.compile(r"(?:\.0+|(\.[0-9]*[1-9])0+)(?=Z|[+-][0-9]{4}$|$)")
+_OFFSET: Final = re.compile(r"([+-][0-9]{2})([0-9]{2})$")
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether the cells of a column of this type can be written as strings."""
+    return _writer(kind) is not None
+
+
+def texts_of(column: Array) -> list[str]:
+    """Return the cells of a column as strings. Nulls and NaN are blank; every cell of a nested column is blank."""
+    write = _writer(column.type)
+    return [""] * len(column) if write is None else [text or "" for text in write(column)]
+
+
+def flaws_of(at: int, column: Array, texts: Iterable[str]) -> dict[int, Flaw]:
+    """Return the flaws of a column's cells by row, given the cells as strings."""
+    if types.is_binary(column.type) or types.is_large_binary(column.type):
+        return {row: Flaw(at, "bytes", "the cell contains bytes that are not UTF-8", fatal=True) for row in _unreadable(column)}
+    if not (types.is_integer(column.type) or types.is_floating(column.type)):
+        return {}
+    exact = types.is_integer(column.type)  # a float preserves 15 digits
+    return {row: number_flaw(at, text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
+
+
+_Writer: TypeAlias = Callable[[Array], list[str | None]]
+
+
+def _writer(kind: Any) -> _Writer | None:
+    if types.is_dictionary(kind):
+        return _decoded if is_text(kind.value_type) else None
+    return next((write for is_kind, write in _WRITERS if is_kind(kind)), None)
+
+
+def _cast(column: Array) -> list[str | None]:
+    texts: list[str | None] = column.cast(pa.string()).to_pylist()
+    return texts
+
+
+def _decoded(column: Array) -> list[str | None]:
+    return list(texts_of(column.dictionary_decode()))
+
+
+def _booleans(column: Array) -> list[str | None]:
+    return [None if value is None else str(value).upper() for value in column.to_pylist()]
+
+
+def _floats(column: Array) -> list[str | None]:
+    """Return floats in their shortest exact form. For four-byte floats, only a cast knows it."""
+    pairs = zip(column.to_pylist(), _cast(column), strict=True)
+    return [
+        None if value is None or math.isnan(value) else str(int(value)) if value.is_integer() else text for value, text in pairs
+    ]
+
+
+def _times(column: Array) -> list[str | None]:
+    return [text and _OFFSET.sub(r"\1:\2", _ZEROS.sub(r"\1", text.replace(" ", "T"))) for text in _cast(column)]
+
+
+def _bytes(column: Array) -> list[str | None]:
+    return [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
+
+
+def _unreadable(column: Array) -> list[int]:
+    """Return the rows whose bytes are not UTF-8. Old programs write strings as bytes, so bytes are read as strings."""
+    return [row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_utf8(value)]
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_WRITERS: Final[tuple[tuple[Callable[[Any], bool], _Writer], ...]] = (
+    (types.is_string, _cast),
+    (types.is_large_string, _cast),
+    (types.is_string_view, _cast),
+    (types.is_integer, _cast),
+    (types.is_decimal, _cast),
+    (types.is_null, _cast),
+    (types.is_boolean, _booleans),
+    (types.is_floating, _floats),
+    (types.is_date, _cast),
+    (types.is_time, _times),
+    (types.is_timestamp, _times),
+    (types.is_binary, _bytes),
+    (types.is_large_binary, _bytes),
+)
+
+
+_BATCH: Final = 2048
+_BUFFER: Final = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class ParquetFile(Table):
+    """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601. Nested columns can only be ignored.
+
+    Attributes:
+        nested: Types of the nested columns, by index.
+    """
+
+    nested: Mapping[int, str]
+
+    @classmethod
+    def of(cls, source: Source) -> ParquetFile:
+        """Open a file, and read its schema.
+
+        Raises:
+            InvalidRequest: The file is unreadable, not Parquet, or has no columns.
+        """
+        with _opened(source) as reader:
+            schema = reader.schema_arrow
+        heading = Heading.of(source.name, tuple(schema.names))
+        nested = {at: str(field.type) for at, field in enumerate(schema) if not is_text(field.type)}
+        return cls(source=source, heading=heading, notes=heading.notes, nested=nested)
+
+    def rows(self, columns: Columns) -> Iterator[Row]:
+        """Yield the rows in order, reading on demand.
+
+        Raises:
+            InvalidRequest: A nested column is not ignored, or the file can no longer be read.
+        """
+        for at, kind in self.nested.items():
+            if at < len(columns.codes) and columns.codes[at] is not None:
+                name = columns.headers[at]
+                raise InvalidRequest(
+                    f"{self.name}: column {name!r} contains {kind}, but a field is a string; ignore it with --map '{name}=ignore'"
+                )
+        return super().rows(columns)
+
+    def _read(self) -> Iterator[Record]:
+        line = 1  # the first row is line 2, as below the header in other formats
+        with _opened(self.source) as reader:
+            for batch in reader.iter_batches(_BATCH, use_threads=False):
+                texts = [texts_of(column) for column in batch.columns]
+                flaws = _by_row(batch.columns, texts)
+                for row, cells in enumerate(zip(*texts, strict=True)):
+                    line += 1
+                    yield Record(line, cells, None, tuple(flaws.get(row, ())))
+
+
+def _by_row(columns: list[Any], texts: list[list[str]]) -> Mapping[int, list[Flaw]]:
+    found: defaultdict[int, list[Flaw]] = defaultdict(list)
+    for at, (column, cells) in enumerate(zip(columns, texts, strict=True)):
+        for row, flaw in flaws_of(at, column, cells).items():
+            found[row].append(flaw)
+    return found
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[Any]:
+    try:
+        # Buffered, the pages of a row group are read as needed; otherwise the whole group is held in memory.
+        with source.raw() as file, Reader(file, buffer_size=_BUFFER, pre_buffer=False) as reader:
+            yield reader
+    except pa.ArrowException as error:
+        told = str(error).partition("\n")[0]
+        raise InvalidRequest(f"{source.name}: not a readable Parquet file ({told}); export it again") from error

@@ -1,0 +1,276 @@
+"""Read the whole file before anything is sent: count the rows, collect findings and repeated e-mails, estimate the duration."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import islice
+from typing import Final
+
+import attrs
+from anyio.lowlevel import checkpoint
+
+from outreach_async.bulk.journal import JournalReport
+from outreach_async.bulk.rows import WHOLE_INPUT, Recent, Repeats, refused_as, same_as
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.checks import Checks, Finding, Level, Policy
+from outreach_async.importer.columns import Columns
+from outreach_async.importer.table import File, Row
+
+_ENOUGH: Final = 20
+"""Fewest rows in a journal for a usable rate."""
+
+
+@attrs.frozen
+class Estimate:
+    """The expected duration of the remaining rows.
+
+    Attributes:
+        rows: Number of rows.
+        rate: Rows per second.
+        known: The source of the rate, in readable form.
+    """
+
+    rows: int
+    rate: float
+    known: str
+
+    @property
+    def seconds(self) -> float:
+        """Expected duration, in seconds."""
+        return self.rows / self.rate
+
+
+def require_rate(rate: float | None) -> float | None:
+    """Return a rate in requests per second.
+
+    Raises:
+        InvalidRequest: It is not positive and finite.
+    """
+    if rate is not None and not 0 < rate < float("inf"):
+        raise InvalidRequest(
+            f"rate: expected a positive number of requests per second, got {rate}; pass your rate limit as --rate"
+        )
+    return rate
+
+
+def estimate(rows: int, rate: float | None, earlier: JournalReport | None) -> Estimate | None:
+    """Return the expected duration of an import; `None` if no rate is known.
+
+    Args:
+        rows: Rows to send, one request each.
+        rate: Requests per second, if the caller knows it.
+        earlier: The report of the journal to resume: its rows are done.
+    """
+    done = earlier.rows - earlier.repeats if earlier else 0
+    left = max(rows - done, 0)
+    if rate is not None:
+        return Estimate(left, rate, "as given")
+    if earlier and earlier.rows >= _ENOUGH and earlier.seconds > 0:
+        return Estimate(left, earlier.rows / earlier.seconds, "from the journal")
+    return None
+
+
+_BUCKETS: Final = 256
+
+
+class Seen:
+    """Stores the e-mails of a file as eight bytes each.
+
+    In a file of a million rows, two different e-mails look equal with a probability of one in thirty million. Findings are only
+    reported; nothing depends on them.
+    """
+
+    def __init__(self) -> None:
+        self._keys = [array("q") for _ in range(_BUCKETS)]
+        self._lines = [array("Q") for _ in range(_BUCKETS)]
+
+    def add(self, line: int, email: str) -> None:
+        """Store the e-mail of a line."""
+        key = hash(email)
+        self._keys[key % _BUCKETS].append(key)
+        self._lines[key % _BUCKETS].append(line)
+
+    def count(self) -> int:
+        """Return the number of lines that duplicate an earlier one."""
+        return sum(len(keys) - len(set(keys)) for keys in self._keys)
+
+    def first(self, few: int) -> list[tuple[int, int]]:
+        """Return the first lines that duplicate an earlier one, each with the first line of that e-mail."""
+        return nsmallest(few, self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        for keys, lines in zip(self._keys, self._lines, strict=True):
+            earlier: dict[int, int] = {}
+            for key, line in zip(keys, lines, strict=True):
+                first = earlier.setdefault(key, line)
+                if first != line:
+                    yield line, first
+
+
+FEW: Final = 3
+"""Most findings of each check that are stored with their line."""
+
+_AT_A_TIME: Final = 1000
+
+Tell = Callable[[Row, InvalidRequest], None]
+Show = Callable[[int], None]
+
+
+@attrs.define
+class Kind:
+    """The findings of one check in a file.
+
+    Attributes:
+        check: Name of the check.
+        level: Level of the check.
+        count: Number of findings.
+        first: Lines and messages of the first findings.
+    """
+
+    check: str
+    level: Level
+    count: int = 0
+    first: list[tuple[int, str]] = attrs.Factory(list)
+
+    def add(self, line: int, message: str) -> None:
+        """Count a finding."""
+        self.count += 1
+        if len(self.first) < FEW:
+            self.first.append((line, message))
+
+
+@attrs.frozen(kw_only=True)
+class Survey:
+    """The result of reading a file. Each row can be sent, can never be sent, or is superseded by another row.
+
+    Attributes:
+        rows: Number of rows.
+        refused: Rows that can never be sent.
+        stood_for: Rows superseded by another row with the same e-mail, according to `repeats`.
+        kinds: Findings by check.
+        lines: The line of each row, stored if `repeats` is `"error"`, because its messages name the earlier line.
+    """
+
+    rows: int
+    refused: int
+    stood_for: int
+    kinds: dict[str, Kind]
+    lines: array[int]
+
+    @classmethod
+    def unseen(cls, rows: int) -> Survey:
+        """Return the result for a file that is not read: the given number of rows, and no findings."""
+        return cls(rows=rows, refused=0, stood_for=0, kinds={}, lines=array("Q"))
+
+    @property
+    def sent(self) -> int:
+        """Number of rows that will be sent."""
+        return self.rows - self.refused - self.stood_for
+
+    def line_of(self, index: int) -> int | None:
+        """Return the line of a row by its index; `None` if lines were not stored."""
+        return self.lines[index] if index < len(self.lines) else None
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of findings by check, as JSON values."""
+        return {name: kind.count for name, kind in self.kinds.items()}
+
+
+async def survey(
+    file: File,
+    columns: Columns,
+    policy: Policy,
+    *,
+    repeats: Repeats = "serial",
+    tell: Tell = lambda _row, _error: None,
+    show: Show = lambda _rows: None,
+) -> Survey:
+    """Read the whole file once and return the findings.
+
+    Args:
+        file: The file.
+        columns: The mapped columns.
+        policy: The level of each check.
+        repeats: What happens to duplicate e-mails, as in `create_many`.
+        tell: Called with each row that can never be sent, and the reason.
+        show: Called from time to time with the number of rows read so far.
+
+    Raises:
+        InvalidRequest: A part of the file cannot be read.
+    """
+    surveyor = _Surveyor(Checks(columns, policy), policy, repeats)
+    rows = file.rows(columns)
+    while some := list(islice(rows, _AT_A_TIME)):
+        show(surveyor.rows)
+        await checkpoint()  # the checks are CPU-bound: let other tasks run, and a cancellation through
+        for row, refusal in surveyor.refusals(some):
+            tell(row, refusal)
+    return surveyor.result()
+
+
+class _Surveyor:
+    def __init__(self, checks: Checks, policy: Policy, repeats: Repeats) -> None:
+        self._checks = checks
+        self._seen = Seen()
+        self._repeats = repeats
+        self._told = policy.levels["repeat"] != "off"
+        self._recent = Recent() if repeats == "error" else None
+        self._lines = array("Q")
+        self._kinds: dict[str, Kind] = {}
+        self._refused = 0
+        self.rows = 0
+
+    def refusals(self, rows: Sequence[Row]) -> Iterator[tuple[Row, InvalidRequest]]:
+        """Check rows, and yield those that can never be sent, with the reason."""
+        findings = self._checks.findings(rows)
+        for at, row in enumerate(rows):
+            found = findings.get(at, ())
+            for each in found:
+                self._count(row.line, each)
+            if refusal := self._refusal(row, found):
+                self._refused += 1
+                yield row, refusal
+            self.rows += 1
+
+    def result(self) -> Survey:
+        """Return the result."""
+        again = self._seen.count()
+        if again and self._told and self._repeats != "error":
+            first = [(line, same_as(f"line {earlier}")) for line, earlier in self._seen.first(FEW)]
+            self._kinds["repeat"] = Kind("repeat", "warn", again, first)
+        return Survey(
+            rows=self.rows,
+            refused=self._refused,
+            stood_for=again if self._repeats in WHOLE_INPUT else 0,
+            kinds=self._kinds,
+            lines=self._lines,
+        )
+
+    def _refusal(self, row: Row, found: Iterable[Finding]) -> InvalidRequest | None:
+        if self._recent is not None:
+            self._lines.append(row.line)
+        fault = next((each.message for each in found if each.level == "error"), None)
+        refusal = InvalidRequest(fault) if fault else _refusal(row)
+        return refusal or self._repeat(self.rows, row)
+
+    def _repeat(self, index: int, row: Row) -> InvalidRequest | None:
+        email: str = row.members["email"]
+        if self._recent is None:
+            # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only the very same e-mail.
+            self._seen.add(row.line, email if self._repeats in WHOLE_INPUT else email.strip().casefold())
+            return None
+        if (earlier := self._recent.earlier(index, email)) is None:
+            return None
+        return InvalidRequest(refused_as(f"line {self._lines[earlier]}"))
+
+    def _count(self, line: int, found: Finding) -> None:
+        if found.check not in self._kinds:
+            self._kinds[found.check] = Kind(found.check, found.level)
+        self._kinds[found.check].add(line, found.message)
+
+
+def _refusal(row: Row) -> InvalidRequest | None:
+    """Return why a row would be rejected. A readable row with an e-mail never is, because its codes are known: skip the check."""
+    return None if row.fault is None and row.members["email"].strip() else row.refusal()

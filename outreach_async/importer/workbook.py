@@ -1,0 +1,135 @@
+"""Workbooks, mainly XLSX. A separate process reads the workbook and stores its rows in a temporary file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeAlias
+
+import attrs
+import msgspec
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import workbook_reader
+from outreach_async.importer.cells import Flaw, number_flaw
+from outreach_async.importer.source import Source, Spool
+from outreach_async.importer.table import Heading, Record, Table
+
+READER: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
+"""Command that reads a workbook. `read_apart` appends its parameters as one JSON argument."""
+
+_ERROR: Final = "the cell shows an error such as #N/A; fix its formula, or clear it"
+_BLIND: Final = "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect them"
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """The final message of the reader process.
+
+    Attributes:
+        refused: Why the workbook cannot be read; `None` if it was read.
+        sheet: Name of the sheet that was read.
+        note: A note on the choice of the sheet.
+        marked: Whether the file states which cells show an error or leading zeros.
+    """
+
+    refused: str | None = None
+    sheet: str = ""
+    note: str = ""
+    marked: bool = False
+
+
+Read: TypeAlias = Callable[[Source, str | None], tuple[Verdict, Spool]]
+"""Reads the sheet of a name, or the first visible sheet for `None`."""
+
+_VERDICT: Final = msgspec.json.Decoder(Verdict)
+_ROW: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int, ...], tuple[int, ...]])
+
+
+@attrs.frozen(kw_only=True)
+class WorkbookFile(Table):
+    """One sheet of a workbook: XLSX and XLSM, and XLSB, XLS and ODS as far as they describe their cells.
+
+    Attributes:
+        sheet: Name of the sheet.
+    """
+
+    sheet: str
+    _spool: Spool
+
+    @classmethod
+    def of(cls, source: Source, sheet: str | None = None, read: Read | None = None) -> WorkbookFile:
+        """Read the workbook. The header is the first row that is not blank.
+
+        Args:
+            source: The workbook.
+            sheet: Name of the sheet; `None` for the first visible one.
+            read: Reads the sheet; by default a separate process does.
+
+        Raises:
+            InvalidRequest: The workbook is unreadable, too large, protected by a password or empty, or has no such sheet.
+        """
+        found, spool = (read or read_apart)(source, sheet)
+        cells = next((record.cells for record in _records(spool)), ())
+        heading = Heading.of(source.name, cells)
+        notes = filter(None, (found.note, "" if found.marked else _BLIND, *heading.notes))
+        return cls(source=source, heading=heading, notes=tuple(notes), sheet=found.sheet, spool=spool)
+
+    def _read(self) -> Iterator[Record]:
+        return islice(_records(self._spool), 1, None)
+
+
+def read_apart(source: Source, sheet: str | None, reader: Sequence[str] = READER) -> tuple[Verdict, Spool]:
+    """Read a sheet in a separate process, and return its verdict and the rows.
+
+    If an exception such as KeyboardInterrupt ends the wait, that process is killed. It ends by itself if this process is killed.
+
+    Args:
+        source: The workbook.
+        sheet: Name of the sheet; `None` for the first visible one.
+        reader: The command to run.
+
+    Raises:
+        InvalidRequest: The workbook cannot be read, or the process cannot be started.
+    """
+    spool = Spool()
+    given = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
+    with source.lend() as book, spool.lend() as rows:
+        try:
+            done = subprocess.run([*reader, given], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
+        except OSError as error:
+            raise InvalidRequest(
+                f"{source.name}: cannot start the process that reads workbooks ({error}); save the workbook as CSV"
+            ) from error
+    found = _verdict(done)
+    if found.refused is not None:
+        raise InvalidRequest(f"{source.name}: {found.refused}")
+    return found, spool
+
+
+def _verdict(done: subprocess.CompletedProcess[bytes]) -> Verdict:
+    """Return the verdict. A process without one failed to start, and says why, or was ended by one of its limits."""
+    try:
+        return _VERDICT.decode(done.stderr.partition(b"\n")[0])
+    except msgspec.DecodeError:
+        failure = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if failure:
+        return Verdict(refused=f"the process that reads workbooks failed ({failure})")
+    if sys.platform != "win32" and done.returncode == -signal.SIGPROF:
+        return Verdict(refused=workbook_reader.TOO_LONG)
+    return Verdict(refused=workbook_reader.TOO_LARGE)  # a failed allocation aborts the process without a message
+
+
+def _records(spool: Spool) -> Iterator[Record]:
+    """Yield the rows that are not blank, beginning with the header."""
+    with spool.open() as file:
+        for text in file:
+            line, cells, errors, numbers = _ROW.decode(text)
+            flaws = [Flaw(at, "error", _ERROR, fatal=True) for at in errors]
+            flaws += [number_flaw(at, cells[at]) for at in numbers]
+            yield Record(line, cells, None, tuple(sorted(flaws)))

@@ -1,0 +1,395 @@
+"""Pagination. `Walk` decides which page comes next, without I/O; `Pager` fetches the pages."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import anyio
+import attrs
+from anyio.abc import TaskGroup
+
+from outreach_async.errors import OutreachError, StatusError
+from outreach_async.models import Number, Page, Undecodable
+from outreach_async.validation import require_number
+
+
+class Identified(Protocol):
+    """An item of a list: campaigns and mailboxes have ids."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        ...
+
+
+T = TypeVar("T", bound=Identified)
+
+_PAST_END: Final = frozenset({400, 404, 416, 422})
+"""Statuses that a service may return for a page past the end; the interface does not show them."""
+
+
+class Met(Protocol):
+    """A set of the ids that a walk has met."""
+
+    def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
+        """Add ids, and return those that were new."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of ids."""
+        ...
+
+
+class _Names(set[Hashable]):
+    """A set that stores every id."""
+
+    def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
+        new = names - self
+        self |= new
+        return new
+
+
+class Collected(list[T]):
+    """All items of a list without duplicates, with statistics of the walk.
+
+    Attributes:
+        total_found: `total_found` of the last page; `None` if there was no page.
+        repeats: Number of items that appeared again on a later page, because others were inserted during the walk.
+        missing: Number of items that the service counted at some point but the walk did not meet; 0 if `max_items` ended the walk
+            or if it started after page 1.
+        undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
+
+    Example:
+        ```python
+        boxes = await client.mailboxes.list(display=1).collect()
+        print(len(boxes), boxes.total_found, boxes.repeats, boxes.missing)  # -> 2 2 0 0
+        ```
+    """
+
+    def __init__(self, items: Iterable[T], walk: Walk[T]) -> None:
+        super().__init__(items)
+        self.total_found: Number | None = walk.total_found
+        self.repeats = walk.repeats
+        self.missing = walk.missing
+        self.undecodable = walk.undecodable
+
+
+class Walk(Generic[T]):
+    """The state of a walk over the pages of a list, and the decision which page comes next.
+
+    A walk ends at `total_pages`, at an empty page, at a page without new ids unless insertions explain it, and at an error status
+    for a page that may be past the end. It does not end at a short page, because a service may silently reduce `display`.
+
+    The service may number its pages from 0. If a walk that started at page 1 does not find new items on the last page, it looks
+    back: it visits page 0 last, and then the pages after it as long as inserted items may have pushed others there.
+
+    Attributes:
+        number: Number of the page to fetch next.
+        done: Whether the walk is over.
+        useful: Whether the last page belonged to the list instead of only marking its end.
+    """
+
+    def __init__(self, first: int, max_items: int | None = None, *, met: Met | None = None) -> None:
+        self.first = self.number = first
+        self.done = False
+        self.useful = False
+        self.total_found: Number | None = None
+        self.repeats = 0
+        self.undecodable: list[Undecodable] = []
+        self._total_pages: Number = first
+        self._room = max_items
+        self._met: Met = _Names() if met is None else met
+        self._refusal: OutreachError | None = None
+        self._looking_back = False
+        self._first_found: Number | None = None
+        self._most_found: Number = 0
+        self._pass_found: Number | None = None
+        self._pass_repeats = 0
+
+    @property
+    def missing(self) -> int:
+        """Number of items that the service counted at some point and that this walk should have met, but did not."""
+        # Deletions pull items onto pages that were already visited. Only the largest count includes the items missed that way.
+        return 0 if self.first > 1 or self._room == 0 else max(0, int(self._most_found) - len(self._met))
+
+    @property
+    def _last(self) -> int:
+        return int(self._total_pages) - (self._looking_back or self.first == 0)
+
+    @property
+    def _end(self) -> int:
+        """The last page to visit. Without insertions, looking back can find only page 0."""
+        return 0 if self._looking_back and not self._grown else self._last
+
+    @property
+    def _grown(self) -> Number:
+        """Number of items by which the list has grown since the first page."""
+        return max(0, (self.total_found or 0) - (self._first_found or 0))
+
+    def ahead(self, most: int) -> list[int]:
+        """Return the numbers of the next pages, as far as they are known to exist: at least one, at most `most`."""
+        end = self.number if self._looking_back else max(self.number, self._last)
+        return list(range(self.number, min(end, self.number + most - 1) + 1))
+
+    def wants(self, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
+        """Return whether to use this page; one that was fetched ahead may have to be fetched again."""
+        # Pages fetched ahead may be answered out of order. If this page was answered before the previous one, and items were
+        # inserted in between, then items moved from the previous page to this one after it was read, and neither shows them. Its
+        # smaller total reveals that. An error fetched ahead may be outdated as well.
+        return not ahead or (isinstance(page, Page) and page.total_found >= (self.total_found or 0))
+
+    def take(self, page: Page[T]) -> list[T]:
+        """Record the current page, move on, and return the page's new items."""
+        items: dict[Hashable, T] = {item.id: item for item in page.data}
+        unread: dict[Hashable, Undecodable] = {item.id or (self.number, item.index): item for item in page.undecodable}
+        new = self._met.add_new(items.keys() | unread.keys())
+        self.undecodable += [item for name, item in unread.items() if name in new]
+        repeats = len(page.data) + len(page.undecodable) - len(new)
+        self._count(page, repeats)
+        self._move(useful=bool(new) or (repeats > 0 and self._pushed_again()), repeated=repeats > 0)
+        return self._within_room([item for name, item in items.items() if name in new])
+
+    def refuse(self, error: OutreachError) -> None:
+        """Record an error for the current page. It is raised unless it only means that the list has ended."""
+        past_end = isinstance(error, StatusError) and error.status_code in _PAST_END
+        if not past_end or 0 < self.number < self._last:
+            raise error
+        if self.total_found is None:
+            self._refuse_first(error)
+        self._move(useful=False, repeated=False)
+
+    def _refuse_first(self, error: OutreachError) -> None:
+        """Continue after an error for page 1, because page 0 may be the only page."""
+        if self.first != 1 or self._refusal is not None:
+            raise self._refusal or error  # page 0 failed as well: the first error is the real one
+        self._refusal = error
+        self._first_found = 0
+
+    def _count(self, page: Page[T], repeats: int) -> None:
+        if self._first_found is None:
+            self._first_found = page.total_found
+        if self._pass_found is None:
+            self._pass_found = page.total_found
+        self.repeats += repeats
+        self.total_found, self._total_pages = page.total_found, page.total_pages
+        self._most_found = max(self._most_found, page.total_found)
+
+    def _pushed_again(self) -> bool:
+        """Return whether insertions explain a page without new items: each pushes at most one item onto the next page."""
+        return self.repeats - self._pass_repeats <= (self.total_found or 0) - (self._pass_found or 0)
+
+    def _move(self, *, useful: bool, repeated: bool) -> None:
+        self.useful = useful
+        if useful and self.number < self._end:
+            self.number += 1
+        elif self._page_0_is_due(repeated=repeated):
+            self.number = 0
+            self._looking_back = True
+            self._pass_found, self._pass_repeats = None, self.repeats
+        else:
+            self.done = True
+
+    def _page_0_is_due(self, *, repeated: bool) -> bool:
+        """Return whether the walk is at the last page and found nothing new there, or items of the page before it again."""
+        if self._looking_back or self.first != 1 or self.number < self._last:
+            return False
+        if self.useful:
+            return repeated
+        return self.total_found != 0 or len(self._met) > 0
+
+    def _within_room(self, items: list[T]) -> list[T]:
+        if self._room is None:
+            return items
+        kept = items[: self._room]
+        self._room -= len(kept)
+        self.done |= self._room == 0
+        return kept
+
+
+@attrs.frozen
+class Pager(Generic[T]):
+    """A lazy list. Await it for one page, or iterate over it for every item of every page.
+
+    Attributes:
+        fetch: Fetches a page by its number.
+        first: Number of the first page to fetch.
+        max_items: Maximum number of items; `None` for all.
+
+    Example:
+        ```python
+        page = await client.campaigns.list()
+        async for campaign in client.campaigns.list():
+            print(campaign.id == page.data[0].id)  # -> True
+        ```
+    """
+
+    fetch: Callable[[int], Awaitable[Page[T]]] = attrs.field(repr=False)
+    first: int = 1
+    max_items: int | None = None
+
+    def __await__(self) -> Generator[Any, Any, Page[T]]:
+        """Fetch the first page."""
+        return self.fetch(self.first).__await__()
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        """Iterate over every item once, page by page."""
+        return _Items(self)
+
+    def pages(self) -> AsyncIterator[Page[T]]:
+        """Iterate over the pages as the service returned them, except a page that only marks the end of the list.
+
+        With `max_items`, the last page is cut: together, the pages hold at most that many items.
+
+        Raises:
+            OutreachError: A page could not be fetched; raised during iteration.
+
+        Example:
+            ```python
+            async for page in client.mailboxes.list(display=1).pages():
+                print(page.current_page, [mailbox.email for mailbox in page.data])
+            # -> 1 ['ada@north.example']
+            # -> 2 ['bob@north.example']
+            ```
+        """
+        return _Pages(self)
+
+    async def collect(self, *, prefetch: int = 4) -> Collected[T]:
+        """Return every item once, in the list's order, fetching up to `prefetch` pages concurrently.
+
+        Raises:
+            InvalidRequest: `prefetch` is not a whole number of at least 1.
+            OutreachError: A page could not be fetched.
+
+        Example:
+            ```python
+            boxes = await client.mailboxes.list(display=1).collect(prefetch=2)
+            print([mailbox.email for mailbox in boxes])  # -> ['ada@north.example', 'bob@north.example']
+            ```
+        """
+        prefetch = require_number("prefetch", prefetch, least=1)
+        walk: Walk[T] = Walk(self.first, self.max_items)
+        items: list[T] = []
+
+        async def keep(new: list[T]) -> None:
+            items.extend(new)
+
+        await self.follow(walk, keep, prefetch)
+        return Collected(items, walk)
+
+    async def follow(self, walk: Walk[T], take: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
+        """Walk to the end and pass the new items of each page to `take`. If a page fails, the earlier ones were already passed.
+
+        Args:
+            walk: A new walk; afterwards it has the statistics.
+            take: Receives the new items of each page, in the list's order. The walk waits for it.
+            prefetch: Maximum number of pages fetched concurrently, at least 1.
+
+        Raises:
+            OutreachError: A page could not be fetched.
+        """
+        failure: OutreachError | None = None
+        async with anyio.create_task_group() as group:
+            window = _Window(self, group)
+            try:
+                while not walk.done:
+                    page, ahead = await window.next(walk.ahead(prefetch))
+                    if walk.wants(page, ahead=ahead):
+                        await take(_settle(walk, page))
+            except OutreachError as error:
+                failure = error  # raised outside the task group, which would wrap it in an exception group
+            # Pages fetched ahead are no longer wanted: cancel them instead of waiting for them.
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+
+class _Window(Generic[T]):
+    """The pages in flight. While one is awaited and processed, the next ones are fetched."""
+
+    def __init__(self, pager: Pager[T], group: TaskGroup) -> None:
+        self._pager = pager
+        self._group = group
+        self._under_way: dict[int, _Fetch[T]] = {}
+
+    async def next(self, numbers: list[int]) -> tuple[Page[T] | OutreachError, bool]:
+        """Start to fetch these pages, and return the first one with whether it was fetched ahead."""
+        ahead = numbers[0] in self._under_way
+        for number in numbers:
+            if number not in self._under_way:
+                self._under_way[number] = _Fetch()
+                self._group.start_soon(self._under_way[number].run, self._pager, number)
+        fetch = self._under_way.pop(numbers[0])
+        await fetch.done.wait()
+        return fetch.page, ahead
+
+
+class _Fetch(Generic[T]):
+    """A page in flight."""
+
+    page: Page[T] | OutreachError
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+
+    async def run(self, pager: Pager[T], number: int) -> None:
+        self.page = await _attempt(pager, number)
+        self.done.set()
+
+
+class _Items(AsyncIterator[T]):
+    """A walk item by item. It is not an async generator, which callers would have to close when they stop early."""
+
+    def __init__(self, pager: Pager[T]) -> None:
+        self._pager = pager
+        self._walk: Walk[T] = Walk(pager.first, pager.max_items)
+        self._ready: deque[T] = deque()
+
+    async def __anext__(self) -> T:
+        while not self._ready:
+            if self._walk.done:
+                raise StopAsyncIteration
+            self._ready.extend(_settle(self._walk, await _attempt(self._pager, self._walk.number)))
+        return self._ready.popleft()
+
+
+class _Pages(AsyncIterator[Page[T]]):
+    """A walk page by page."""
+
+    def __init__(self, pager: Pager[T]) -> None:
+        self._pager = pager
+        self._walk: Walk[T] = Walk(pager.first)
+        self._left = pager.max_items
+
+    async def __anext__(self) -> Page[T]:
+        while not self._walk.done and self._left != 0:
+            first = self._walk.total_found is None
+            page = await _attempt(self._pager, self._walk.number)
+            _settle(self._walk, page)
+            if isinstance(page, Page) and (first or self._walk.useful):
+                return self._cut(page)
+        raise StopAsyncIteration
+
+    def _cut(self, page: Page[T]) -> Page[T]:
+        if self._left is None:
+            return page
+        data = page.data[: self._left]
+        self._left -= len(data)
+        return attrs.evolve(page, data=data)
+
+
+async def _attempt(pager: Pager[T], number: int) -> Page[T] | OutreachError:
+    """Fetch a page and return it or its error, because only the walk knows whether the error counts."""
+    try:
+        return await pager.fetch(number)
+    except OutreachError as error:
+        return error
+
+
+def _settle(walk: Walk[T], page: Page[T] | OutreachError) -> list[T]:
+    if isinstance(page, Page):
+        return walk.take(page)
+    walk.refuse(page)
+    return []

@@ -1,0 +1,277 @@
+"""Send over a pool of single-connection transports of httpx or httpx2, without the overhead of a client."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import cache, lru_cache, partial
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, Literal
+
+import anyio
+
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.transport.connection_pool import Lanes
+from outreach_async.transport.leftovers import Link
+from outreach_async.transport.lifecycle import Bound
+from outreach_async.transport.response_reader import Intake, accepted, fields_of
+from outreach_async.transport.sending import fields, origin_form, release
+from outreach_async.transport.tls import Trust
+from outreach_async.transport.urls import BAD_HOST, BaseUrl, choose_proxy, credentials, require
+from outreach_async.transport.wire import Progress, Request, Response
+
+Family = Literal["httpx", "httpx2"]
+
+FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
+
+_LEFTOVERS: Final = 16_384  # more pieces than one read of 64 KiB can hold
+
+
+class Route:
+    """Base class of the two ways of sending.
+
+    Args:
+        family: The library.
+        most: Most exchanges at once; `None` for no limit.
+        limit: Most bytes of a decoded response body.
+
+    Attributes:
+        where: The base URL without user and password.
+        secrets: Secrets of the base URL and of the proxy or client, which must not be shown.
+    """
+
+    def __init__(self, family: Family, most: int | None, limit: int) -> None:
+        self.family: Family = family
+        self.most = most
+        self.limit = limit
+        self.where = ""
+        self.secrets: tuple[str, ...] = ()
+
+    @property
+    def library(self) -> ModuleType:
+        """The library, imported on first use."""
+        return import_module(self.family)
+
+
+class _Body:
+    """A request body that records when its bytes are requested. Authentication may request them twice."""
+
+    def __init__(self, content: bytes, progress: Progress) -> None:
+        self._content = content
+        self._progress = progress
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._progress.sent = True
+        return _Pieces(self._content)
+
+
+class _Pieces(AsyncIterator[bytes]):
+    """Yields one piece or none. Not a generator, because trio warns of generators that a broken connection leaves unfinished."""
+
+    def __init__(self, content: bytes) -> None:
+        self._left = [content] if content else []
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
+
+
+class Handshakes:
+    """Remembers sockets until their TLS handshake is done: the libraries leak a socket if cancelled during the handshake."""
+
+    def __init__(self) -> None:
+        self._sockets: list[Any] = []
+
+    async def trace(self, event: str, info: dict[str, Any]) -> None:
+        """Handle an event of the library's `trace` extension."""
+        if event.endswith("connect_tcp.complete"):
+            self._sockets.append(info["return_value"])
+        elif event.endswith("start_tls.complete"):
+            self._sockets.clear()
+
+    async def aclose(self) -> None:
+        """Close the sockets that are still remembered."""
+        for stream in self._sockets:
+            with anyio.CancelScope(shield=True):
+                await stream.aclose()
+
+
+@cache
+def body_class(library: ModuleType) -> Any:
+    """Return the class of request bodies for a library, which accepts only subclasses of its own base class."""
+    return type("Body", (_Body, library.AsyncByteStream), {})
+
+
+async def read(answer: Any, limit: int, link: Link | None) -> tuple[Response, bool]:
+    """Read a response of the library to its end and close it.
+
+    Args:
+        answer: The library's response.
+        limit: Most bytes of the decoded body.
+        link: The connection; `None` without one.
+
+    Returns:
+        The response, and whether its connection can be used again as far as can be seen.
+
+    Raises:
+        TransportError: The status is invalid, the body is too large or not in its stated encoding, or the response may belong to
+            another request.
+    """
+    status = accepted(answer.status_code)
+    headers = fields_of(answer.headers.raw)
+    decoded = answer.is_stream_consumed  # a mock's response, or one read by an event hook, is already in memory
+    intake = Intake(headers, limit, decoded=decoded)
+    # Not `aiter_raw`, which returns the connection to the pool before it can be checked.
+    pieces = answer.aiter_bytes() if decoded else aiter(answer.stream)
+    kept = True
+    try:
+        async for piece in pieces:
+            intake.feed(piece)
+        if link is not None and not decoded:
+            kept = link.settle(answer.stream, closing="close" in headers.get("connection", "").lower())
+    except TransportError:
+        await answer.aclose()
+        await _run_out(pieces)
+        raise
+    await answer.aclose()
+    return Response(status, headers, intake.whole()), kept
+
+
+async def _run_out(pieces: AsyncIterator[bytes]) -> None:
+    """Run the library's nested generators to their end on the closed connection: trio warns of each unfinished one."""
+    with suppress(Exception):
+        for _ in range(_LEFTOVERS):
+            await anext(pieces)
+
+
+_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+_URLS: Final = 256
+
+
+class LaneRoute(Route):
+    """Sends to a base URL over a pool of lanes.
+
+    Args:
+        base: The base URL.
+        family: The library.
+        most: Most lanes.
+        limit: Most bytes of a decoded response body.
+        trust: How to verify the service and an HTTPS proxy.
+        proxy: A proxy URL; `None` for the environment's, if it is trusted.
+        trust_env: Whether to use the environment's proxies.
+
+    Raises:
+        InvalidRequest: The proxy URL is invalid, or SOCKS support is not installed.
+    """
+
+    def __init__(
+        self,
+        base: BaseUrl,
+        family: Family,
+        most: int,
+        limit: int,
+        *,
+        trust: Trust,
+        proxy: str | None,
+        trust_env: bool,
+    ) -> None:
+        super().__init__(family, most, limit)
+        self.where = str(base)
+        self._base = base
+        self._trust = trust
+        self._proxy = choose_proxy(base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
+        self.secrets = (*base.secrets, *credentials(self._proxy))
+        if self._proxy and self._proxy.startswith("socks"):
+            require("socksio", f"{family}[socks]")
+        self._lanes = Bound(partial(self._start, most))
+        self._url = lru_cache(_URLS)(self._join)  # parsing is slow, and all contact creations share one target
+
+    async def exchange(self, request: Request, progress: Progress) -> Response:
+        """Send on a lane and read the response."""
+        return await self._lanes.get().run(partial(self._ride, request, progress), progress)
+
+    async def _ride(self, request: Request, progress: Progress, lane: _Lane) -> Response:
+        message = self.library.Request(
+            request.method,
+            self._url(request.target),
+            headers=fields(request, self._own),
+            stream=self._body(request.body, progress),
+            extensions=lane.extensions,
+        )
+        release(progress, request, proof=True)
+        answer = await lane.transport.handle_async_request(message)
+        progress.sent = True  # a response proves it, also for a request without a body
+        response, lane.kept = await read(answer, self.limit, lane.settle(answer.extensions.get("network_stream")))
+        return response
+
+    def _start(self, most: int) -> Lanes[_Lane]:
+        library, context = self.library, self._tls()
+        try:
+            self._root = library.URL(str(self._base))
+            self._own = {"host": self._root.netloc.decode()}
+        except (library.InvalidURL, UnicodeError):  # some hosts that IDNA cannot encode fail only with the latter
+            raise InvalidRequest(BAD_HOST) from None
+        if self._base.authorization:
+            self._own["authorization"] = self._base.authorization
+        self._body = body_class(library)
+        build = partial(
+            library.AsyncHTTPTransport,
+            verify=context,
+            limits=library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None),  # `Lanes` expires it
+            proxy=self._proxy and library.Proxy(self._proxy, ssl_context=context if self._proxy.startswith("https:") else None),
+        )
+        return Lanes(most, lambda: _Lane(build()))
+
+    def _tls(self) -> ssl.SSLContext:
+        if not any(url.startswith("https:") for url in (self.where, self._proxy or "")):
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, so it loads no certificates
+        return self._trust.context(self.family)
+
+    def _join(self, target: str) -> Any:
+        return self._root.copy_with(raw_path=f"{self._base.path}{origin_form(target)}".encode())
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and close every lane."""
+        if (lanes := self._lanes.release()) is not None:
+            await lanes.aclose()
+
+
+class _Lane:
+    """One connection of the library.
+
+    Attributes:
+        extensions: The extensions of the next request.
+        kept: Whether no bytes were found after the last response.
+    """
+
+    def __init__(self, transport: Any) -> None:
+        self.transport = transport
+        # If it is cancelled during the TLS handshake, the library leaks the socket. Remember it until there is a response.
+        self.extensions: dict[str, Any] = {"trace": self._trace}
+        self.kept = True
+        self._opened: list[Any] = []
+        self._link: Link | None = None
+
+    async def _trace(self, event: str, info: dict[str, Any]) -> None:
+        if event.endswith("connect_tcp.complete"):
+            self._opened.append(info["return_value"])
+
+    def settle(self, network: Any) -> Link | None:
+        """Return the connection, which is now open. Stop tracing, because it takes time and no more sockets are opened."""
+        self.extensions = {}
+        if network is not None and (self._link is None or self._link.network is not network):
+            self._link = Link(network)
+        return self._link
+
+    def reusable(self) -> bool:
+        """Return whether the connection is open and silent: a readable idle connection has ended, or has unexpected bytes."""
+        return self.kept and (self._link is None or self._link.silent())  # without a link, a mock made the response
+
+    async def aclose(self) -> None:
+        """Close the connection, also while it is being opened."""
+        await self.transport.aclose()
+        for stream in self._opened:
+            await stream.aclose()

@@ -1,0 +1,115 @@
+"""Track whether a request was sent, and build the errors that say so.
+
+`Progress` changes only on proof, and every error agrees with it. The body provides the proof: it is passed to the library as an
+object that records when its bytes are first requested. If they never were, the request has not left. This needs a body, and a
+head small enough for a single write: a longer head can be interrupted between two writes, with bytes on the wire although the
+body was never requested.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.transport.response_reader import ACCEPTED
+from outreach_async.transport.wire import Progress, Request
+
+_PROVABLE_HEAD: Final = 8 * 1024
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
+_TARGET: Final = re.compile(r"/(?!/)[A-Za-z0-9\-._~!$&'()*+,;=:@/%\[\]]*(?:\?[A-Za-z0-9\-._~!$&'()*+,;=:@/?%\[\]]+)?")
+_DOTS: Final = re.compile(r"/(?:\.|%2e){1,2}(?:[/?]|\Z)", re.IGNORECASE)
+_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+_TEXT_LIMIT: Final = 200
+_KEPT: Final = 32
+_FRAMING: Final = frozenset({"content-length", "expect", "transfer-encoding"})
+_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
+
+
+def hold(progress: Progress) -> None:
+    """Record that the request has not left this process."""
+    if progress.sent is not True:  # a wrapping transport may have sent it before
+        progress.sent = False
+
+
+def release(progress: Progress, request: Request, *, proof: bool) -> None:
+    """Record that the request is passed to the library. With `proof`, its body will record when it is sent."""
+    # From here on the library may write at any time. Without proof, nobody could tell afterwards that it had not.
+    if progress.sent is False and not (proof and request.body and _head_size(request) <= _PROVABLE_HEAD):
+        progress.sent = None
+
+
+def lost(reason: str, progress: Progress) -> TransportError:
+    """Return the error for an exchange that got no response."""
+    return TransportError(reason, maybe_sent=progress.sent is not False)
+
+
+def closed(transport: object) -> InvalidRequest:
+    """Return the error for using a closed transport."""
+    return InvalidRequest(f"the {type(transport).__name__} is closed; make a new one")
+
+
+def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
+    """Merge the default header fields, those of the request, which take precedence, and those that describe the body.
+
+    Raises:
+        InvalidRequest: The method or a field is one that the libraries would send differently, or reject in an error that shows
+            it.
+    """
+    if not _METHOD.fullmatch(request.method):
+        raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
+    joined = {**defaults, **_checked(tuple(request.headers.items())), "accept-encoding": ACCEPTED}
+    if request.body or request.method in _WITH_BODY:
+        joined["content-length"] = str(len(request.body))
+    return joined
+
+
+@lru_cache(_KEPT)
+def _checked(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Validate header fields, by lower-case name. Cached, because a client sends the same fields with every request."""
+    checked = {}
+    for name, value in items:
+        if not _NAME.fullmatch(name):
+            raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
+        if not _VALUE.fullmatch(value):
+            raise InvalidRequest(f"headers[{name!r}]: expected printable ASCII without spaces at the ends; encode it")
+        checked[name.lower()] = value
+    if not _FRAMING.isdisjoint(checked):
+        raise InvalidRequest(f"headers: expected none of {', '.join(sorted(_FRAMING))}, which the transport sets; remove them")
+    return checked
+
+
+def origin_form(target: str) -> str:
+    """Return a request target after checking that it can be appended to the origin without changing it.
+
+    Raises:
+        InvalidRequest: The target is invalid, or a library would change it.
+    """
+    if not _TARGET.fullmatch(target) or _DOTS.search(target.partition("?")[0]):
+        raise InvalidRequest(
+            "target: expected a percent-encoded path and query starting with one '/', "
+            "without '.' and '..'; encode with urllib.parse.quote"
+        )
+    return target
+
+
+def said(error: BaseException) -> str:
+    """Return a library's error as one short line. An error without a message is described by that of its cause."""
+    beneath: BaseException | None = error
+    text = ""
+    while beneath is not None and not text:
+        text = one_line(str(beneath))
+        beneath = beneath.__cause__ or beneath.__context__
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a string on one line."""
+    return " ".join(text.split())[:_TEXT_LIMIT]
+
+
+def _head_size(request: Request) -> int:
+    return len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))

@@ -1,0 +1,213 @@
+"""Parse and validate URLs and other arguments shared by all transports, and keep credentials out of messages."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Collection, Iterable, Mapping
+from importlib.util import find_spec
+from ipaddress import ip_address, ip_network
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+
+BAD_HOST: Final = "base_url: expected a valid host name, got one that DNS cannot encode; correct it"
+"""The message for a host name that a backend rejects."""
+
+_UNSAFE: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
+_PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # characters that every backend sends unchanged
+_PLACE: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
+_EXAMPLE: Final = "such as 'https://api.example'"
+_SHORT: Final = 3
+_AUTHORIZING: Final = ("authorization", "proxy-authorization", "cookie")
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@attrs.frozen(repr=False)
+class BaseUrl:
+    """A parsed base URL, prepended to every target.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: Host name or address; an IPv6 address without brackets.
+        port: The port; `None` for the default port of the scheme.
+        path: The path prepended to every target, without a trailing slash; usually empty.
+        authorization: Value of the `authorization` field for the user and password of the URL; `None` if it has neither.
+        secrets: Parts of the URL that must not be shown.
+    """
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    authorization: str | None = attrs.field(repr=False)
+    secrets: tuple[str, ...] = attrs.field(repr=False)
+
+    def __str__(self) -> str:
+        """Return the URL without user and password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.path}"
+
+
+def parse_base_url(text: str) -> BaseUrl:
+    """Parse and validate a base URL.
+
+    Raises:
+        InvalidRequest: The URL is not a valid base URL. The message names the field and the remedy, and omits the URL, which may
+            hold a password.
+    """
+    parts = _split("base_url", text, ("http", "https"), _EXAMPLE)
+    if parts.query or parts.fragment or text.endswith(("?", "#")):
+        raise InvalidRequest("base_url: expected a URL without query and fragment; remove them")
+    if not _PATH.fullmatch(parts.path) or _dots(parts.path):
+        raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
+    port = None if parts.port == _PORTS[parts.scheme] else parts.port
+    return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic(parts), credentials(text))
+
+
+def _dots(path: str) -> bool:
+    return not {".", ".."}.isdisjoint(path.replace("%2e", ".").replace("%2E", ".").split("/"))
+
+
+def credentials(*urls: str | None) -> tuple[str, ...]:
+    """Return the secrets in these URLs: each password (or user without one) and its basic authorization value."""
+    found = []
+    for parts in (urlsplit(url) for url in urls if url is not None):
+        if parts.username is not None:
+            found += [unquote(parts.password or parts.username), _pair(parts)]
+    return _long(found)
+
+
+def authorizations(fields: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the secrets in the header fields of a configured client."""
+    values = [fields.get(name, "") for name in _AUTHORIZING]
+    return _long([*values, *(value.partition(" ")[2] for value in values)])  # the credentials after "Bearer" or "Basic"
+
+
+def _long(secrets: Iterable[str]) -> tuple[str, ...]:
+    return tuple(secret for secret in secrets if len(secret) > _SHORT)  # masking a short secret would mask common words
+
+
+def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
+    """Return the proxy URL: `given`, or that of the environment if `trust_env` is set; `None` for no proxy.
+
+    Raises:
+        InvalidRequest: The URL has no host, or a scheme that is not in `schemes`.
+    """
+    proxy = given
+    if proxy is None and trust_env:
+        from urllib.request import getproxies  # this import takes longer than all of ours
+
+        proxy = environment_proxy(base, getproxies())
+    if proxy is not None:
+        _split(
+            "proxy" if given else "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY", proxy, schemes, "such as 'http://proxy.example:3128'"
+        )
+    return proxy
+
+
+def environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
+    """Choose the proxy for a base URL by the rules of httpx.
+
+    `NO_PROXY` is checked first, then the variable of the scheme, then `ALL_PROXY`.
+
+    Args:
+        base: The base URL.
+        proxies: Proxies by scheme, as `urllib.request.getproxies()` returns them; `no` holds `NO_PROXY`.
+    """
+    if any(_exempts(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
+        return None
+    proxy = proxies.get(base.scheme) or proxies.get("all")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
+
+
+def _exempts(entry: str, base: BaseUrl) -> bool:
+    """Return whether one entry of `NO_PROXY` covers the base URL."""
+    if entry == "*":
+        return True
+    scheme, _, place = entry.rpartition("://")
+    if not place or scheme not in {"", "all", base.scheme}:
+        return False
+    try:
+        return ip_address(base.host) in ip_network(place, strict=False)  # a single address also parses as a network
+    except ValueError:
+        return _names(place, base, exactly=bool(scheme))
+
+
+def _names(place: str, base: BaseUrl, *, exactly: bool) -> bool:
+    # As in httpx: "example.com" matches the host and its subdomains, ".example.com" and "*.example.com" only the subdomains,
+    # and "http://example.com" only the host.
+    ((name, port),) = _PLACE.findall(place)
+    bare = name.lower().removeprefix("*")
+    inside = base.host.endswith(bare if bare.startswith(".") else f".{bare}") and not (exactly and bare == name.lower())
+    return (inside or base.host == bare) and port in {"", str(base.port)}
+
+
+def _split(field: str, text: str, schemes: Collection[str], example: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole or _UNSAFE.search(text) or parts.scheme not in schemes:
+        raise InvalidRequest(
+            f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}; pass one {example}"
+        )
+    return parts
+
+
+def _basic(parts: SplitResult) -> str | None:
+    return None if parts.username is None else f"Basic {_pair(parts)}"
+
+
+def _pair(parts: SplitResult) -> str:
+    pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return b64encode(pair.encode()).decode()
+
+
+def require(module: str, requirement: str) -> None:
+    """Check that a module is installed, without importing it.
+
+    Args:
+        module: Name of a top-level module.
+        requirement: The requirement that installs it, in pip's syntax, such as `outreach_async[aiohttp]`.
+
+    Raises:
+        InvalidRequest: The module is not installed; the message has the pip command.
+    """
+    if find_spec(module) is None:
+        raise InvalidRequest(f"{module} is not installed; run: pip install '{requirement}'")
+
+
+def at_least_one(field: str, value: object) -> int:
+    """Return `value` as a count.
+
+    Raises:
+        InvalidRequest: `value` is not a whole number of 1 or more.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidRequest(f"{field}: expected a whole number of 1 or more, got {value!r}; pass a number such as 64")
+    return value
+
+
+def refuse_beside(given: str, **options: object) -> None:
+    """Check that no option is passed together with a client that already decides it.
+
+    Args:
+        given: Name of the argument that was passed, such as `client`.
+        options: Options by name; `None` for those not passed.
+
+    Raises:
+        InvalidRequest: An option was passed.
+    """
+    if said := [name for name, value in options.items() if value is not None]:
+        raise InvalidRequest(f"{', '.join(said)}: not allowed together with a {given}; configure the {given} instead")
+
+
+def library_of(value: object, name: str) -> str | None:
+    """Return the library that defines the class called `name` among the classes of `value`, without importing it."""
+    return next((kind.__module__.partition(".")[0] for kind in type(value).__mro__ if kind.__name__ == name), None)
