@@ -108,7 +108,7 @@ __all__ = [
     "WorkspaceField",
 ]
 
-_HOMES: Final = {
+_EXPORTS: Final = {
     "bulk": ("BulkProgress", "BulkReport", "ContactOutcome", "Journal"),
     "client": ("OutreachClient",),
     "contacts": ("CreatedContact", "NewContact"),
@@ -132,14 +132,14 @@ _HOMES: Final = {
     "transport.wire": ("Progress", "Request", "Response", "Transport"),
     "vocabulary": ("UNSET", "Outcome"),
 }
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+_EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, which keeps `import outreach_async` fast."""
-    if name not in _HOME_OF:
+    if name not in _EXPORT_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_EXPORT_MODULES[name]}"), name)
     return value
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-_NEEDED: Final = frozenset({"click", "h11", "rich"})
-_USAGE: Final = 2
-_INTERRUPTED: Final = 130
+_REQUIRED_MODULES: Final = frozenset({"click", "h11", "rich"})
+_EXIT_USAGE: Final = 2
+_EXIT_INTERRUPTED: Final = 130
 
 
 def main() -> int:
@@ -17,14 +17,14 @@ def main() -> int:
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # while the libraries load, before the command handles it itself
-        return _INTERRUPTED
+        return _EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
+        if error.name not in _REQUIRED_MODULES:
             raise
         sys.stderr.write(
             f"outreach-async: {error.name} is missing; install the command with: pip install 'outreach_async[cli]'\n"
         )
-        return _USAGE
+        return _EXIT_USAGE
 
 
 if __name__ == "__main__":

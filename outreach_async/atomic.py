@@ -12,20 +12,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-_PRIVATE: Final = 0o600
+_PRIVATE_MODE: Final = 0o600
 _DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/(?:fd/)?(std(?:in|out|err)|(?<=fd/)[0-9]+)")
-_STANDARD: Final = {"stdin": "0", "stdout": "1", "stderr": "2"}
+_STANDARD_DESCRIPTORS: Final = {"stdin": "0", "stdout": "1", "stderr": "2"}
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 
 
-def descriptor_of(path: str | os.PathLike[str]) -> int | None:
+def parse_descriptor(path: str | os.PathLike[str]) -> int | None:
     """Return the file descriptor of this process that a path such as `/dev/stdout` refers to; `None` for other paths."""
     found = _DESCRIPTOR.fullmatch(os.fspath(path))
-    return int(_STANDARD.get(found[1], found[1])) if found else None
+    return int(_STANDARD_DESCRIPTORS.get(found[1], found[1])) if found else None
 
 
 @contextmanager
-def draft_of(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path to write to. It replaces the file when the block ends, or is deleted if the block raises.
 
     A symbolic link is kept, and its target is replaced. An existing file keeps its permissions; hard links keep the old contents.
@@ -35,8 +35,8 @@ def draft_of(path: str | os.PathLike[str]) -> Iterator[Path]:
         OSError: The file cannot be written; an existing file is unchanged.
     """
     place = Path(path)
-    if (descriptor := descriptor_of(place)) is not None:
-        with _copied_to(descriptor) as draft:
+    if (descriptor := parse_descriptor(place)) is not None:
+        with _copy_to_descriptor(descriptor) as draft:
             yield draft
         return
     if place.exists() and not place.is_file():
@@ -46,7 +46,7 @@ def draft_of(path: str | os.PathLike[str]) -> Iterator[Path]:
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         if known := target.exists():
-            draft.touch(_PRIVATE)  # until it is complete, because the old file's permissions may be private
+            draft.touch(_PRIVATE_MODE)  # until it is complete, because the old file's permissions may be private
         yield draft
         if known:
             shutil.copymode(target, draft)
@@ -56,7 +56,7 @@ def draft_of(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def _copied_to(descriptor: int) -> Iterator[Path]:
+def _copy_to_descriptor(descriptor: int) -> Iterator[Path]:
     """Yield a temporary path, then copy its contents to a descriptor: opening by name would truncate or replace a file."""
     with TemporaryDirectory() as folder:
         draft = Path(folder) / "draft"
@@ -66,14 +66,14 @@ def _copied_to(descriptor: int) -> Iterator[Path]:
             shutil.copyfileobj(source, target)
 
 
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file atomically, in UTF-8, with unchanged line ends; see `draft_of`.
+def atomic_write(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file atomically, in UTF-8, with unchanged line ends; see `atomic_path`.
 
     Control characters other than tabs and line ends become escapes, as in JSON and TOML.
 
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
     """
-    with draft_of(path) as draft:
+    with atomic_path(path) as draft:
         shown = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
         draft.write_bytes(shown.encode("utf-8", errors="backslashreplace"))  # services may send lone surrogates

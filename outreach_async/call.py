@@ -12,26 +12,26 @@ from anyio.lowlevel import current_token
 
 from outreach_async.errors import DeadlineExceeded, OutreachError, TransportError, UnexpectedResponse
 from outreach_async.operations import Operation
-from outreach_async.retry import Evidence, taints
+from outreach_async.retry import FailureKind, maybe_applied
 from outreach_async.transport.wire import Progress
 
 T = TypeVar("T")
 
 
-class Verdict(Enum):
+class RetryDecision(Enum):
     """A run's decision after a failed attempt of one of its rows."""
 
-    REPEAT = "retry; the service or the network failed, and the failure does not count against the row"
-    BLAME = "retry; other rows succeed, and the failure counts against this row"
+    RETRY = "retry; the service or the network failed, and the failure does not count against the row"
+    RETRY_COUNTED = "retry; other rows succeed, and the failure counts against this row"
     GIVE_UP = "do not retry: the error is final, or the row has used up its attempts"
-    HALT = "the run is over"
+    STOP_RUN = "the run is over"
 
 
-class Flow(Protocol):
+class Throttle(Protocol):
     """The throttle shared by all calls of a run. It decides when an attempt may start and whether a failure counts against a row.
 
-    Each started attempt ends with a call of `answered`, `failed` or `forgo`, unless the run is cancelled. Times are on the event
-    loop's clock.
+    Each started attempt ends with a call of `on_success`, `on_failure` or `cancel_start`, unless the run is cancelled. Times are
+    on the event loop's clock.
 
     Attributes:
         halted: The error that ended the run; `None` while the run goes on.
@@ -39,11 +39,11 @@ class Flow(Protocol):
 
     halted: OutreachError | None
 
-    def admits(self, now: float) -> bool:
+    def try_start(self, now: float) -> bool:
         """Start an attempt now if nothing prevents it, and return whether it started."""
         ...
 
-    async def turn(self, not_before: float) -> None:
+    async def wait_and_start(self, not_before: float) -> None:
         """Wait until an attempt may start, at `not_before` or later, and start it. Waiters are served in FIFO order.
 
         Raises:
@@ -51,17 +51,17 @@ class Flow(Protocol):
         """
         ...
 
-    def forgo(self) -> None:
+    def cancel_start(self) -> None:
         """Release a reserved start: the attempt will not be sent."""
         ...
 
-    def answered(self, now: float, started: float, headers: Mapping[str, str]) -> None:
+    def on_success(self, now: float, started: float, headers: Mapping[str, str]) -> None:
         """Record a successful attempt."""
         ...
 
-    def failed(
-        self, error: OutreachError, evidence: Evidence, *, blamed: int, asked: float | None, started: float, now: float
-    ) -> Verdict:
+    def on_failure(
+        self, error: OutreachError, evidence: FailureKind, *, blamed: int, asked: float | None, started: float, now: float
+    ) -> RetryDecision:
         """Record a failed attempt and decide what to do next.
 
         Args:
@@ -76,22 +76,22 @@ class Flow(Protocol):
 
 
 @attrs.frozen
-class Terms:
+class CallOptions:
     """Time limits of a call, and the run that it belongs to.
 
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a run, only the attempts counted
             against the row use it up: waits and the service's own failures do not.
-        flow: The run's flow, which decides on waits and retries; `None` outside a run.
+        throttle: The run's flow, which decides on waits and retries; `None` outside a run.
     """
 
     timeout: float | None
     deadline: float | None
-    flow: Flow | None = None
+    throttle: Throttle | None = None
 
 
-def running_clock() -> Callable[[], float]:
+def event_loop_clock() -> Callable[[], float]:
     """Return the clock of the running event loop. `anyio.current_time` looks up the loop on every call, which is slow."""
     return current_token().backend_class.current_time
 
@@ -101,89 +101,91 @@ class Call(Generic[T]):
 
     Args:
         operation: The operation to run.
-        terms: Its time limits, and the flow of its run.
+        options: Its time limits, and the flow of its run.
         now: The clock of the running event loop.
-        tainted: Whether an attempt of an earlier process may have been applied.
+        maybe_applied_earlier: Whether an attempt of an earlier process may have been applied.
 
     Attributes:
         operation: The operation to run.
-        terms: Its time limits, and the flow of its run.
+        options: Its time limits, and the flow of its run.
         now: The clock of the running event loop.
-        ends: When all waiting ends; infinite within a run.
-        resumes: The earliest time for the next attempt.
+        deadline_at: When all waiting ends; infinite within a run.
+        not_before: The earliest time for the next attempt.
         started: When the last attempt started.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
-        blamed: Number of failed attempts counted against the call, within a run.
-        spent: Retry budget that its retries have used.
-        tainted: Whether an attempt may have been applied.
-        last: The error of the last failed attempt.
+        counted_failures: Number of failed attempts counted against the call, within a run.
+        budget_spent: Retry budget that its retries have used.
+        maybe_applied: Whether an attempt may have been applied.
+        last_error: The error of the last failed attempt.
     """
 
-    resumes = -math.inf
+    not_before = -math.inf
     started = 0.0
     progress: Progress | None = None
     attempts = 0
-    blamed = 0
-    spent = 0
-    last: OutreachError | None = None
+    counted_failures = 0
+    budget_spent = 0
+    last_error: OutreachError | None = None
     _maybe_sent = False
 
-    def __init__(self, operation: Operation[T], terms: Terms, now: Callable[[], float], *, tainted: bool = False) -> None:
+    def __init__(
+        self, operation: Operation[T], terms: CallOptions, now: Callable[[], float], *, maybe_applied_earlier: bool = False
+    ) -> None:
         self.operation = operation
-        self.terms = terms
+        self.options = terms
         self.now = now
-        self.tainted = tainted
-        self._left = math.inf if terms.deadline is None else terms.deadline
+        self.maybe_applied_earlier = maybe_applied_earlier
+        self._time_left = math.inf if terms.deadline is None else terms.deadline
         # A run may pause for minutes through no fault of the row. Within a run, the deadline is a budget of attempt time rather
         # than a point in time, and the run itself limits the waiting.
-        self.ends = math.inf if terms.flow else now() + self._left
+        self.deadline_at = math.inf if terms.throttle else now() + self._time_left
 
-    def begin(self, now: float) -> Progress:
+    def start_attempt(self, now: float) -> Progress:
         """Start an attempt and return its progress."""
         self.started = now
         self.progress = Progress()
         return self.progress
 
-    def attempt_ends(self, now: float) -> float:
+    def attempt_deadline(self, now: float) -> float:
         """Return the time at which an attempt that starts now must end."""
-        timeout = math.inf if self.terms.timeout is None else self.terms.timeout
-        return now + min(timeout, self._left) if self.terms.flow else min(now + timeout, self.ends)
+        timeout = math.inf if self.options.timeout is None else self.options.timeout
+        return now + min(timeout, self._time_left) if self.options.throttle else min(now + timeout, self.deadline_at)
 
-    def lapse(self, progress: Progress) -> OutreachError:
+    def timeout_error(self, progress: Progress) -> OutreachError:
         """Return the error of the current attempt, which ran out of time: its own timeout, or the call's deadline."""
         maybe_sent, name = progress.sent is not False, self.operation.name
-        if self.attempt_ends(self.started) < self.started + (self.terms.timeout or math.inf):  # the deadline cut it short
-            text = f"{name}: no response within the deadline of {self.terms.deadline:g} s"
+        if self.attempt_deadline(self.started) < self.started + (self.options.timeout or math.inf):  # the deadline cut it short
+            text = f"{name}: no response within the deadline of {self.options.deadline:g} s"
             return DeadlineExceeded(text, maybe_sent=maybe_sent)
-        return TransportError(f"{name}: no response within the timeout of {self.terms.timeout:g} s", maybe_sent=maybe_sent)
+        return TransportError(f"{name}: no response within the timeout of {self.options.timeout:g} s", maybe_sent=maybe_sent)
 
-    def learn(self, error: OutreachError, evidence: Evidence) -> None:
-        """Record a failed attempt. No later attempt proves that an earlier one was not applied: `tainted` is never reset."""
+    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+        """Record a failed attempt. `maybe_applied` is never reset: no later attempt proves that this one was not applied."""
         self.progress = None
         self.attempts += 1
-        self.tainted |= taints(error, evidence)
+        self.maybe_applied_earlier |= maybe_applied(error, evidence)
         self._maybe_sent |= error.maybe_sent
 
-    def blame(self) -> None:
+    def count_failure(self) -> None:
         """Count the last attempt, and the time it took, against the call."""
-        self.blamed += 1
-        self._left -= self.now() - self.started
+        self.counted_failures += 1
+        self._time_left -= self.now() - self.started
 
     @property
-    def begun(self) -> int:
+    def started_attempts(self) -> int:
         """Number of started attempts, including the current one."""
         return self.attempts + (self.progress is not None)
 
     @property
     def maybe_applied(self) -> bool:
         """Whether an attempt, including the current one, may have been applied or may still be."""
-        return self.tainted or (self.progress is not None and self.progress.sent is not False)
+        return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     @property
-    def out_of_time(self) -> bool:
+    def is_out_of_time(self) -> bool:
         """Whether the attempts counted against the call have used up its deadline."""
-        return self._left <= 0
+        return self._time_left <= 0
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:
         """Raise the error with the facts of all attempts."""
@@ -191,5 +193,5 @@ class Call(Generic[T]):
         error.attempts = self.attempts
         error.maybe_sent |= self._maybe_sent
         # A 2xx response that cannot be parsed still means that the service handled the request.
-        error.maybe_applied = self.tainted or isinstance(error, UnexpectedResponse)
+        error.maybe_applied = self.maybe_applied_earlier or isinstance(error, UnexpectedResponse)
         raise error from cause or error.__cause__

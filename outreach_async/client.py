@@ -13,13 +13,13 @@ import attrs
 from outreach_async import operations
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest
-from outreach_async.logs import log_as_asked
-from outreach_async.operations import Dialect
-from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, either
+from outreach_async.logs import configure_logging
+from outreach_async.operations import RequestDefaults
+from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, default_to
 from outreach_async.retry import RetryPolicy
-from outreach_async.secret import Secret, hide, opaque, opaque_async
+from outreach_async.secret import Secret, drop_frames, drop_frames_async, hide
 from outreach_async.transport.wire import Response, Transport
-from outreach_async.validation import kind, require_headers, require_number, require_seconds
+from outreach_async.validation import require_headers, require_number, require_seconds, type_name
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class OutreachClient:
         ```
     """
 
-    @opaque
+    @drop_frames
     def __init__(
         self,
         base_url: str | None = None,
@@ -78,32 +78,32 @@ class OutreachClient:
         retry: RetryPolicy = _DEFAULT_RETRY,
         hooks: Iterable[Hook] = (),
     ) -> None:
-        log_as_asked()
-        key = hide(either(owner_key, os.environ.get("OUTREACH_OWNER_KEY")))
+        configure_logging()
+        key = hide(default_to(owner_key, os.environ.get("OUTREACH_OWNER_KEY")))
         fields = require_headers(headers or {})
         limit = require_number("max_in_flight", max_in_flight, least=1)
-        carrier = _transport(base_url, transport, limit)
+        carrier = _resolve_transport(base_url, transport, limit)
         settings = Settings(
             key,
-            either(workspace, os.environ.get("OUTREACH_WORKSPACE")),
+            default_to(workspace, os.environ.get("OUTREACH_WORKSPACE")),
             fields,
             require_seconds("timeout", timeout),
             require_seconds("deadline", deadline),
-            _dialect(fields, key, carrier),
+            _build_request_defaults(fields, key, carrier),
         )
         url = None if transport is not None else base_url or os.environ.get("OUTREACH_BASE_URL")
-        self._become(_engine(carrier, url, hooks, limit, retry), settings, owns=True)
+        self._bind(_build_engine(carrier, url, hooks, limit, retry), settings, owns=True)
 
-    def _become(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
+    def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         self._engine = engine
         self._settings = settings
-        self._owns = owns
+        self._owns_transport = owns
         self.campaigns = Campaigns(engine, settings)
         self.mailboxes = Mailboxes(engine, settings)
         self.contacts = Contacts(engine, settings)
         self.workspaces = Workspaces(engine, settings)
 
-    @opaque
+    @drop_frames
     def with_options(
         self,
         *,
@@ -127,16 +127,16 @@ class OutreachClient:
             print(len(await quick.workspaces.fields()))  # -> 37
             ```
         """
-        terms = self._settings.terms(timeout, deadline)
+        terms = self._settings.call_options(timeout, deadline)
         fields = {**self._settings.headers, **require_headers(headers or {})}
-        key = either(hide(owner_key), self._settings.owner_key)
-        space = either(workspace, self._settings.workspace)
-        dialect = _dialect(fields, key, self._engine.transport)
+        key = default_to(hide(owner_key), self._settings.owner_key)
+        space = default_to(workspace, self._settings.workspace)
+        dialect = _build_request_defaults(fields, key, self._engine.transport)
         copy = object.__new__(type(self))
-        copy._become(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, dialect), owns=False)
+        copy._bind(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, dialect), owns=False)
         return copy
 
-    @opaque_async
+    @drop_frames_async
     async def request(
         self,
         method: str,
@@ -170,9 +170,9 @@ class OutreachClient:
             print(response.status, response.headers["content-type"])  # -> 200 application/json
             ```
         """
-        operation = operations.raw(method, target, body, require_headers(headers or {}), self._settings.dialect)
+        operation = operations.raw_request(method, target, body, require_headers(headers or {}), self._settings.request_defaults)
         body, headers = b"", None  # a cancellation keeps its frames, which must hold no secrets
-        return await self._engine.run(operation, self._settings.terms(timeout, deadline))
+        return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
     async def aclose(self) -> None:
         """Close the connections. Closing twice is allowed. On a copy made by `with_options`, this does nothing.
@@ -183,7 +183,7 @@ class OutreachClient:
             await client.aclose()
             ```
         """
-        if self._owns:
+        if self._owns_transport:
             await self._engine.transport.aclose()
 
     async def __aenter__(self) -> Self:
@@ -199,28 +199,28 @@ class OutreachClient:
         return f"<{type(self).__name__} {self._engine.transport!r} workspace={shown}>"
 
 
-def _dialect(headers: Mapping[str, str], owner_key: object, transport: Transport) -> Dialect:
+def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:
     """Return the defaults of the client's requests. Errors of every request mask the key, because `request()` may send it too."""
-    dialect = Dialect.of(headers)
+    dialect = RequestDefaults.from_headers(headers)
     secrets = (*dialect.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(owner_key, Secret) and _KEY.fullmatch(owner_key.reveal()):  # masking anything else could mask common words
         secrets += (owner_key,)
     return attrs.evolve(dialect, secrets=secrets)
 
 
-def _carries(transport: object) -> bool:
+def _is_transport(transport: object) -> bool:
     """Return whether this is a transport, not a class or a client of httpx or httpx2, which have methods of the same names."""
     homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
     return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}
 
 
-def _transport(base_url: str | None, transport: Transport | None, limit: int) -> Transport:
+def _resolve_transport(base_url: str | None, transport: Transport | None, limit: int) -> Transport:
     if transport is not None:
         if base_url is not None:
             raise InvalidRequest("base_url: expected either base_url or transport, got both; leave out base_url")
-        if not _carries(transport):
+        if not _is_transport(transport):
             raise InvalidRequest(
-                f"transport: expected a transport, got {kind(transport)}; wrap a client, for example HttpxTransport(client)"
+                f"transport: expected a transport, got {type_name(transport)}; wrap a client, for example HttpxTransport(client)"
             )
         return transport
     url = base_url if base_url is not None else os.environ.get("OUTREACH_BASE_URL")
@@ -231,10 +231,10 @@ def _transport(base_url: str | None, transport: Transport | None, limit: int) ->
     return HttpxTransport(url, max_in_flight=limit)
 
 
-def _engine(transport: Transport, url: str | None, hooks: Iterable[Hook], limit: int, policy: RetryPolicy) -> Engine:
+def _build_engine(transport: Transport, url: str | None, hooks: Iterable[Hook], limit: int, policy: RetryPolicy) -> Engine:
     if hooks == ():
         return Engine(transport, max_in_flight=limit, policy=policy)
-    from outreach_async.hooks import Hooks
+    from outreach_async.hooks import HookDispatcher
     from outreach_async.observer import ObservedEngine
 
-    return ObservedEngine(transport, hooks=Hooks(hooks), base_url=url, max_in_flight=limit, policy=policy)
+    return ObservedEngine(transport, hooks=HookDispatcher(hooks), base_url=url, max_in_flight=limit, policy=policy)

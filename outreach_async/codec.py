@@ -18,37 +18,37 @@ import attrs
 import msgspec
 
 from outreach_async.contacts import NewContact
-from outreach_async.errors import forget_frames
-from outreach_async.models import NOT_ON_THE_WIRE, Page, Step, Template, Undecodable
+from outreach_async.errors import drop_tracebacks
+from outreach_async.models import LOCAL_FIELDS, Page, Step, Template, Undecodable
 
 T = TypeVar("T")
 
-_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors that msgspec raises for invalid input. Invalid UTF-8 inside a string raises an error that is not msgspec's own."""
 
-_LARGE: Final = 2**20
+_LARGE_BODY: Final = 2**20
 """Size of a body in bytes above which only the first fault is reported."""
 
-_DENSE: Final = 16
+_MIN_BYTES_PER_COMMA: Final = 16
 """Minimum bytes per comma in a large page that is decoded item by item. Each item takes 64 bytes of memory; this bounds them."""
 
-_MOST_FAULTS: Final = 10_000
+_MAX_FAULTS: Final = 10_000
 """Maximum number of faults in the items of a page; beyond it the whole page is rejected. Each fault takes 10 us to find."""
 
-_BLANKS: Final = b" \t\n\r"  # RFC 8259, section 2
+_WHITESPACE: Final = b" \t\n\r"  # RFC 8259, section 2
 
 
-_encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
+_encode_json: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 
-_WRONG: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
-_MISSING: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
-_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
+_TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
+_MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
+_FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
 """Python's names for the types that msgspec found, where they differ."""
-_KINDS: Final = {"int | float": "number", "int | float | str": "str or number"}
+_EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
 """Names in fault messages for the types that msgspec expected, where they differ."""
 
 
-class _Outline(msgspec.Struct):
+class _PartialObject(msgspec.Struct):
     """The members read from an object that is too large, or has too many faults, to be decoded in full."""
 
     status: msgspec.Raw = msgspec.Raw(b"null")
@@ -74,7 +74,7 @@ class DecodeError(ValueError):
         return DecodeError, (self.faults, self.value)
 
 
-def loads(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
+def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     """Decode a whole body into a model.
 
     Args:
@@ -88,27 +88,27 @@ def loads(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     fault = None
     try:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
-        if _knows_all(model, body):
+        if _has_all_members(model, body):
             return model
         del model  # decoded again below: free the memory first
-    except _UNREADABLE as error:
-        if fully is False or (fully is None and len(body) > _LARGE):
+    except _DECODE_ERRORS as error:
+        if fully is False or (fully is None and len(body) > _LARGE_BODY):
             fault = _first_fault(body, error)
     if fault is None:
-        return structure(kind, _object(body))
-    raise DecodeError([fault], None if fault.startswith("$: expected JSON") else _outline(body))
+        return structure(kind, _decode_object(body))
+    raise DecodeError([fault], None if fault.startswith("$: expected JSON") else _decode_partially(body))
 
 
-def loads_each(kind: type[Page[T]], body: bytes) -> Page[T]:
-    """Decode a page as `loads` does, but keep an invalid item in `undecodable` instead of raising.
+def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
+    """Decode a page as `decode_model` does, but keep an invalid item in `undecodable` instead of raising.
 
     Raises:
         DecodeError: The page itself is not JSON or does not match the interface, or its items have more than 10,000 faults.
     """
     try:
-        return loads(kind, body)
+        return decode_model(kind, body)
     except DecodeError as error:
-        read = _isolated(kind, body) if len(body) > _LARGE else _each(kind, error.value)
+        read = _decode_large_page(kind, body) if len(body) > _LARGE_BODY else _decode_items(kind, error.value)
         if read is None:
             raise
     page, found = read
@@ -125,41 +125,41 @@ def structure(kind: type[T], value: object) -> T:
     Raises:
         DecodeError: The values do not match the model; the error has every fault and the value.
     """
-    from outreach_async.structuring import NotStructured, converter, faults_of
+    from outreach_async.structuring import STRUCTURE_ERRORS, default_converter, list_faults
 
     try:
-        return converter().structure(value, kind)
-    except NotStructured as error:
-        faults = faults_of(error)
-        forget_frames(error)  # cattrs' frames and the errors form reference cycles
+        return default_converter().structure(value, kind)
+    except STRUCTURE_ERRORS as error:
+        faults = list_faults(error)
+        drop_tracebacks(error)  # cattrs' frames and the errors form reference cycles
     raise DecodeError(faults, value if isinstance(value, dict) else None)
 
 
 def to_wire(model: object) -> Any:
     """Convert a model back to the JSON values that it was built from, including unknown fields."""
-    from outreach_async.structuring import converter
+    from outreach_async.structuring import default_converter
 
-    return converter().unstructure(model)
+    return default_converter().unstructure(model)
 
 
-def dumps(model: object) -> bytes:
+def encode_model(model: object) -> bytes:
     """Encode a model as wire JSON."""
     return encode(to_wire(model))
 
 
 def encode(value: dict[str, Any]) -> bytes:
     """Encode JSON values as UTF-8 JSON. Strings may be of a subclass of `str`, as in data frames and secret stores."""
-    return _encode(value)
+    return _encode_json(value)
 
 
 def encode_contact(contact: NewContact) -> bytes:
     """Encode a contact as the members of the create-contact body that describe it. Check the contact first."""
     if contact.custom or contact.extra:
         return encode(contact.members())
-    return _encode(contact)  # msgspec omits UNSET and private fields, and with them `custom` and `extra`
+    return _encode_json(contact)  # msgspec omits UNSET and private fields, and with them `custom` and `extra`
 
 
-def read_json(body: bytes) -> Any:
+def decode_json(body: bytes) -> Any:
     """Decode any JSON value.
 
     Raises:
@@ -167,13 +167,13 @@ def read_json(body: bytes) -> Any:
     """
     try:
         return msgspec.json.decode(body)
-    except _UNREADABLE as error:
-        fault = _no_json(body, error)
+    except _DECODE_ERRORS as error:
+        fault = _invalid_json_fault(body, error)
     raise DecodeError([fault])
 
 
-def _object(body: bytes) -> dict[str, Any]:
-    value = read_json(body)
+def _decode_object(body: bytes) -> dict[str, Any]:
+    value = decode_json(body)
     if not isinstance(value, dict):
         raise DecodeError([f"$: expected object, got {'None' if value is None else type(value).__name__}"])
     return value
@@ -182,27 +182,27 @@ def _object(body: bytes) -> dict[str, Any]:
 def _first_fault(body: bytes, error: Exception) -> str:
     """Return the first fault that msgspec found, worded as the cattrs converter words it."""
     if not isinstance(error, msgspec.ValidationError):
-        return _no_json(body, error)
-    if found := _MISSING.fullmatch(str(error)):
+        return _invalid_json_fault(body, error)
+    if found := _MISSING_MEMBER.fullmatch(str(error)):
         return f"{found['path'] or '$'}.{found['name']}: missing member {found['name']!r}"
-    if found := _WRONG.fullmatch(str(error)):
+    if found := _TYPE_MISMATCH.fullmatch(str(error)):
         expected = found["expected"].replace(" | null", "")
-        got = _NAMES.get(found["got"], found["got"])
-        return f"{found['path'] or '$'}: expected {_KINDS.get(expected, expected)}, got {got}"
-    return _no_json(body, error)
+        got = _FOUND_TYPE_NAMES.get(found["got"], found["got"])
+        return f"{found['path'] or '$'}: expected {_EXPECTED_TYPE_NAMES.get(expected, expected)}, got {got}"
+    return _invalid_json_fault(body, error)
 
 
-def _outline(body: bytes) -> dict[str, Any] | None:
+def _decode_partially(body: bytes) -> dict[str, Any] | None:
     """Return a JSON object's status and id where they are strings, and decode nothing else; `None` if it is not an object."""
     try:
-        outline = _decoder(_Outline).decode(body)
+        outline = _decoder(_PartialObject).decode(body)
         members = {"status": outline.status, "id": outline.id}
         return {name: msgspec.json.decode(raw) for name, raw in members.items() if bytes(raw).startswith(b'"')}
-    except _UNREADABLE:
+    except _DECODE_ERRORS:
         return None
 
 
-def _no_json(body: bytes, error: Exception) -> str:
+def _invalid_json_fault(body: bytes, error: Exception) -> str:
     if not body.strip():
         return "$: expected JSON, got an empty body"
     if body.lstrip()[:1] == b"<":
@@ -215,7 +215,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _knows_all(model: Any, body: bytes) -> bool:
+def _has_all_members(model: Any, body: bytes) -> bool:
     """Return whether the model has every member of the body. msgspec silently drops unknown members, so this counts colons.
 
     Every member of the model is in the body, with one colon. If the body has exactly as many colons, it has no other members.
@@ -223,73 +223,73 @@ def _knows_all(model: Any, body: bytes) -> bool:
     because it could separate the two. A string that contains `":` still makes the numbers differ, which only costs time: the body
     is decoded again by the slower converter.
     """
-    members = _members(model.__class__)
+    members = _count_members(model.__class__)
     if items := getattr(model, "data", None):
-        members += _members_within(items)
-    return body.count(b":") == members or body.translate(None, _BLANKS).count(b'":') == members
+        members += _count_item_members(items)
+    return body.count(b":") == members or body.translate(None, _WHITESPACE).count(b'":') == members
 
 
-def _members_within(items: list[Any]) -> int:
+def _count_item_members(items: list[Any]) -> int:
     templates = sum(len(item.templates) for item in items) if isinstance(items[0], Step) else 0
-    return len(items) * _members(items[0].__class__) + templates * _members(Template)
+    return len(items) * _count_members(items[0].__class__) + templates * _count_members(Template)
 
 
 @cache
-def _members(kind: Any) -> int:
-    return sum(field.name not in NOT_ON_THE_WIRE for field in attrs.fields(kind))
+def _count_members(kind: Any) -> int:
+    return sum(field.name not in LOCAL_FIELDS for field in attrs.fields(kind))
 
 
-def _each(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
+def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
     """Decode the items of a page one by one; `None` if the page itself is invalid or has too many faults to report."""
     if value is None or not isinstance(items := value.get("data"), list):
         return None
     page = structure(kind, {**value, "data": []})
     found: list[T | Undecodable] = []
-    left = _MOST_FAULTS
+    left = _MAX_FAULTS
     for index, item in enumerate(items):
         try:
-            found.append(structure(_item_kind(kind), item))
+            found.append(structure(_item_type(kind), item))
         except DecodeError as error:
-            found.append(_undecodable(index, error))
+            found.append(_build_undecodable(index, error))
             left -= len(error.faults)
             if left < 0:
                 return None
     return page, found
 
 
-def _isolated(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a large page one by one, as `_each` does, in memory bounded by the size of the page.
+def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
+    """Decode the items of a large page one by one, as `_decode_items` does, in memory bounded by the size of the page.
 
     Invalid items are kept with every fault and member until they add up to 1 MiB, later ones with the first fault, id and status.
     """
-    if body.count(b",") * _DENSE > len(body):
+    if body.count(b",") * _MIN_BYTES_PER_COMMA > len(body):
         return None
     try:
         page: Any = _decoder(Page[msgspec.Raw]).decode(body)
-    except _UNREADABLE:
+    except _DECODE_ERRORS:
         return None
     found: list[T | Undecodable] = []
-    left, faults, colons = _LARGE, _MOST_FAULTS, _members(Page)
+    left, faults, colons = _LARGE_BODY, _MAX_FAULTS, _count_members(Page)
     for index, item in enumerate(map(bytes, page.data)):
         colons += item.count(b":")
         try:
-            found.append(loads(_item_kind(kind), item, fully=len(item) <= left))
+            found.append(decode_model(_item_type(kind), item, fully=len(item) <= left))
         except DecodeError as error:
-            found.append(_undecodable(index, error))
+            found.append(_build_undecodable(index, error))
             left -= len(item)
             faults -= len(error.faults)
             if faults < 0:
                 return None
     if body.count(b":") != colons:  # the page itself may have unknown members
-        page = structure(kind, {**_object(body), "data": []})
+        page = structure(kind, {**_decode_object(body), "data": []})
     return page, found
 
 
-def _item_kind(kind: Any) -> Any:
+def _item_type(kind: Any) -> Any:
     return kind.__args__[0]  # `kind` is a parametrised generic such as Page[Mailbox]
 
 
-def _undecodable(index: int, error: DecodeError) -> Undecodable:
+def _build_undecodable(index: int, error: DecodeError) -> Undecodable:
     fields = error.value or {}
     name = fields.get("id")
     faults = "; ".join(fault.replace("$", f"$.data[{index}]", 1) for fault in error.faults)

@@ -8,14 +8,14 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async.models import Answered
+from outreach_async.models import ResponseModel
 from outreach_async.vocabulary import STANDARD_FIELDS, UNSET, Outcome, Unset
 
-Text: TypeAlias = str | Unset | None
+OptionalString: TypeAlias = str | Unset | None
 
 
 @attrs.frozen(kw_only=True)
-class CreateAnswer(Answered):
+class CreateContactResponse(ResponseModel):
     """The service's response to a creation (section "Create contact"). `CreatedContact` adds what the client knows.
 
     Attributes:
@@ -32,7 +32,7 @@ class CreateAnswer(Answered):
 
 
 @attrs.frozen(kw_only=True)
-class CreatedContact(Answered):
+class CreatedContact(ResponseModel):
     """The result of creating a contact (section "Create contact").
 
     Attributes:
@@ -67,25 +67,25 @@ class CreatedContact(Answered):
         return len(self.possible) == 1
 
 
-def possible_outcomes(status: Outcome, *, tainted: bool) -> frozenset[Outcome]:
+def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outcome]:
     """Return every outcome of a call that is consistent with its last response.
 
     Args:
         status: The service's last status.
-        tainted: Whether an earlier attempt of the call may have been applied. If it was, it may have added the contact that this
-            response calls a duplicate. `added` stays exact, because it means that the contact did not exist before.
+        maybe_applied: Whether an earlier attempt of the call may have been applied. If it was, it may have added the contact that
+            this response calls a duplicate. `added` stays exact, because it means that the contact did not exist before.
     """
-    return frozenset({status, Outcome.ADDED}) if tainted else _ONLY.get(status) or frozenset({status})
+    return frozenset({status, Outcome.ADDED}) if maybe_applied else _CERTAIN_OUTCOMES.get(status) or frozenset({status})
 
 
-_ONLY: Final = {outcome: frozenset({outcome}) for outcome in Outcome}
+_CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome}
 
 
 standard_values: Final = attrgetter(*STANDARD_FIELDS)
 """Return the values of the 35 standard fields of a contact, in the interface's order."""
 
 
-def _own(value: Any) -> Any:
+def _copy_mapping(value: Any) -> Any:
     """Copy a mapping, so that later changes by the caller do not reach the contact. The checks reject any other type."""
     return dict(value) if isinstance(value, Mapping) else value
 
@@ -116,43 +116,45 @@ class NewContact:
     """
 
     email: str
-    first_name: Text = attrs.field(default=UNSET, kw_only=True)
-    middle_name: Text = attrs.field(default=UNSET, kw_only=True)
-    last_name: Text = attrs.field(default=UNSET, kw_only=True)
-    full_name: Text = attrs.field(default=UNSET, kw_only=True)
-    nickname: Text = attrs.field(default=UNSET, kw_only=True)
-    title: Text = attrs.field(default=UNSET, kw_only=True)
-    mobile_phone: Text = attrs.field(default=UNSET, kw_only=True)
-    work_phone: Text = attrs.field(default=UNSET, kw_only=True)
-    home_phone: Text = attrs.field(default=UNSET, kw_only=True)
-    voip_phone: Text = attrs.field(default=UNSET, kw_only=True)
-    other_phone: Text = attrs.field(default=UNSET, kw_only=True)
-    company_name: Text = attrs.field(default=UNSET, kw_only=True)
-    company_formal_name: Text = attrs.field(default=UNSET, kw_only=True)
-    company_industry: Text = attrs.field(default=UNSET, kw_only=True)
-    address_1: Text = attrs.field(default=UNSET, kw_only=True)
-    address_2: Text = attrs.field(default=UNSET, kw_only=True)
-    city: Text = attrs.field(default=UNSET, kw_only=True)
-    zip: Text = attrs.field(default=UNSET, kw_only=True)
-    region: Text = attrs.field(default=UNSET, kw_only=True)
-    state: Text = attrs.field(default=UNSET, kw_only=True)
-    country: Text = attrs.field(default=UNSET, kw_only=True)
-    timezone: Text = attrs.field(default=UNSET, kw_only=True)
-    gender: Text = attrs.field(default=UNSET, kw_only=True)
-    occupation: Text = attrs.field(default=UNSET, kw_only=True)
-    stack_overflow: Text = attrs.field(default=UNSET, kw_only=True)
-    website: Text = attrs.field(default=UNSET, kw_only=True)
-    website_2: Text = attrs.field(default=UNSET, kw_only=True)
-    website_3: Text = attrs.field(default=UNSET, kw_only=True)
-    personal_note: Text = attrs.field(default=UNSET, kw_only=True)
-    personal_note_2: Text = attrs.field(default=UNSET, kw_only=True)
-    personal_note_3: Text = attrs.field(default=UNSET, kw_only=True)
-    job_start_date: Text = attrs.field(default=UNSET, kw_only=True)
-    graduation_date: Text = attrs.field(default=UNSET, kw_only=True)
-    school: Text = attrs.field(default=UNSET, kw_only=True)
-    degree: Text = attrs.field(default=UNSET, kw_only=True)
-    _custom: Mapping[str, str | None] = attrs.field(factory=dict, alias="custom", converter=_own, hash=False, kw_only=True)
-    _extra: Mapping[str, str | None] = attrs.field(factory=dict, alias="extra", converter=_own, hash=False, kw_only=True)
+    first_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    middle_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    last_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    full_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    nickname: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    title: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    mobile_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    work_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    home_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    voip_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    other_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    company_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    company_formal_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    company_industry: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    address_1: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    address_2: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    city: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    zip: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    region: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    state: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    country: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    timezone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    gender: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    occupation: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    stack_overflow: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    website: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    website_2: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    website_3: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    personal_note: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    personal_note_2: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    personal_note_3: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    job_start_date: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    graduation_date: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    school: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    degree: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    _custom: Mapping[str, str | None] = attrs.field(
+        factory=dict, alias="custom", converter=_copy_mapping, hash=False, kw_only=True
+    )
+    _extra: Mapping[str, str | None] = attrs.field(factory=dict, alias="extra", converter=_copy_mapping, hash=False, kw_only=True)
 
     @property
     def custom(self) -> Mapping[str, str | None]:

@@ -72,16 +72,16 @@ class OutreachError(Exception):
 
     def __reduce__(self) -> tuple[Callable[..., OutreachError], tuple[Any, ...]]:
         """Rebuild the error from its message and attributes, because the default would call `__init__` with the message alone."""
-        return _rebuild, (type(self), str(self), vars(self).copy())
+        return _rebuild_error, (type(self), str(self), vars(self).copy())
 
 
-def _rebuild(kind: type[OutreachError], message: str, attributes: dict[str, Any]) -> OutreachError:
+def _rebuild_error(kind: type[OutreachError], message: str, attributes: dict[str, Any]) -> OutreachError:
     error = kind(message)
     vars(error).update(attributes)
     return error
 
 
-def linked(error: BaseException) -> Iterator[BaseException]:
+def iterate_linked_errors(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and every error that a traceback may show with it."""
     seen: set[int] = set()  # an error can be its own cause
     waiting: list[BaseException | None] = [error]
@@ -93,13 +93,13 @@ def linked(error: BaseException) -> Iterator[BaseException]:
             yield link
 
 
-def forget_frames(error: BaseException) -> None:
+def drop_tracebacks(error: BaseException) -> None:
     """Drop the traceback of an error and of every linked one.
 
     A traceback holds frames, and frames hold their locals: responses of megabytes, the error itself (a cycle that only the
     garbage collector frees), and keys and header fields, which tools that show locals would print.
     """
-    for link in linked(error):
+    for link in iterate_linked_errors(error):
         link.__traceback__ = None
 
 

@@ -1,18 +1,18 @@
 """Hooks: callables that receive the events of a client as frozen values.
 
-a call      CallStarted, AttemptStarted, AttemptEnded, Repeating, AttemptStarted, AttemptEnded, ..., CallEnded
-    a bulk run  BulkStateChanged, its calls, RowEnded for each row, BulkPaced while it is throttled, ..., BulkStateChanged
+    a call      CallStarted, AttemptStarted, AttemptEnded, RetryScheduled, AttemptStarted, AttemptEnded, ..., CallEnded
+    a bulk run  BulkStateChanged, its calls, RowEnded for each row, BulkRateChanged while it is throttled, ..., BulkStateChanged
 
 ```python
 import anyio
 from outreach_async import OutreachClient
 from outreach_async.fake import FakeService, FakeTransport, faults
-from outreach_async.hooks import CallEnded, Event, Repeating
+from outreach_async.hooks import CallEnded, Event, RetryScheduled
 
 
 def watch(event: Event) -> None:
     match event:
-        case Repeating():
+        case RetryScheduled():
             print(f"{event.operation} failed with {event.status_code}; retrying after {event.wait:.0f} s")
         case CallEnded():
             print(event.operation, "took", event.attempts, "attempts and ended with", event.status_code)
@@ -171,7 +171,7 @@ class AttemptEnded:
 
 
 @attrs.frozen(kw_only=True)
-class Repeating:
+class RetryScheduled:
     """A failed attempt will be retried.
 
     Attributes:
@@ -186,7 +186,7 @@ class Repeating:
     Example:
         ```python
         def retries(event):
-            if isinstance(event, Repeating):
+            if isinstance(event, RetryScheduled):
                 print(event.attempt, event.status_code, event.evidence)  # -> 1 503 ambiguous
 
 
@@ -282,7 +282,7 @@ class BulkStateChanged:
 
 
 @attrs.frozen(kw_only=True)
-class BulkPaced:
+class BulkRateChanged:
     """The rate limit of a bulk run, reported about once a second while the run is throttled or paused.
 
     Attributes:
@@ -292,7 +292,7 @@ class BulkPaced:
     Example:
         ```python
         def limits(event):
-            if isinstance(event, BulkPaced):
+            if isinstance(event, BulkRateChanged):
                 print(f"{event.limit:g} requests per second")
 
 
@@ -341,7 +341,9 @@ class RowEnded:
     request_id: str | None = None
 
 
-Event: TypeAlias = CallStarted | AttemptStarted | AttemptEnded | Repeating | CallEnded | BulkStateChanged | BulkPaced | RowEnded
+Event: TypeAlias = (
+    CallStarted | AttemptStarted | AttemptEnded | RetryScheduled | CallEnded | BulkStateChanged | BulkRateChanged | RowEnded
+)
 """The events that hooks receive. Later versions may add more.
 
 Example:
@@ -364,19 +366,19 @@ __all__ = [
     "TIMEOUT",
     "AttemptEnded",
     "AttemptStarted",
-    "BulkPaced",
+    "BulkRateChanged",
     "BulkState",
     "BulkStateChanged",
     "CallEnded",
     "CallStarted",
     "Event",
     "Hook",
-    "Repeating",
+    "RetryScheduled",
     "RowEnded",
 ]
 
 
-def facts_of(error: BaseException | None) -> dict[str, Any]:
+def build_error_fields(error: BaseException | None) -> dict[str, Any]:
     """Return the event fields of an error. The message is left out, because it may quote the service or a row."""
     if isinstance(error, OutreachError):
         return {"error": type(error).__name__, "status_code": error.status_code, "request_id": error.request_id}
@@ -409,7 +411,7 @@ class Hook(Protocol):
         ...
 
 
-class Hooks:
+class HookDispatcher:
     """Invokes several hooks in order.
 
     Args:
@@ -425,7 +427,7 @@ class Hooks:
         self._hooks = tuple(hooks)
         self._failed: set[int] = set()
         for hook in self._hooks:
-            _require_plain(hook)
+            _require_synchronous(hook)
 
     def __call__(self, event: Event, /) -> None:
         """Pass an event to every hook."""
@@ -433,9 +435,9 @@ class Hooks:
             try:
                 hook(event)
             except Exception as error:  # noqa: BLE001 - an observer must not break what it observes
-                self._excuse(place, hook, error)
+                self._log_first_failure(place, hook, error)
 
-    def _excuse(self, place: int, hook: Hook, error: Exception) -> None:
+    def _log_first_failure(self, place: int, hook: Hook, error: Exception) -> None:
         if place not in self._failed:
             self._failed.add(place)
             error.__suppress_context__ = True  # the context may be a call's own error, which quotes the service
@@ -443,7 +445,7 @@ class Hooks:
             LOGGER.error("hook %s raised; further errors are suppressed", name, exc_info=error)
 
 
-def _require_plain(hook: object) -> None:
+def _require_synchronous(hook: object) -> None:
     if not callable(hook):
         raise InvalidRequest(f"hooks: expected callables, got {type(hook).__name__}; pass hooks=[hook]")
     if iscoroutinefunction(hook) or iscoroutinefunction(type(hook).__call__):

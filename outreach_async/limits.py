@@ -13,7 +13,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 _ALWAYS_OPEN: Final = float("-inf")
 
 
-class Slots:
+class RequestSlots:
     """Limit the number of requests in flight. Waiters are served in FIFO order.
 
     anyio's CapacityLimiter is five times slower, and its Semaphore is tied to one event loop.
@@ -21,62 +21,62 @@ class Slots:
 
     def __init__(self, total: int) -> None:
         self.total = self.free = total
-        self._queue: deque[anyio.Event] = deque()
+        self._waiters: deque[anyio.Event] = deque()
         _ALL_SLOTS.add(self)
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take a slot if one is free, and return whether it was."""
         if self.free <= 0:
             return False
         self.free -= 1
         return True
 
-    async def wait(self) -> None:
+    async def acquire(self) -> None:
         """Wait for a slot and take it. A cancelled wait takes none."""
-        if self.take():
+        if self.try_acquire():
             return
         mine = anyio.Event()
-        self._queue.append(mine)
+        self._waiters.append(mine)
         try:
             await mine.wait()
         except BaseException:
             if mine.is_set():
-                # `give` passed its slot to this task, but the wait was cancelled before the task ran: pass the slot on, or it is
-                # lost for good.
-                self.give()
+                # `release` passed its slot to this task, but the wait was cancelled before the task ran: pass the slot on, or it
+                # is lost for good.
+                self.release()
             else:
-                self._queue.remove(mine)
+                self._waiters.remove(mine)
             raise
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Release a slot: to the longest waiter, or to the free slots."""
         # The slot goes straight to the waiter and never counts as free. Otherwise `take` could overtake the waiters.
-        if self._queue:
-            self._queue.popleft().set()
+        if self._waiters:
+            self._waiters.popleft().set()
         else:
             self.free += 1
 
-    def inherit(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the slots in a newly forked child process."""
         # The tasks that hold slots or wait for one run in the parent only. The child would wait for them forever.
         self.free = self.total
-        self._queue.clear()
+        self._waiters.clear()
 
 
-_ALL_SLOTS: Final[WeakSet[Slots]] = WeakSet()
+_ALL_SLOTS: Final[WeakSet[RequestSlots]] = WeakSet()
 
 
-def inherit_all() -> None:
+def reset_all_after_fork() -> None:
     """Reset all slots of the process."""
     for slots in _ALL_SLOTS:
-        slots.inherit()
+        slots.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
-    os.register_at_fork(after_in_child=inherit_all)
+    os.register_at_fork(after_in_child=reset_all_after_fork)
 
 
-class Gate:
+class RetryAfterGate:
     """Hold back every request until a time on the event loop's clock."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Gate:
             self._opens_at = _ALWAYS_OPEN
         return self._opens_at
 
-    def hold(self, until: float) -> None:
+    def close_until(self, until: float) -> None:
         """Keep the gate closed at least until `until`."""
         self._opens_at = max(self.opens_at, until)
         self._loop = current_token()
@@ -108,15 +108,15 @@ class RetryBudget:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.left = size
+        self.remaining = size
 
-    def spend(self, amount: int) -> bool:
+    def try_spend(self, amount: int) -> bool:
         """Take the amount if the budget has it, and return whether it had. Otherwise take nothing."""
-        if amount > self.left:
+        if amount > self.remaining:
             return False
-        self.left -= amount
+        self.remaining -= amount
         return True
 
     def refund(self, amount: int) -> None:
         """Give back an amount. The budget never exceeds its size."""
-        self.left = min(self.size, self.left + amount)
+        self.remaining = min(self.size, self.remaining + amount)

@@ -14,18 +14,18 @@ from typing import Any, Final
 
 from outreach_async.call import Call
 from outreach_async.errors import OutreachError
-from outreach_async.responses import masked_text
-from outreach_async.retry import Evidence
+from outreach_async.responses import mask_string
+from outreach_async.retry import FailureKind
 from outreach_async.transport.wire import Response
 
 LOGGER: Final = logging.getLogger("outreach_async")
 LOGGER.addHandler(logging.NullHandler())  # otherwise Python prints warnings that no handler takes
 
-_LONGEST_ID: Final = 256
-_WARNINGS: Final = frozenset({"paused", "suspended", "stopped"})
+_MAX_ID_LENGTH: Final = 256
+_WARNING_STATES: Final = frozenset({"paused", "suspended", "stopped"})
 
 
-def log_as_asked() -> None:
+def configure_logging() -> None:
     """Enable logging to stderr if the environment sets `OUTREACH_LOG` to a level such as `debug` or `info`.
 
     An unknown level is ignored. If the logger already has a handler of the program, nothing changes.
@@ -39,62 +39,64 @@ def log_as_asked() -> None:
     LOGGER.setLevel(level)
 
 
-def log_answer(call: Call[Any], response: Response) -> None:
+def log_response(call: Call[Any], response: Response) -> None:
     """Log an attempt that received a response, whatever its status. Check first whether debug is enabled."""
     extra = {
-        **_attempt(call, call.attempts + 1),
+        **_attempt_fields(call, call.attempts + 1),
         "status_code": response.status,
-        "request_id": request_id(call, response),
+        "request_id": masked_request_id(call, response),
     }
     LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1, extra=extra)
 
 
-def log_failure(call: Call[Any], error: OutreachError, evidence: Evidence) -> None:
+def log_failure(call: Call[Any], error: OutreachError, evidence: FailureKind) -> None:
     """Log an attempt that failed."""
     if LOGGER.isEnabledFor(logging.DEBUG):
-        extra = _failure(call, error, evidence)
-        LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, brief(error), extra=extra)
+        extra = _failure_fields(call, error, evidence)
+        LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, describe_error(error), extra=extra)
 
 
-def log_repeat(call: Call[Any], error: OutreachError, evidence: Evidence, wait: float) -> None:
+def log_retry(call: Call[Any], error: OutreachError, evidence: FailureKind, wait: float) -> None:
     """Log that a failed call is retried. Rows of a bulk run are logged at debug only, because there can be millions."""
-    level = logging.INFO if call.terms.flow is None else logging.DEBUG
+    level = logging.INFO if call.options.throttle is None else logging.DEBUG
     if LOGGER.isEnabledFor(level):
-        extra = {**_failure(call, error, evidence), "wait": wait}
+        extra = {**_failure_fields(call, error, evidence), "wait": wait}
         text = "%s: retrying in %.3g s after attempt %d: %s"
-        LOGGER.log(level, text, call.operation.name, wait, call.attempts, brief(error), extra=extra)
+        LOGGER.log(level, text, call.operation.name, wait, call.attempts, describe_error(error), extra=extra)
 
 
-def log_run(state: str, *, run: int, before: str | None, rows: int, limit: float | None, wait: float, why: str | None) -> None:
+def log_run_state(
+    state: str, *, run: int, before: str | None, rows: int, limit: float | None, wait: float, why: str | None
+) -> None:
     """Log a bulk run's new state with the fields of `BulkStateChanged`, and why the run ended."""
     told = [f"{rows} rows so far"]
     told += [] if limit is None else [f"at most {limit:.3g} requests/s"]
     told += [f"for {wait:.3g} s"] if wait else []
     told += [why] if why else []
     extra = {"run": run, "state": state, "before": before, "rows": rows, "limit": limit, "wait": wait, "error": why}
-    level = logging.WARNING if state in _WARNINGS else logging.INFO
+    level = logging.WARNING if state in _WARNING_STATES else logging.INFO
     shown = "resumed" if state == "running" and before is not None else state
     LOGGER.log(level, "create_many: run %d %s: %s", run, shown, ", ".join(told), extra=extra)
 
 
-def brief(error: OutreachError) -> str:
+def describe_error(error: OutreachError) -> str:
     """Describe an error without quoting the service, because its message is part of a body and may name a contact."""
     return str(error) if error.status_code is None else f"{type(error).__name__} {error.status_code}"
 
 
-def request_id(call: Call[Any], response: Response) -> str | None:
+def masked_request_id(call: Call[Any], response: Response) -> str | None:
     """Return the response's `x-request-id` with secrets masked; `None` if it is missing or longer than 256 characters."""
     given = response.headers.get("x-request-id", "")
-    return masked_text(given, call.operation.secrets) if 0 < len(given) <= _LONGEST_ID else None
+    return mask_string(given, call.operation.secrets) if 0 < len(given) <= _MAX_ID_LENGTH else None
 
 
-def _attempt(call: Call[Any], attempt: int) -> dict[str, Any]:
+def _attempt_fields(call: Call[Any], attempt: int) -> dict[str, Any]:
     return {"operation": call.operation.name, "attempt": attempt, "seconds": call.now() - call.started}
 
 
-def _failure(call: Call[Any], error: OutreachError, evidence: Evidence) -> dict[str, Any]:
+def _failure_fields(call: Call[Any], error: OutreachError, evidence: FailureKind) -> dict[str, Any]:
     return {
-        **_attempt(call, call.attempts),
+        **_attempt_fields(call, call.attempts),
         "status_code": error.status_code,
         "request_id": error.request_id,
         "error": type(error).__name__,

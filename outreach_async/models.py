@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 Number: TypeAlias = int | float
 
-NOT_ON_THE_WIRE: Final = frozenset({"_extra", "undecodable"})
+LOCAL_FIELDS: Final = frozenset({"_extra", "undecodable"})
 """Model attributes that the library adds."""
 
 
-class Answered:
+class ResponseModel:
     """Base class of response models, which keep unknown fields.
 
     `extra` is created on demand: an empty dict in each of a million mailboxes would take more memory than their numbers.
@@ -37,7 +37,7 @@ class Answered:
 
 
 @attrs.frozen(kw_only=True)
-class Campaign(Answered):
+class Campaign(ResponseModel):
     """A campaign in the campaign list (section "Campaign").
 
     Attributes:
@@ -92,7 +92,7 @@ class Campaign(Answered):
 
 
 @attrs.frozen(kw_only=True)
-class Mailbox(Answered):
+class Mailbox(ResponseModel):
     """A synced sending account (section "Mailbox"). The interface shows only names and types; units follow from the names.
 
     Attributes:
@@ -159,7 +159,7 @@ class Mailbox(Answered):
 
 
 @attrs.frozen(kw_only=True)
-class Template(Answered):
+class Template(ResponseModel):
     """One variant of a step's e-mail (section "Template").
 
     Attributes:
@@ -211,7 +211,7 @@ class Template(Answered):
 
 
 @attrs.frozen(kw_only=True)
-class Step(Answered):
+class Step(ResponseModel):
     """One step of a campaign (section "Step").
 
     Attributes:
@@ -248,7 +248,7 @@ class Step(Answered):
 
 
 @attrs.frozen(kw_only=True)
-class WorkspaceField(Answered):
+class WorkspaceField(ResponseModel):
     """A field available to the contacts of a workspace (section "Workspace field").
 
     Attributes:
@@ -296,7 +296,7 @@ class Undecodable:
 
 
 @attrs.frozen(kw_only=True)
-class Page(Answered, Generic[T]):
+class Page(ResponseModel, Generic[T]):
     """One page of a list (sections "List campaigns" and "List mailboxes").
 
     Attributes:
@@ -327,7 +327,7 @@ class Page(Answered, Generic[T]):
 
 
 @attrs.frozen(kw_only=True)
-class CampaignSteps(Answered):
+class CampaignSteps(ResponseModel):
     """The steps of a campaign (section "List steps of a campaign").
 
     Attributes:
@@ -354,7 +354,7 @@ class CampaignSteps(Answered):
 
 
 @attrs.frozen(kw_only=True)
-class WorkspaceFields(Answered):
+class WorkspaceFields(ResponseModel):
     """The fields of a workspace (section "List fields of a workspace").
 
     Attributes:

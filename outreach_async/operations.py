@@ -8,11 +8,11 @@ from urllib.parse import quote, urlencode
 
 import attrs
 
-from outreach_async.codec import DecodeError, encode, encode_contact, loads, loads_each
-from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
+from outreach_async.codec import DecodeError, decode_model, decode_page, encode, encode_contact
+from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
-from outreach_async.responses import masked_text, secret_parts, spotter, unexpected
-from outreach_async.retry import Repeat
+from outreach_async.responses import build_unexpected_response, make_secret_detector, mask_string, secret_parts
+from outreach_async.retry import Idempotency
 from outreach_async.secret import Secret, reveal
 from outreach_async.transport.wire import Request, Response
 from outreach_async.validation import (
@@ -22,8 +22,8 @@ from outreach_async.validation import (
     require_id,
     require_method,
     require_number,
-    require_options,
     require_target,
+    require_upload_options,
 )
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
 
@@ -34,17 +34,17 @@ _KEY_REMEDY: Final = "pass an owner key or set OUTREACH_OWNER_KEY"
 
 
 @attrs.define
-class Trail:
+class AttemptInfo:
     """The state of a call when its response arrives.
 
     Attributes:
         attempts: Number of attempts so far, including the one with this response.
-        tainted: Whether an earlier attempt may have been applied.
+        maybe_applied: Whether an earlier attempt may have been applied.
         possible: Outcomes that remain possible if the response cannot be trusted; `None` if its status decides.
     """
 
     attempts: int
-    tainted: bool
+    maybe_applied: bool
     possible: frozenset[Outcome] | None = None
 
 
@@ -56,91 +56,103 @@ class Operation(Generic[T]):
         name: Its name in errors and logs.
         request: The request to send.
         parse: Parses a 2xx response; raises UnexpectedResponse.
-        repeat: When it may be retried.
+        idempotency: When it may be retried.
         secrets: Strings to mask in errors.
         any_status: Whether `parse` receives responses of any status.
     """
 
     name: str
     request: Request
-    parse: Callable[[Response, Trail], T] = attrs.field(repr=False)
-    repeat: Repeat = Repeat.FREELY
+    parse: Callable[[Response, AttemptInfo], T] = attrs.field(repr=False)
+    idempotency: Idempotency = Idempotency.SAFE
     secrets: tuple[str | Secret, ...] = attrs.field(default=(), repr=False)
     any_status: bool = False
 
 
 @attrs.frozen(repr=False)
-class Dialect:
+class RequestDefaults:
     """Defaults for a client's requests: header fields, and the secrets in them.
 
     Attributes:
-        read: Header fields of a request without a body, by lower-case name.
-        write: Header fields of a request with a JSON body, by lower-case name.
+        read_headers: Header fields of a request without a body, by lower-case name.
+        write_headers: Header fields of a request with a JSON body, by lower-case name.
         secrets: Strings to mask in errors.
     """
 
-    read: Mapping[str, str] = attrs.field(repr=False)  # tools such as rich show the fields of a class whose repr hides them
-    write: Mapping[str, str] = attrs.field(repr=False)
+    read_headers: Mapping[str, str] = attrs.field(
+        repr=False
+    )  # tools such as rich show the fields of a class whose repr hides them
+    write_headers: Mapping[str, str] = attrs.field(repr=False)
     secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
 
     @classmethod
-    def of(cls, headers: Mapping[str, str]) -> Dialect:
+    def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
         """Return the defaults with extra header fields, given by lower-case name."""
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
 
 def list_campaigns(
-    workspace: object, page: object, display: object, dialect: Dialect, *, keep: bool
+    workspace: object, page: object, display: object, dialect: RequestDefaults, *, keep: bool
 ) -> Operation[Page[Campaign]]:
     """List campaigns (section "List campaigns")."""
     display = require_display("display", display, mailboxes=False)
-    target = f"/campaigns?{_paging(workspace, page, display)}"
-    return _listing("list_campaigns", target, Page[Campaign], dialect, keep=keep)
+    target = f"/campaigns?{_build_page_query(workspace, page, display)}"
+    return _build_list_operation("list_campaigns", target, Page[Campaign], dialect, keep=keep)
 
 
-def list_mailboxes(workspace: object, page: object, display: object, dialect: Dialect, *, keep: bool) -> Operation[Page[Mailbox]]:
+def list_mailboxes(
+    workspace: object, page: object, display: object, dialect: RequestDefaults, *, keep: bool
+) -> Operation[Page[Mailbox]]:
     """List mailboxes (section "List mailboxes"); `display` is at most 2,000."""
     display = require_display("display", display, mailboxes=True)
-    target = f"/mailboxes?{_paging(workspace, page, display)}"
-    return _listing("list_mailboxes", target, Page[Mailbox], dialect, keep=keep)
+    target = f"/mailboxes?{_build_page_query(workspace, page, display)}"
+    return _build_list_operation("list_mailboxes", target, Page[Mailbox], dialect, keep=keep)
 
 
-def list_steps(campaign: object, dialect: Dialect) -> Operation[CampaignSteps]:
+def list_steps(campaign: object, dialect: RequestDefaults) -> Operation[CampaignSteps]:
     """List the steps of a campaign (section "List steps of a campaign")."""
     campaign = require_id("campaign", campaign, "campaign", "pass the id of a campaign in the campaign list")
-    return _read("list_steps", f"/campaigns/{quote(campaign, safe='')}/steps", CampaignSteps, loads, dialect)
+    return _build_read_operation(
+        "list_steps", f"/campaigns/{quote(campaign, safe='')}/steps", CampaignSteps, decode_model, dialect
+    )
 
 
-def list_fields(workspace: object, dialect: Dialect) -> Operation[WorkspaceFields]:
+def list_fields(workspace: object, dialect: RequestDefaults) -> Operation[WorkspaceFields]:
     """List the fields of a workspace (section "List fields of a workspace")."""
     workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
-    return _read("list_fields", f"/workspaces/{quote(workspace, safe='')}/all-fields", WorkspaceFields, loads, dialect)
+    return _build_read_operation(
+        "list_fields", f"/workspaces/{quote(workspace, safe='')}/all-fields", WorkspaceFields, decode_model, dialect
+    )
 
 
-def _paging(workspace: object, page: object, display: int) -> str:
+def _build_page_query(workspace: object, page: object, display: int) -> str:
     workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
     number = require_number("page", page, least=0)  # the interface does not show whether pages start at 0 or 1
     return urlencode({"workspace": workspace, "page": number, "display": display}, quote_via=quote, safe="")
 
 
-def _listing(name: str, target: str, kind: type[Page[T]], dialect: Dialect, *, keep: bool) -> Operation[Page[T]]:
-    return _read(name, target, kind, loads_each if keep else loads, dialect)
+def _build_list_operation(
+    name: str, target: str, kind: type[Page[T]], dialect: RequestDefaults, *, keep: bool
+) -> Operation[Page[T]]:
+    return _build_read_operation(name, target, kind, decode_page if keep else decode_model, dialect)
 
 
-def _read(name: str, target: str, kind: type[T], load: Callable[[type[T], bytes], T], dialect: Dialect) -> Operation[T]:
-    def parse(response: Response, _trail: Trail) -> T:
-        model: Any = _loaded(load, kind, response.body)
+def _build_read_operation(
+    name: str, target: str, kind: type[T], load: Callable[[type[T], bytes], T], dialect: RequestDefaults
+) -> Operation[T]:
+    def parse(response: Response, _trail: AttemptInfo) -> T:
+        model: Any = _try_decode(load, kind, response.body)
         if isinstance(model, DecodeError):
-            raise unexpected(name, response, dialect.secrets, model)
+            raise build_unexpected_response(name, response, dialect.secrets, model)
         if model.status != "ok":
-            raise unexpected(name, response, dialect.secrets, f"status {model.status!r} instead of 'ok'")
+            raise build_unexpected_response(name, response, dialect.secrets, f"status {model.status!r} instead of 'ok'")
         return model  # type: ignore[no-any-return]  # every T has a status, as all four lists do
 
-    return Operation(name, Request("GET", target, dialect.read), parse, secrets=dialect.secrets)
+    return Operation(name, Request("GET", target, dialect.read_headers), parse, secrets=dialect.secrets)
 
 
-def _loaded(load: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
+def _try_decode(load: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
     """Return a decode error instead of raising it, because as the context of another error it would keep the body unmasked."""
     try:
         return load(kind, body)
@@ -149,7 +161,7 @@ def _loaded(load: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> 
 
 
 @attrs.frozen(repr=False)
-class Creation:
+class ContactRequests:
     """Builds operations that create contacts under one set of options, checked and encoded once (section "Create contact").
 
     Attributes:
@@ -158,22 +170,22 @@ class Creation:
 
     duplicates: str
     _prefix: bytes = attrs.field(repr=False)
-    _dialect: Dialect
+    _defaults: RequestDefaults
     _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
-    _may_show: Callable[[str], bool] = attrs.field(repr=False)
-    _may_echo: Callable[[str], bool] = attrs.field(repr=False)
+    _may_contain_key: Callable[[str], bool] = attrs.field(repr=False)
+    _may_contain_secret: Callable[[str], bool] = attrs.field(repr=False)
 
     @classmethod
-    def under(
+    def from_options(
         cls,
         owner_key: object,
         workspace: object,
-        dialect: Dialect,
+        dialect: RequestDefaults,
         *,
         duplicates: object,
         strict_validation: object,
         campaign: object,
-    ) -> Creation:
+    ) -> ContactRequests:
         """Check the options and encode them.
 
         Raises:
@@ -181,81 +193,90 @@ class Creation:
         """
         key = Secret(require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
         workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
-        require_options(duplicates, strict_validation, campaign)
+        require_upload_options(duplicates, strict_validation, campaign)
         options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         prefix = encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})
         return cls(
-            str(duplicates), prefix[:-1] + b",", dialect, (key, *dialect.secrets), spotter(key), spotter(key, *dialect.secrets)
+            str(duplicates),
+            prefix[:-1] + b",",
+            dialect,
+            (key, *dialect.secrets),
+            make_secret_detector(key),
+            make_secret_detector(key, *dialect.secrets),
         )
 
     @property
-    def head(self) -> int:
+    def prefix_size(self) -> int:
         """Number of bytes in a request body before the contact's own members."""
         return len(self._prefix)
 
-    def of(self, contact: NewContact) -> Operation[CreatedContact]:
+    def build(self, contact: NewContact) -> Operation[CreatedContact]:
         """Return the operation that creates this contact.
 
         Raises:
             InvalidRequest: The contact is invalid.
         """
-        return self._creating(contact, self._created)
+        return self._build_operation(contact, self._parse_created)
 
-    def row(self, contact: NewContact) -> Operation[tuple[CreateAnswer, Trail]]:
+    def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
         """Return the operation that creates a row of a bulk run. Its result is the service's response with the state of the call.
 
         Raises:
             InvalidRequest: The contact is invalid.
         """
-        return self._creating(contact, self._answered)
+        return self._build_operation(contact, self._parse_response)
 
-    def _creating(self, contact: NewContact, parse: Callable[[Response, Trail], T]) -> Operation[T]:
+    def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:
         check_contact(contact)
-        request = Request("POST", "/contacts", self._dialect.write, self._prefix + encode_contact(contact)[1:])
-        return Operation("create_contact", request, parse, Repeat.KNOWINGLY, self._secrets)
+        request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + encode_contact(contact)[1:])
+        return Operation("create_contact", request, parse, Idempotency.IDEMPOTENT, self._secrets)
 
-    def _created(self, response: Response, trail: Trail) -> CreatedContact:
-        answer, trail = self._answered(response, trail)
+    def _parse_created(self, response: Response, trail: AttemptInfo) -> CreatedContact:
+        answer, trail = self._parse_response(response, trail)
         details, request_id = answer.details, response.headers.get("x-request-id")
-        if details is not None and self._may_echo(details):
-            details = masked_text(details, self._secrets)
-        if request_id is not None and self._may_echo(request_id):
-            request_id = masked_text(request_id, self._secrets)
+        if details is not None and self._may_contain_secret(details):
+            details = mask_string(details, self._secrets)
+        if request_id is not None and self._may_contain_secret(request_id):
+            request_id = mask_string(request_id, self._secrets)
         return CreatedContact(
             status=answer.status,
             id=answer.id,
             details=details,
-            possible=trail.possible or possible_outcomes(answer.status, tainted=trail.tainted),
+            possible=trail.possible or possible_outcomes(answer.status, maybe_applied=trail.maybe_applied),
             request_id=request_id,
             attempts=trail.attempts,
             extra=answer.extra,
         )
 
-    def _answered(self, response: Response, trail: Trail) -> tuple[CreateAnswer, Trail]:
-        answer = _loaded(loads, CreateAnswer, response.body)
+    def _parse_response(self, response: Response, trail: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+        answer = _try_decode(decode_model, CreateContactResponse, response.body)
         if isinstance(answer, DecodeError):
-            raise unexpected("create_contact", response, self._secrets, answer)
+            raise build_unexpected_response("create_contact", response, self._secrets, answer)
         known = answer.status in SERVICE_OUTCOMES
-        if not known or self._may_show(answer.id or ""):
-            answer, trail = self._without_key(answer, trail)
+        if not known or self._may_contain_key(answer.id or ""):
+            answer, trail = self._drop_key(answer, trail)
         if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # an id proves that it is a new outcome
-            raise unexpected("create_contact", response, self._secrets, f"unknown status {answer.status.value!r}, no contact id")
+            raise build_unexpected_response(
+                "create_contact", response, self._secrets, f"unknown status {answer.status.value!r}, no contact id"
+            )
         return answer, trail
 
-    def _without_key(self, answer: CreateAnswer, trail: Trail) -> tuple[CreateAnswer, Trail]:
+    def _drop_key(self, answer: CreateContactResponse, trail: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         """Drop the id if the id or the status contains the key: such a response proves nothing."""
-        if answer.id is None or not (self._shows(answer.id) or self._shows(answer.status.value)):
+        if answer.id is None or not (self._contains_key(answer.id) or self._contains_key(answer.status.value)):
             return answer, trail
         possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
         return attrs.evolve(answer, id=None), attrs.evolve(trail, possible=frozenset(possible))
 
-    def _shows(self, text: str) -> bool:
-        return masked_text(text, self._secrets[:1]) != text
+    def _contains_key(self, text: str) -> bool:
+        return mask_string(text, self._secrets[:1]) != text
 
 
-def raw(method: object, target: object, body: object, headers: Mapping[str, str], dialect: Dialect) -> Operation[Response]:
+def raw_request(
+    method: object, target: object, body: object, headers: Mapping[str, str], dialect: RequestDefaults
+) -> Operation[Response]:
     """Send any request. Any status is accepted, and it is not retried once a byte may have been sent."""
-    fields = {**(dialect.write if body else dialect.read), **headers}
+    fields = {**(dialect.write_headers if body else dialect.read_headers), **headers}
     request = Request(require_method(method), require_target(target), fields, require_body(body))
     secrets = (*dialect.secrets, *map(Secret, secret_parts(headers)))
-    return Operation("request", request, lambda response, _trail: response, Repeat.UNSENT, secrets, any_status=True)
+    return Operation("request", request, lambda response, _trail: response, Idempotency.UNKNOWN, secrets, any_status=True)

@@ -40,12 +40,12 @@ import attrs
 from outreach_async.hooks import (
     AttemptEnded,
     AttemptStarted,
-    BulkPaced,
+    BulkRateChanged,
     BulkStateChanged,
     CallEnded,
     CallStarted,
     Event,
-    Repeating,
+    RetryScheduled,
     RowEnded,
 )
 from outreach_async.transport.urls import parse_base_url
@@ -63,10 +63,10 @@ except ImportError as missing:
 __all__ = ["OtelHook", "TracingTransport"]
 
 _SCOPE: Final = "outreach_async"
-_SCHEMA: Final = "https://opentelemetry.io/schemas/1.38.0"
-_ERROR: Final = 400
+_SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.38.0"
+_FIRST_ERROR_STATUS: Final = 400
 _PORTS: Final = {"http": 80, "https": 443}
-TEMPLATES: Final = {
+URL_TEMPLATES: Final = {
     "list_campaigns": "/campaigns",
     "list_mailboxes": "/mailboxes",
     "create_contact": "/contacts",
@@ -76,31 +76,31 @@ TEMPLATES: Final = {
 """URL template of each operation, with placeholders for ids."""
 
 _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
-_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+_BUCKET_BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """Bucket boundaries in seconds, as the conventions recommend."""
 
 _Attributes = dict[str, Any]
 
 
 @attrs.define
-class _Call:
+class _CallSpans:
     """A call in progress.
 
     Attributes:
         name: Name of its attempts' spans.
         span: The call's own span.
-        about: Attributes of each attempt's span and duration.
-        url: Attributes of each attempt's span only.
-        attempt: Span of the current attempt.
-        token: Detaches that span from the current context.
+        attributes: Attributes of each attempt's span and duration.
+        url_attributes: Attributes of each attempt's span only.
+        attempt_span: Span of the current attempt.
+        context_token: Detaches that span from the current context.
     """
 
     name: str
     span: Span
-    about: _Attributes
-    url: _Attributes
-    attempt: Span = trace.INVALID_SPAN
-    token: Any = None
+    attributes: _Attributes
+    url_attributes: _Attributes
+    attempt_span: Span = trace.INVALID_SPAN
+    context_token: Any = None
 
 
 class OtelHook:
@@ -135,19 +135,21 @@ class OtelHook:
         base_url: str | None = None,
     ) -> None:
         self._base_url = None if base_url is None else str(parse_base_url(base_url))
-        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider, schema_url=_SCHEMA)
-        meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider, schema_url=_SCHEMA)
+        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider, schema_url=_SCHEMA_URL)
+        meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider, schema_url=_SCHEMA_URL)
         self._durations = meter.create_histogram(
             "http.client.request.duration",
             "s",
             "Duration of HTTP client requests.",
-            explicit_bucket_boundaries_advisory=_BUCKETS,
+            explicit_bucket_boundaries_advisory=_BUCKET_BOUNDARIES,
         )
-        self._repeats = meter.create_counter("outreach.client.repeats", "{repeat}", "Number of retries.")
+        self._retries = meter.create_counter("outreach.client.repeats", "{repeat}", "Number of retries.")
         self._rows = meter.create_counter("outreach.bulk.rows", "{row}", "Number of bulk rows with an outcome.")
-        self._limits = meter.create_gauge("outreach.bulk.rate_limit", "{request}/s", "Rate limit of a bulk run.")
-        self._states = meter.create_counter("outreach.bulk.state_changes", "{change}", "Number of state changes of bulk runs.")
-        self._calls: dict[int, _Call] = {}
+        self._rate_limits = meter.create_gauge("outreach.bulk.rate_limit", "{request}/s", "Rate limit of a bulk run.")
+        self._state_changes = meter.create_counter(
+            "outreach.bulk.state_changes", "{change}", "Number of state changes of bulk runs."
+        )
+        self._calls: dict[int, _CallSpans] = {}
 
     def __call__(self, event: Event, /) -> None:
         """Record an event."""
@@ -161,27 +163,27 @@ class OtelHook:
             case CallEnded():
                 self._end_call(self._calls.pop(event.call), event)
             case _:
-                self._count(event)
+                self._record_metric(event)
 
-    def _count(self, event: Event) -> None:
+    def _record_metric(self, event: Event) -> None:
         match event:
-            case Repeating():
-                self._repeats.add(1, {"outreach.operation": event.operation, "outreach.evidence": event.evidence})
+            case RetryScheduled():
+                self._retries.add(1, {"outreach.operation": event.operation, "outreach.evidence": event.evidence})
             case RowEnded():
                 self._rows.add(1, {"outreach.outcome": event.status.value, "outreach.certain": event.certain})
             case BulkStateChanged():
-                self._states.add(1, {"outreach.state": event.state})
-                self._limit(event.limit)
-            case BulkPaced():
-                self._limit(event.limit)
+                self._state_changes.add(1, {"outreach.state": event.state})
+                self._record_rate_limit(event.limit)
+            case BulkRateChanged():
+                self._record_rate_limit(event.limit)
 
-    def _limit(self, limit: float | None) -> None:
+    def _record_rate_limit(self, limit: float | None) -> None:
         if limit is not None:
-            self._limits.set(limit)
+            self._rate_limits.set(limit)
 
     def _start_call(self, event: CallStarted) -> None:
         base = event.base_url or self._base_url
-        about, url = _asked(event, base), {} if base is None else {"url.full": base + event.target}
+        about, url = _build_request_attributes(event, base), {} if base is None else {"url.full": base + event.target}
         method = event.method
         if method not in _METHODS:
             url["http.request.method_original"], method = method, "HTTP"
@@ -189,29 +191,29 @@ class OtelHook:
         if event.run is not None:
             attributes["outreach.run"] = event.run
         span = self._tracer.start_span(event.operation, kind=SpanKind.INTERNAL, attributes=attributes)
-        self._calls[event.call] = _Call(f"{method} {about.get('url.template', '')}".rstrip(), span, about, url)
+        self._calls[event.call] = _CallSpans(f"{method} {about.get('url.template', '')}".rstrip(), span, about, url)
 
-    def _start_attempt(self, call: _Call, event: AttemptStarted) -> None:
-        attributes = {**call.about, **call.url}
+    def _start_attempt(self, call: _CallSpans, event: AttemptStarted) -> None:
+        attributes = {**call.attributes, **call.url_attributes}
         if event.attempt > 1:
             attributes["http.request.resend_count"] = event.attempt - 1
         within = trace.set_span_in_context(call.span)
-        call.attempt = self._tracer.start_span(call.name, within, kind=SpanKind.CLIENT, attributes=attributes)
-        call.token = context.attach(trace.set_span_in_context(call.attempt))
+        call.attempt_span = self._tracer.start_span(call.name, within, kind=SpanKind.CLIENT, attributes=attributes)
+        call.context_token = context.attach(trace.set_span_in_context(call.attempt_span))
 
-    def _end_attempt(self, call: _Call, event: AttemptEnded) -> None:
-        context.detach(call.token)
-        how = _result(event)
+    def _end_attempt(self, call: _CallSpans, event: AttemptEnded) -> None:
+        context.detach(call.context_token)
+        how = _build_result_attributes(event)
         if event.request_id is not None:
-            call.attempt.set_attribute("http.response.header.x-request-id", [event.request_id])
-        _end(call.attempt, how)
-        self._durations.record(event.seconds, {**call.about, **how}, trace.set_span_in_context(call.attempt))
+            call.attempt_span.set_attribute("http.response.header.x-request-id", [event.request_id])
+        _end_span(call.attempt_span, how)
+        self._durations.record(event.seconds, {**call.attributes, **how}, trace.set_span_in_context(call.attempt_span))
 
-    def _end_call(self, call: _Call, event: CallEnded) -> None:
+    def _end_call(self, call: _CallSpans, event: CallEnded) -> None:
         call.span.set_attribute("outreach.attempts", event.attempts)
         if event.request_id is not None:
             call.span.set_attribute("outreach.request_id", event.request_id)
-        _end(call.span, {} if event.error is None else {"error.type": event.error})
+        _end_span(call.span, {} if event.error is None else {"error.type": event.error})
 
 
 class TracingTransport:
@@ -256,28 +258,28 @@ class TracingTransport:
         await self._inner.aclose()
 
 
-def _asked(event: CallStarted, base: str | None) -> _Attributes:
+def _build_request_attributes(event: CallStarted, base: str | None) -> _Attributes:
     about: _Attributes = {"http.request.method": event.method if event.method in _METHODS else "_OTHER"}
     parts = urlsplit(base or "")
     if base is not None:
         port = parts.port or _PORTS[parts.scheme]
         about |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
-    if event.operation in TEMPLATES:
-        about["url.template"] = parts.path + TEMPLATES[event.operation]
+    if event.operation in URL_TEMPLATES:
+        about["url.template"] = parts.path + URL_TEMPLATES[event.operation]
     return about
 
 
-def _result(event: AttemptEnded) -> _Attributes:
+def _build_result_attributes(event: AttemptEnded) -> _Attributes:
     """Return the attributes of an attempt's end. A status of 400 or more is its own `error.type`, as the conventions require."""
     how: _Attributes = {}
     if event.status_code is not None:
         how["http.response.status_code"] = event.status_code
-    if event.error is not None or (event.status_code or 0) >= _ERROR:
+    if event.error is not None or (event.status_code or 0) >= _FIRST_ERROR_STATUS:
         how["error.type"] = event.error or str(event.status_code)
     return how
 
 
-def _end(span: Span, how: _Attributes) -> None:
+def _end_span(span: Span, how: _Attributes) -> None:
     span.set_attributes(how)
     if "error.type" in how:
         span.set_status(StatusCode.ERROR)

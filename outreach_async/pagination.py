@@ -1,4 +1,4 @@
-"""Pagination. `Walk` decides which page comes next, without I/O; `Pager` fetches the pages."""
+"""Pagination. `PageCursor` decides which page comes next, without I/O; `Pager` fetches the pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outreach_async.models import Number, Page, Undecodable
 from outreach_async.validation import require_number
 
 
-class Identified(Protocol):
+class HasId(Protocol):
     """An item of a list: campaigns and mailboxes have ids."""
 
     @property
@@ -25,13 +25,13 @@ class Identified(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Identified)
+T = TypeVar("T", bound=HasId)
 
-_PAST_END: Final = frozenset({400, 404, 416, 422})
+_PAST_END_STATUSES: Final = frozenset({400, 404, 416, 422})
 """Statuses that a service may return for a page past the end; the interface does not show them."""
 
 
-class Met(Protocol):
+class SeenIds(Protocol):
     """A set of the ids that a walk has met."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
@@ -43,7 +43,7 @@ class Met(Protocol):
         ...
 
 
-class _Names(set[Hashable]):
+class _IdSet(set[Hashable]):
     """A set that stores every id."""
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
@@ -69,7 +69,7 @@ class Collected(list[T]):
         ```
     """
 
-    def __init__(self, items: Iterable[T], walk: Walk[T]) -> None:
+    def __init__(self, items: Iterable[T], walk: PageCursor[T]) -> None:
         super().__init__(items)
         self.total_found: Number | None = walk.total_found
         self.repeats = walk.repeats
@@ -77,7 +77,7 @@ class Collected(list[T]):
         self.undecodable = walk.undecodable
 
 
-class Walk(Generic[T]):
+class PageCursor(Generic[T]):
     """The state of a walk over the pages of a list, and the decision which page comes next.
 
     A walk ends at `total_pages`, at an empty page, at a page without new ids unless insertions explain it, and at an error status
@@ -89,123 +89,123 @@ class Walk(Generic[T]):
     Attributes:
         number: Number of the page to fetch next.
         done: Whether the walk is over.
-        useful: Whether the last page belonged to the list instead of only marking its end.
+        has_list_items: Whether the last page belonged to the list instead of only marking its end.
     """
 
-    def __init__(self, first: int, max_items: int | None = None, *, met: Met | None = None) -> None:
+    def __init__(self, first: int, max_items: int | None = None, *, met: SeenIds | None = None) -> None:
         self.first = self.number = first
         self.done = False
-        self.useful = False
+        self.has_list_items = False
         self.total_found: Number | None = None
         self.repeats = 0
         self.undecodable: list[Undecodable] = []
         self._total_pages: Number = first
-        self._room = max_items
-        self._met: Met = _Names() if met is None else met
-        self._refusal: OutreachError | None = None
+        self._items_left = max_items
+        self._seen_ids: SeenIds = _IdSet() if met is None else met
+        self._first_error: OutreachError | None = None
         self._looking_back = False
-        self._first_found: Number | None = None
-        self._most_found: Number = 0
-        self._pass_found: Number | None = None
+        self._first_total: Number | None = None
+        self._max_total: Number = 0
+        self._pass_total: Number | None = None
         self._pass_repeats = 0
 
     @property
     def missing(self) -> int:
         """Number of items that the service counted at some point and that this walk should have met, but did not."""
         # Deletions pull items onto pages that were already visited. Only the largest count includes the items missed that way.
-        return 0 if self.first > 1 or self._room == 0 else max(0, int(self._most_found) - len(self._met))
+        return 0 if self.first > 1 or self._items_left == 0 else max(0, int(self._max_total) - len(self._seen_ids))
 
     @property
-    def _last(self) -> int:
+    def _last_page(self) -> int:
         return int(self._total_pages) - (self._looking_back or self.first == 0)
 
     @property
-    def _end(self) -> int:
+    def _final_page(self) -> int:
         """The last page to visit. Without insertions, looking back can find only page 0."""
-        return 0 if self._looking_back and not self._grown else self._last
+        return 0 if self._looking_back and not self._growth else self._last_page
 
     @property
-    def _grown(self) -> Number:
+    def _growth(self) -> Number:
         """Number of items by which the list has grown since the first page."""
-        return max(0, (self.total_found or 0) - (self._first_found or 0))
+        return max(0, (self.total_found or 0) - (self._first_total or 0))
 
-    def ahead(self, most: int) -> list[int]:
+    def next_pages(self, most: int) -> list[int]:
         """Return the numbers of the next pages, as far as they are known to exist: at least one, at most `most`."""
-        end = self.number if self._looking_back else max(self.number, self._last)
+        end = self.number if self._looking_back else max(self.number, self._last_page)
         return list(range(self.number, min(end, self.number + most - 1) + 1))
 
-    def wants(self, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
+    def should_use(self, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
         """Return whether to use this page; one that was fetched ahead may have to be fetched again."""
         # Pages fetched ahead may be answered out of order. If this page was answered before the previous one, and items were
         # inserted in between, then items moved from the previous page to this one after it was read, and neither shows them. Its
         # smaller total reveals that. An error fetched ahead may be outdated as well.
         return not ahead or (isinstance(page, Page) and page.total_found >= (self.total_found or 0))
 
-    def take(self, page: Page[T]) -> list[T]:
+    def add_page(self, page: Page[T]) -> list[T]:
         """Record the current page, move on, and return the page's new items."""
         items: dict[Hashable, T] = {item.id: item for item in page.data}
         unread: dict[Hashable, Undecodable] = {item.id or (self.number, item.index): item for item in page.undecodable}
-        new = self._met.add_new(items.keys() | unread.keys())
+        new = self._seen_ids.add_new(items.keys() | unread.keys())
         self.undecodable += [item for name, item in unread.items() if name in new]
         repeats = len(page.data) + len(page.undecodable) - len(new)
-        self._count(page, repeats)
-        self._move(useful=bool(new) or (repeats > 0 and self._pushed_again()), repeated=repeats > 0)
-        return self._within_room([item for name, item in items.items() if name in new])
+        self._update_counts(page, repeats)
+        self._advance(useful=bool(new) or (repeats > 0 and self._is_explained_by_insertions()), repeated=repeats > 0)
+        return self._limit_items([item for name, item in items.items() if name in new])
 
-    def refuse(self, error: OutreachError) -> None:
+    def add_error(self, error: OutreachError) -> None:
         """Record an error for the current page. It is raised unless it only means that the list has ended."""
-        past_end = isinstance(error, StatusError) and error.status_code in _PAST_END
-        if not past_end or 0 < self.number < self._last:
+        past_end = isinstance(error, StatusError) and error.status_code in _PAST_END_STATUSES
+        if not past_end or 0 < self.number < self._last_page:
             raise error
         if self.total_found is None:
-            self._refuse_first(error)
-        self._move(useful=False, repeated=False)
+            self._on_first_error(error)
+        self._advance(useful=False, repeated=False)
 
-    def _refuse_first(self, error: OutreachError) -> None:
+    def _on_first_error(self, error: OutreachError) -> None:
         """Continue after an error for page 1, because page 0 may be the only page."""
-        if self.first != 1 or self._refusal is not None:
-            raise self._refusal or error  # page 0 failed as well: the first error is the real one
-        self._refusal = error
-        self._first_found = 0
+        if self.first != 1 or self._first_error is not None:
+            raise self._first_error or error  # page 0 failed as well: the first error is the real one
+        self._first_error = error
+        self._first_total = 0
 
-    def _count(self, page: Page[T], repeats: int) -> None:
-        if self._first_found is None:
-            self._first_found = page.total_found
-        if self._pass_found is None:
-            self._pass_found = page.total_found
+    def _update_counts(self, page: Page[T], repeats: int) -> None:
+        if self._first_total is None:
+            self._first_total = page.total_found
+        if self._pass_total is None:
+            self._pass_total = page.total_found
         self.repeats += repeats
         self.total_found, self._total_pages = page.total_found, page.total_pages
-        self._most_found = max(self._most_found, page.total_found)
+        self._max_total = max(self._max_total, page.total_found)
 
-    def _pushed_again(self) -> bool:
+    def _is_explained_by_insertions(self) -> bool:
         """Return whether insertions explain a page without new items: each pushes at most one item onto the next page."""
-        return self.repeats - self._pass_repeats <= (self.total_found or 0) - (self._pass_found or 0)
+        return self.repeats - self._pass_repeats <= (self.total_found or 0) - (self._pass_total or 0)
 
-    def _move(self, *, useful: bool, repeated: bool) -> None:
-        self.useful = useful
-        if useful and self.number < self._end:
+    def _advance(self, *, useful: bool, repeated: bool) -> None:
+        self.has_list_items = useful
+        if useful and self.number < self._final_page:
             self.number += 1
-        elif self._page_0_is_due(repeated=repeated):
+        elif self._should_visit_page_0(repeated=repeated):
             self.number = 0
             self._looking_back = True
-            self._pass_found, self._pass_repeats = None, self.repeats
+            self._pass_total, self._pass_repeats = None, self.repeats
         else:
             self.done = True
 
-    def _page_0_is_due(self, *, repeated: bool) -> bool:
+    def _should_visit_page_0(self, *, repeated: bool) -> bool:
         """Return whether the walk is at the last page and found nothing new there, or items of the page before it again."""
-        if self._looking_back or self.first != 1 or self.number < self._last:
+        if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
-        if self.useful:
+        if self.has_list_items:
             return repeated
-        return self.total_found != 0 or len(self._met) > 0
+        return self.total_found != 0 or len(self._seen_ids) > 0
 
-    def _within_room(self, items: list[T]) -> list[T]:
-        if self._room is None:
+    def _limit_items(self, items: list[T]) -> list[T]:
+        if self._items_left is None:
             return items
-        kept = items[: self._room]
-        self._room -= len(kept)
-        self.done |= self._room == 0
+        kept = items[: self._items_left]
+        self._items_left -= len(kept)
+        self.done |= self._items_left == 0
         return kept
 
 
@@ -236,7 +236,7 @@ class Pager(Generic[T]):
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Iterate over every item once, page by page."""
-        return _Items(self)
+        return _ItemIterator(self)
 
     def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages as the service returned them, except a page that only marks the end of the list.
@@ -254,7 +254,7 @@ class Pager(Generic[T]):
             # -> 2 ['bob@north.example']
             ```
         """
-        return _Pages(self)
+        return _PageIterator(self)
 
     async def collect(self, *, prefetch: int = 4) -> Collected[T]:
         """Return every item once, in the list's order, fetching up to `prefetch` pages concurrently.
@@ -270,7 +270,7 @@ class Pager(Generic[T]):
             ```
         """
         prefetch = require_number("prefetch", prefetch, least=1)
-        walk: Walk[T] = Walk(self.first, self.max_items)
+        walk: PageCursor[T] = PageCursor(self.first, self.max_items)
         items: list[T] = []
 
         async def keep(new: list[T]) -> None:
@@ -279,7 +279,7 @@ class Pager(Generic[T]):
         await self.follow(walk, keep, prefetch)
         return Collected(items, walk)
 
-    async def follow(self, walk: Walk[T], take: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
+    async def follow(self, walk: PageCursor[T], take: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
         """Walk to the end and pass the new items of each page to `take`. If a page fails, the earlier ones were already passed.
 
         Args:
@@ -292,12 +292,12 @@ class Pager(Generic[T]):
         """
         failure: OutreachError | None = None
         async with anyio.create_task_group() as group:
-            window = _Window(self, group)
+            window = _PagePrefetcher(self, group)
             try:
                 while not walk.done:
-                    page, ahead = await window.next(walk.ahead(prefetch))
-                    if walk.wants(page, ahead=ahead):
-                        await take(_settle(walk, page))
+                    page, ahead = await window.fetch_next(walk.next_pages(prefetch))
+                    if walk.should_use(page, ahead=ahead):
+                        await take(_record_result(walk, page))
             except OutreachError as error:
                 failure = error  # raised outside the task group, which would wrap it in an exception group
             # Pages fetched ahead are no longer wanted: cancel them instead of waiting for them.
@@ -306,27 +306,27 @@ class Pager(Generic[T]):
             raise failure
 
 
-class _Window(Generic[T]):
+class _PagePrefetcher(Generic[T]):
     """The pages in flight. While one is awaited and processed, the next ones are fetched."""
 
     def __init__(self, pager: Pager[T], group: TaskGroup) -> None:
         self._pager = pager
         self._group = group
-        self._under_way: dict[int, _Fetch[T]] = {}
+        self._in_flight: dict[int, _PendingPage[T]] = {}
 
-    async def next(self, numbers: list[int]) -> tuple[Page[T] | OutreachError, bool]:
+    async def fetch_next(self, numbers: list[int]) -> tuple[Page[T] | OutreachError, bool]:
         """Start to fetch these pages, and return the first one with whether it was fetched ahead."""
-        ahead = numbers[0] in self._under_way
+        ahead = numbers[0] in self._in_flight
         for number in numbers:
-            if number not in self._under_way:
-                self._under_way[number] = _Fetch()
-                self._group.start_soon(self._under_way[number].run, self._pager, number)
-        fetch = self._under_way.pop(numbers[0])
+            if number not in self._in_flight:
+                self._in_flight[number] = _PendingPage()
+                self._group.start_soon(self._in_flight[number].run, self._pager, number)
+        fetch = self._in_flight.pop(numbers[0])
         await fetch.done.wait()
         return fetch.page, ahead
 
 
-class _Fetch(Generic[T]):
+class _PendingPage(Generic[T]):
     """A page in flight."""
 
     page: Page[T] | OutreachError
@@ -335,52 +335,52 @@ class _Fetch(Generic[T]):
         self.done = anyio.Event()
 
     async def run(self, pager: Pager[T], number: int) -> None:
-        self.page = await _attempt(pager, number)
+        self.page = await _fetch_or_error(pager, number)
         self.done.set()
 
 
-class _Items(AsyncIterator[T]):
+class _ItemIterator(AsyncIterator[T]):
     """A walk item by item. It is not an async generator, which callers would have to close when they stop early."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager
-        self._walk: Walk[T] = Walk(pager.first, pager.max_items)
+        self._cursor: PageCursor[T] = PageCursor(pager.first, pager.max_items)
         self._ready: deque[T] = deque()
 
     async def __anext__(self) -> T:
         while not self._ready:
-            if self._walk.done:
+            if self._cursor.done:
                 raise StopAsyncIteration
-            self._ready.extend(_settle(self._walk, await _attempt(self._pager, self._walk.number)))
+            self._ready.extend(_record_result(self._cursor, await _fetch_or_error(self._pager, self._cursor.number)))
         return self._ready.popleft()
 
 
-class _Pages(AsyncIterator[Page[T]]):
+class _PageIterator(AsyncIterator[Page[T]]):
     """A walk page by page."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager
-        self._walk: Walk[T] = Walk(pager.first)
-        self._left = pager.max_items
+        self._cursor: PageCursor[T] = PageCursor(pager.first)
+        self._items_left = pager.max_items
 
     async def __anext__(self) -> Page[T]:
-        while not self._walk.done and self._left != 0:
-            first = self._walk.total_found is None
-            page = await _attempt(self._pager, self._walk.number)
-            _settle(self._walk, page)
-            if isinstance(page, Page) and (first or self._walk.useful):
-                return self._cut(page)
+        while not self._cursor.done and self._items_left != 0:
+            first = self._cursor.total_found is None
+            page = await _fetch_or_error(self._pager, self._cursor.number)
+            _record_result(self._cursor, page)
+            if isinstance(page, Page) and (first or self._cursor.has_list_items):
+                return self._limit_page(page)
         raise StopAsyncIteration
 
-    def _cut(self, page: Page[T]) -> Page[T]:
-        if self._left is None:
+    def _limit_page(self, page: Page[T]) -> Page[T]:
+        if self._items_left is None:
             return page
-        data = page.data[: self._left]
-        self._left -= len(data)
+        data = page.data[: self._items_left]
+        self._items_left -= len(data)
         return attrs.evolve(page, data=data)
 
 
-async def _attempt(pager: Pager[T], number: int) -> Page[T] | OutreachError:
+async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachError:
     """Fetch a page and return it or its error, because only the walk knows whether the error counts."""
     try:
         return await pager.fetch(number)
@@ -388,8 +388,8 @@ async def _attempt(pager: Pager[T], number: int) -> Page[T] | OutreachError:
         return error
 
 
-def _settle(walk: Walk[T], page: Page[T] | OutreachError) -> list[T]:
+def _record_result(walk: PageCursor[T], page: Page[T] | OutreachError) -> list[T]:
     if isinstance(page, Page):
-        return walk.take(page)
-    walk.refuse(page)
+        return walk.add_page(page)
+    walk.add_error(page)
     return []

@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.fake import Behaviour, FakeService
     from outreach_async.testing import VirtualTime
-    from outreach_async.testing.orders import Order, Use
+    from outreach_async.testing.orders import FakeConfig, FakeUse
 
-_DEFAULT: pytest.StashKey[tuple[Behaviour, ...]] = pytest.StashKey()
-_USE: pytest.StashKey[Use] = pytest.StashKey()
-_MARKER = (
+_DEFAULT_BEHAVIOURS: pytest.StashKey[tuple[Behaviour, ...]] = pytest.StashKey()
+_FAKE_USE: pytest.StashKey[FakeUse] = pytest.StashKey()
+_MARKER_HELP = (
     "outreach(seed=0, world=None, behaviour='documented', faults={}, unfired='error'): "
     "configure the fake outreach service of this test; see outreach_async.pytest_plugin."
 )
@@ -87,14 +87,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and read the option."""
-    config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _MARKER_HELP)
     given = config.getoption("outreach_behaviour", None)
     if given is not None:
-        from outreach_async.testing.orders import OrderError, read_behaviours
+        from outreach_async.testing.orders import FakeConfigError, read_behaviours
 
         try:
-            config.stash[_DEFAULT] = read_behaviours(given, config.rootpath)
-        except OrderError as error:
+            config.stash[_DEFAULT_BEHAVIOURS] = read_behaviours(given, config.rootpath)
+        except FakeConfigError as error:
             raise pytest.UsageError(f"--outreach-behaviour: {error}") from None
 
 
@@ -102,28 +102,28 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize a test by the behaviours of its marker, and run it in virtual time if it uses that fixture."""
     if "outreach_behaviour" in metafunc.fixturenames:
-        behaviours = _order(metafunc.definition).behaviours
+        behaviours = _read_config(metafunc.definition).behaviours
         if len(behaviours) > 1:
-            from outreach_async.testing.orders import row_id
+            from outreach_async.testing.orders import format_row_id
 
-            metafunc.parametrize("outreach_behaviour", behaviours, ids=map(row_id, range(len(behaviours))))
+            metafunc.parametrize("outreach_behaviour", behaviours, ids=map(format_row_id, range(len(behaviours))))
     if {"outreach_virtual_time", "anyio_backend"} <= set(metafunc.fixturenames):
         from outreach_async.testing.collection import run_in_virtual_time
 
         run_in_virtual_time(metafunc)
 
 
-def _order(node: pytest.Item) -> Order:
-    from outreach_async.testing.orders import Order, OrderError, read_order
+def _read_config(node: pytest.Item) -> FakeConfig:
+    from outreach_async.testing.orders import FakeConfig, FakeConfigError, read_config
 
-    default = node.config.stash.get(_DEFAULT, Order().behaviours)
+    default = node.config.stash.get(_DEFAULT_BEHAVIOURS, FakeConfig().behaviours)
     try:
-        return read_order(node.iter_markers("outreach"), node.path.parent, default)
-    except OrderError as error:
-        raise _wrong(error) from None
+        return read_config(node.iter_markers("outreach"), node.path.parent, default)
+    except FakeConfigError as error:
+        raise _marker_failure(error) from None
 
 
-def _wrong(error: Exception) -> BaseException:
+def _marker_failure(error: Exception) -> BaseException:
     return pytest.fail.Exception(f"@pytest.mark.outreach: {error}", pytrace=False)
 
 
@@ -133,7 +133,7 @@ def _wrong(error: Exception) -> BaseException:
 @pytest.fixture
 def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
     """The fake's interpretation of the rules that the interface leaves open."""
-    behaviours = _order(request.node).behaviours
+    behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
         pytest.fail(
             "behaviour='pairwise': expected a fixture as an argument of the test; getfixturevalue() is too late", pytrace=False
@@ -152,34 +152,34 @@ def outreach_virtual_time() -> VirtualTime:
 @pytest.fixture
 def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour) -> FakeService:
     """The in-memory service, configured by `@pytest.mark.outreach`."""
-    from outreach_async.testing.orders import OrderError, Use
-    from outreach_async.testing.virtual_time import START
+    from outreach_async.testing.orders import FakeConfigError, FakeUse
+    from outreach_async.testing.virtual_time import DEFAULT_START
 
     virtual = "outreach_virtual_time" in request.fixturenames
-    clock = request.getfixturevalue("outreach_virtual_time") if virtual else START
-    order = _order(request.node)
+    clock = request.getfixturevalue("outreach_virtual_time") if virtual else DEFAULT_START
+    order = _read_config(request.node)
     try:
-        fake = order.service(outreach_behaviour, clock)
-    except OrderError as error:
-        raise _wrong(error) from None
-    request.node.stash[_USE] = Use(fake, order, outreach_behaviour)
+        fake = order.create_service(outreach_behaviour, clock)
+    except FakeConfigError as error:
+        raise _marker_failure(error) from None
+    request.node.stash[_FAKE_USE] = FakeUse(fake, order, outreach_behaviour)
     return fake
 
 
 @pytest.fixture
 def outreach_workspace(outreach_fake: FakeService) -> str:
     """The id of a workspace in the fake: the first of the world, or an empty one."""
-    from outreach_async.testing.orders import first_workspace
+    from outreach_async.testing.orders import ensure_workspace
 
-    return first_workspace(outreach_fake)
+    return ensure_workspace(outreach_fake)
 
 
 @pytest.fixture
 def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> str:
     """An API key for the workspace."""
-    from outreach_async.testing.orders import first_key
+    from outreach_async.testing.orders import ensure_owner_key
 
-    return first_key(outreach_fake, outreach_workspace)
+    return ensure_owner_key(outreach_fake, outreach_workspace)
 
 
 @pytest.fixture
@@ -187,13 +187,13 @@ def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreac
     """An in-memory client of the fake, with the workspace and the key."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake.transport import FakeTransport
-    from outreach_async.testing.orders import credentials
+    from outreach_async.testing.orders import build_auth_headers
 
     client = OutreachClient(
         transport=FakeTransport(outreach_fake),
         workspace=outreach_workspace,
         owner_key=outreach_owner_key,
-        headers=credentials(outreach_fake, outreach_owner_key),
+        headers=build_auth_headers(outreach_fake, outreach_owner_key),
     )
     yield client
     # The fake's transport closes without awaiting anything. Running the coroutine by hand needs no event loop, which lets the
@@ -224,7 +224,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that passed although one of its faults never fired."""
     __tracebackhide__ = True
     result = yield
-    use = item.stash.get(_USE, None)
+    use = item.stash.get(_FAKE_USE, None)
     if use is not None and use.unfired:
         pytest.fail(f"faults that never fired: {'; '.join(use.unfired)}", pytrace=False)
     return result
@@ -234,13 +234,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the fake's configuration and its requests to the report of a failed test."""
     report = yield
-    use = item.stash.get(_USE, None)
+    use = item.stash.get(_FAKE_USE, None)
     if use is not None:
         vars(report)["outreach_row"] = use.row  # pytest-xdist sends it to the controller
         if report.failed:
-            report.sections.append(("outreach service", use.report()))
+            report.sections.append(("outreach service", use.format_report()))
         if report.when == "teardown":
-            del item.stash[_USE]  # items live until the end of the run
+            del item.stash[_FAKE_USE]  # items live until the end of the run
     return report
 
 
@@ -249,8 +249,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     rows = [report for report in reports if getattr(report, "outreach_row", None) is not None]
     if any(report.failed for report in rows):
-        from outreach_async.testing.orders import verdicts
+        from outreach_async.testing.orders import summarize_failures
 
         terminalreporter.section("outreach behaviours")
-        for line in verdicts((report.nodeid, report.outreach_row, report.failed) for report in rows):
+        for line in summarize_failures((report.nodeid, report.outreach_row, report.failed) for report in rows):
             terminalreporter.line(line)

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from outreach_async import operations
-from outreach_async.call import Terms
+from outreach_async.call import CallOptions
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine
-from outreach_async.errors import InvalidRequest, OutreachError, forget_frames
+from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
-from outreach_async.operations import Creation, Dialect, Operation
+from outreach_async.operations import ContactRequests, Operation, RequestDefaults
 from outreach_async.pagination import Pager
-from outreach_async.secret import hide, opaque, opaque_async
-from outreach_async.validation import contact_of, kind, require_number, require_seconds
+from outreach_async.secret import drop_frames, drop_frames_async, hide
+from outreach_async.validation import require_number, require_seconds, to_contact, type_name
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
     from outreach_async.bulk import BulkRun, Journal, Order, Repeats
 
-Keep = Literal["raise", "keep"]
+UndecodableAction = Literal["raise", "keep"]
 Seconds = float | Unset | None
 
-_OPTION_SETS: Final = 64
+_MAX_OPTION_SETS: Final = 64
 """Maximum number of checked and encoded sets of creation options that a client caches, for example one per campaign."""
 
 
@@ -40,18 +40,18 @@ class Settings:
     headers: Mapping[str, str] = attrs.field(repr=False)  # rich shows fields even if the class's repr hides them
     timeout: float | None
     deadline: float | None
-    dialect: Dialect
-    _terms: Terms = attrs.field(init=False)
+    request_defaults: RequestDefaults
+    _default_options: CallOptions = attrs.field(init=False)
 
-    @_terms.default
-    def _usual(self) -> Terms:
-        return Terms(self.timeout, self.deadline)
+    @_default_options.default
+    def _build_default_options(self) -> CallOptions:
+        return CallOptions(self.timeout, self.deadline)
 
-    def terms(self, timeout: Seconds, deadline: Seconds) -> Terms:
+    def call_options(self, timeout: Seconds, deadline: Seconds) -> CallOptions:
         """Return the time limits of a call: its own, or else the client's."""
         if timeout is UNSET and deadline is UNSET:
-            return self._terms
-        return Terms(
+            return self._default_options
+        return CallOptions(
             self.timeout if isinstance(timeout, Unset) else require_seconds("timeout", timeout),
             self.deadline if isinstance(deadline, Unset) else require_seconds("deadline", deadline),
         )
@@ -66,7 +66,7 @@ class _Resource:
 class Campaigns(_Resource):
     """The campaigns of a workspace."""
 
-    @opaque
+    @drop_frames
     def list(
         self,
         *,
@@ -74,7 +74,7 @@ class Campaigns(_Resource):
         page: int = 1,
         display: int = 100,
         max_items: int | None = None,
-        undecodable: Keep = "raise",
+        undecodable: UndecodableAction = "raise",
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Campaign]:
@@ -99,10 +99,10 @@ class Campaigns(_Resource):
                 print(campaign.id, campaign.status)  # -> camp_1 live
             ```
         """
-        make = _lister(operations.list_campaigns, self._settings, workspace, display, undecodable)
-        return _pager(self._engine, self._settings.terms(timeout, deadline), make, page, max_items)
+        make = _make_operation_factory(operations.list_campaigns, self._settings, workspace, display, undecodable)
+        return _make_pager(self._engine, self._settings.call_options(timeout, deadline), make, page, max_items)
 
-    @opaque_async
+    @drop_frames_async
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
         """Return the steps of a campaign, with statistics per template (section "List steps of a campaign").
 
@@ -120,14 +120,14 @@ class Campaigns(_Resource):
             print([step.order for step in steps.data], steps.days_left_display)  # -> [1, 2] 5 days
             ```
         """
-        operation = operations.list_steps(campaign, self._settings.dialect)
-        return await self._engine.run(operation, self._settings.terms(timeout, deadline))
+        operation = operations.list_steps(campaign, self._settings.request_defaults)
+        return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
 
 class Mailboxes(_Resource):
     """The mailboxes of a workspace."""
 
-    @opaque
+    @drop_frames
     def list(
         self,
         *,
@@ -135,7 +135,7 @@ class Mailboxes(_Resource):
         page: int = 1,
         display: int = 500,
         max_items: int | None = None,
-        undecodable: Keep = "raise",
+        undecodable: UndecodableAction = "raise",
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Mailbox]:
@@ -160,14 +160,14 @@ class Mailboxes(_Resource):
             print([mailbox.id for mailbox in boxes])  # -> ['mailbox_1', 'mailbox_2']
             ```
         """
-        make = _lister(operations.list_mailboxes, self._settings, workspace, display, undecodable)
-        return _pager(self._engine, self._settings.terms(timeout, deadline), make, page, max_items)
+        make = _make_operation_factory(operations.list_mailboxes, self._settings, workspace, display, undecodable)
+        return _make_pager(self._engine, self._settings.call_options(timeout, deadline), make, page, max_items)
 
 
 class Workspaces(_Resource):
     """The fields of a workspace."""
 
-    @opaque_async
+    @drop_frames_async
     async def fields(
         self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
     ) -> list[WorkspaceField]:
@@ -186,8 +186,8 @@ class Workspaces(_Resource):
             print([field.code for field in await client.workspaces.fields()][:3])  # -> ['email', 'first_name', 'middle_name']
             ```
         """
-        operation = operations.list_fields(either(workspace, self._settings.workspace), self._settings.dialect)
-        return (await self._engine.run(operation, self._settings.terms(timeout, deadline))).data
+        operation = operations.list_fields(default_to(workspace, self._settings.workspace), self._settings.request_defaults)
+        return (await self._engine.run(operation, self._settings.call_options(timeout, deadline))).data
 
 
 @attrs.frozen
@@ -195,11 +195,11 @@ class Contacts(_Resource):
     """Creates contacts, one or many."""
 
     # Each client has its own cache, because its keys hold owner keys. It is typed, because 1 == True.
-    _known: Callable[..., Creation] = attrs.field(init=False, repr=False, eq=False)
+    _cached_requests: Callable[..., ContactRequests] = attrs.field(init=False, repr=False, eq=False)
 
-    @_known.default
-    def _keeping(self) -> Callable[..., Creation]:
-        return lru_cache(_OPTION_SETS, typed=True)(partial(_creation, self._settings))
+    @_cached_requests.default
+    def _build_cache(self) -> Callable[..., ContactRequests]:
+        return lru_cache(_MAX_OPTION_SETS, typed=True)(partial(_build_contact_requests, self._settings))
 
     async def create(
         self,
@@ -240,15 +240,15 @@ class Contacts(_Resource):
         """
         key, owner_key = owner_key and hide(owner_key), None  # a cancellation keeps its frames, which must hold no secrets
         try:
-            creation = self._creation(
+            creation = self._contact_requests(
                 key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
             )
-            return await self._engine.run(creation.of(contact_of(contact)), self._settings.terms(timeout, deadline))
-        except OutreachError as error:  # the work of `opaque_async`, without its cost
-            forget_frames(error)
+            return await self._engine.run(creation.build(to_contact(contact)), self._settings.call_options(timeout, deadline))
+        except OutreachError as error:  # the work of `drop_frames_async`, without its cost
+            drop_tracebacks(error)
             raise
 
-    @opaque
+    @drop_frames
     def create_many(
         self,
         rows: Iterable[NewContact | Mapping[str, Any]] | AsyncIterable[NewContact | Mapping[str, Any]],
@@ -322,9 +322,9 @@ class Contacts(_Resource):
             # -> 2 added True
             ```
         """
-        from outreach_async.bulk.run import BulkOptions, bulk_run
+        from outreach_async.bulk.run import BulkOptions, create_run
 
-        creation = self._creation(
+        creation = self._contact_requests(
             hide(owner_key), workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
         )
         options = BulkOptions(
@@ -340,36 +340,40 @@ class Contacts(_Resource):
             max_outage=max_outage,
         )
         identity = {
-            "workspace": either(workspace, self._settings.workspace),
+            "workspace": default_to(workspace, self._settings.workspace),
             "options": {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign},
         }
-        return bulk_run(self._engine, creation, self._settings.terms(timeout, deadline), rows, options=options, identity=identity)
+        return create_run(
+            self._engine, creation, self._settings.call_options(timeout, deadline), rows, options=options, identity=identity
+        )
 
-    def _creation(self, owner_key: object, workspace: str | None, **options: object) -> Creation:
+    def _contact_requests(self, owner_key: object, workspace: str | None, **options: object) -> ContactRequests:
         try:
-            return self._known(owner_key, workspace, **options)
+            return self._cached_requests(owner_key, workspace, **options)
         except TypeError:  # an unhashable option is invalid, and the check explains why
-            return _creation(self._settings, owner_key, workspace, **options)
+            return _build_contact_requests(self._settings, owner_key, workspace, **options)
 
 
-def _creation(settings: Settings, owner_key: object, workspace: str | None, **options: object) -> Creation:
-    key, space = either(owner_key, settings.owner_key), either(workspace, settings.workspace)
-    return Creation.under(key, space, settings.dialect, **options)
+def _build_contact_requests(settings: Settings, owner_key: object, workspace: str | None, **options: object) -> ContactRequests:
+    key, space = default_to(owner_key, settings.owner_key), default_to(workspace, settings.workspace)
+    return ContactRequests.from_options(key, space, settings.request_defaults, **options)
 
 
-def either(given: object, default: object) -> object:
+def default_to(given: object, default: object) -> object:
     """Return the value given to a call, or the client's default if it is `None`."""
     return default if given is None else given
 
 
-def _lister(make: Any, settings: Settings, workspace: str | None, display: int, undecodable: Keep) -> Any:
+def _make_operation_factory(
+    make: Any, settings: Settings, workspace: str | None, display: int, undecodable: UndecodableAction
+) -> Any:
     if undecodable not in ("raise", "keep"):
-        raise InvalidRequest(f"undecodable: expected 'raise' or 'keep', got {kind(undecodable)}; pass one of them")
-    space = either(workspace, settings.workspace)
-    return lambda page: make(space, page, display, settings.dialect, keep=undecodable == "keep")
+        raise InvalidRequest(f"undecodable: expected 'raise' or 'keep', got {type_name(undecodable)}; pass one of them")
+    space = default_to(workspace, settings.workspace)
+    return lambda page: make(space, page, display, settings.request_defaults, keep=undecodable == "keep")
 
 
-def _pager(engine: Engine, terms: Terms, make: Any, page: int, max_items: int | None) -> Pager[Any]:
+def _make_pager(engine: Engine, terms: CallOptions, make: Any, page: int, max_items: int | None) -> Pager[Any]:
     make(page)  # rejects invalid arguments at once
     if max_items is not None:
         require_number("max_items", max_items, least=1)

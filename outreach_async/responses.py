@@ -10,8 +10,8 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from outreach_async.codec import DecodeError, read_json
-from outreach_async.errors import BODY_LIMIT, OutreachError, RateLimited, StatusError, UnexpectedResponse, linked
+from outreach_async.codec import DecodeError, decode_json
+from outreach_async.errors import BODY_LIMIT, OutreachError, RateLimited, StatusError, UnexpectedResponse, iterate_linked_errors
 from outreach_async.secret import Secret
 from outreach_async.transport.wire import Response
 from outreach_async.vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
@@ -19,30 +19,30 @@ from outreach_async.vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
 Secrets: TypeAlias = tuple[str | Secret, ...]
 
 MASK: Final = "***"
-_REASON_LIMIT: Final = 200
-_FAULTS_LIMIT: Final = 1000
-_FIELDS_LIMIT: Final = 256  # twice as many as any backend accepts
-_LOOKED_AT: Final = 4 * BODY_LIMIT
+_MAX_REASON_LENGTH: Final = 200
+_MAX_FAULTS_LENGTH: Final = 1000
+_MAX_HEADERS: Final = 256  # twice as many as any backend accepts
+_MAX_INSPECTED_BYTES: Final = 4 * BODY_LIMIT
 """Maximum number of bytes of a response used for an error. Masking a megabyte would block the event loop for up to a second."""
-_WIDEST: Final = 64
+_MAX_BYTES_PER_CHARACTER: Final = 64
 """Maximum number of bytes for one character of a secret: the longest named entity with its ampersand escaped four times."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
-_NO_FAULT: Final = SERVICE_OUTCOMES | {"ok"}
+_SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ESCAPE: Final = r"\\\\{0,7}"
 _AMPERSAND: Final = r"(?:&|\\\\{0,7}(?i:u0026))(?:amp;){0,3}"
 _PERCENT: Final = "%(?:25){0,3}"
-_ALPHABET: Final = {"+": "+-", "/": "/_"}
+_BASE64_VARIANTS: Final = {"+": "+-", "/": "/_"}
 """The two characters in which the standard and the URL-safe base64 alphabets differ."""
-_PREFIX: Final = ID_PREFIXES["contact"]
+_CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
-_SHORT: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
-_SECRET_HEADERS: Final = ("auth", "token", "secret", "key", "cookie", "signature", "password", "session")
+_SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
+_SECRET_HEADER_WORDS: Final = ("auth", "token", "secret", "key", "cookie", "signature", "password", "session")
 _TOO_MANY_REQUESTS: Final = 429
 
 
 def is_secret_header(name: str) -> bool:
     """Return whether a header field of this name may hold a secret."""
-    return any(word in name.lower() for word in _SECRET_HEADERS)
+    return any(word in name.lower() for word in _SECRET_HEADER_WORDS)
 
 
 def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
@@ -52,32 +52,32 @@ def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple({part for part in (*values, *words) if len(part) > 3})  # noqa: PLR2004 - shorter ones would mask common words
 
 
-def masked(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
+def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
     """Return the body with every secret masked, including its forms in JSON, Python, HTML, URLs, base64 and hex."""
-    for secret in sorted(map(str_of, secrets), key=len, reverse=True):  # longest first: one may be a prefix of another
+    for secret in sorted(map(secret_value, secrets), key=len, reverse=True):  # longest first: one may be a prefix of another
         if len(body) >= len(secret):  # no form is shorter than the secret
-            for sign, spelling in _spellings(secret):
+            for sign, spelling in _secret_patterns(secret):
                 if sign in body:
                     body = spelling.sub(MASK.encode(), body)
     return body
 
 
-def str_of(secret: str | Secret) -> str:
+def secret_value(secret: str | Secret) -> str:
     """Return the string of a secret."""
     return secret.reveal() if isinstance(secret, Secret) else secret
 
 
-def spotter(*secrets: str | Secret) -> Callable[[str], bool]:
+def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
     """Return a fast test of whether a string may contain one of the secrets in any form. Every response of a run needs one."""
-    spotters = [_spotter(secret) for secret in set(map(str_of, secrets))]
+    spotters = [_make_detector(secret) for secret in set(map(secret_value, secrets))]
     return spotters[0] if len(spotters) == 1 else lambda text: any(spotted(text) for spotted in spotters)
 
 
-def _spotter(secret: str) -> Callable[[str], bool]:
+def _make_detector(secret: str) -> Callable[[str], bool]:
     if not _WORD.fullmatch(secret):
         return lambda text: len(text) >= len(secret)
     raw = secret.encode()
-    letters = {each for before in range(3) for each in _either_alphabet(_base64(raw, before)[1])}
+    letters = {each for before in range(3) for each in _base64_spellings(_base64_core(raw, before)[1])}
     letters |= {raw.hex(), raw.hex().upper()}
     shortest = len(secret)
     least = min(map(len, letters)) if not secret.isalnum() else 0
@@ -86,7 +86,7 @@ def _spotter(secret: str) -> Callable[[str], bool]:
     def spotted(text: str) -> bool:
         if len(text) < shortest:
             return False
-        rest = text.removeprefix(_PREFIX)
+        rest = text.removeprefix(_CONTACT_PREFIX)
         if len(rest) < least and rest.isalnum():  # true of nearly all contact ids
             return False
         return any(needle in text for needle in needles)
@@ -94,43 +94,43 @@ def _spotter(secret: str) -> Callable[[str], bool]:
     return spotted
 
 
-def _either_alphabet(letters: str) -> tuple[str, str]:
+def _base64_spellings(letters: str) -> tuple[str, str]:
     return letters, letters.replace("+", "-").replace("/", "_")
 
 
-def masked_text(text: str, secrets: Iterable[str | Secret]) -> str:
+def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
     """Return a string with every secret masked."""
-    return masked(text.encode(errors="surrogatepass"), secrets).decode(errors="replace")
+    return mask_bytes(text.encode(errors="surrogatepass"), secrets).decode(errors="replace")
 
 
-def _beginning(body: bytes, secrets: Secrets) -> bytes:
+def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
     """Return the masked beginning of a body, or all of it if it has only a few kilobytes.
 
     Cutting the body may split a secret, and masking does not recognize its first part. To be safe, the end of the masked part is
     dropped, as long as the longest form of a secret.
     """
-    margin = _margin(secrets)
-    if len(body) <= _LOOKED_AT + margin:
-        return masked(body, secrets)
-    seen = masked(body[: _LOOKED_AT + margin], secrets)
+    margin = _masking_margin(secrets)
+    if len(body) <= _MAX_INSPECTED_BYTES + margin:
+        return mask_bytes(body, secrets)
+    seen = mask_bytes(body[: _MAX_INSPECTED_BYTES + margin], secrets)
     return seen[: max(0, len(seen) - margin)]
 
 
-def _beginning_of_text(text: str, secrets: Secrets) -> str:
-    return _beginning(_start(text, secrets).encode(errors="surrogatepass"), secrets).decode(errors="replace")
+def _mask_string_beginning(text: str, secrets: Secrets) -> str:
+    return _mask_beginning(_cut_for_masking(text, secrets).encode(errors="surrogatepass"), secrets).decode(errors="replace")
 
 
-def _start(text: str, secrets: Secrets) -> str:
-    """Return the unmasked part of a string that `_beginning` reads, and one more character to show that it was cut."""
-    return text[: _LOOKED_AT + _margin(secrets) + 1]
+def _cut_for_masking(text: str, secrets: Secrets) -> str:
+    """Return the unmasked part of a string that `_mask_beginning` reads, and one more character to show that it was cut."""
+    return text[: _MAX_INSPECTED_BYTES + _masking_margin(secrets) + 1]
 
 
-def _margin(secrets: Secrets) -> int:
-    return _WIDEST * max((len(str_of(secret)) for secret in secrets), default=0)
+def _masking_margin(secrets: Secrets) -> int:
+    return _MAX_BYTES_PER_CHARACTER * max((len(secret_value(secret)) for secret in secrets), default=0)
 
 
 @lru_cache(maxsize=64)
-def _spellings(secret: str) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
+def _secret_patterns(secret: str) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
     """Return patterns for a secret with any of its characters escaped or percent-encoded, or all of it in another encoding.
 
     Each pattern comes with bytes that every match contains. Most bodies do not contain them and need no search.
@@ -138,14 +138,18 @@ def _spellings(secret: str) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
     raw = secret.encode()
     whole = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
     whole |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
-    each = {b"\\": "".join(map(_escaped, secret)), b"%": "".join(map(_percent, raw)), b"&": "".join(map(_entity, secret))}
+    each = {
+        b"\\": "".join(map(_escaped_pattern, secret)),
+        b"%": "".join(map(_percent_pattern, raw)),
+        b"&": "".join(map(_entity_pattern, secret)),
+    }
     each |= {b"+": each[b"%"]} if " " in secret else {}
-    within = "".join(map(_entity_in_json, secret))
+    within = "".join(map(_json_entity_pattern, secret))
     pairs = [(sign, pattern.encode()) for sign, pattern in (*each.items(), (b"&", within), (b"u0026", within))]
     for text in {raw, secret.encode("latin-1", "replace"), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}:
         start = text.hex()[:2]
         pairs += [(sign.encode(), f"(?i:{text.hex()})".encode()) for sign in {start, start.upper()}]
-        pairs += [_in_base64(text, before) for before in range(3)]
+        pairs += [_base64_pattern(text, before) for before in range(3)]
     return tuple((sign, re.compile(pattern)) for sign, pattern in (*pairs, *((text, re.escape(text)) for text in whole)))
 
 
@@ -153,22 +157,22 @@ def _one_of(forms: Iterable[str]) -> str:
     return f"(?:{'|'.join(forms)})"
 
 
-def _escaped(character: str) -> str:
+def _escaped_pattern(character: str) -> str:
     """Match a character itself, or its escapes in JSON and Python, with several backslashes where one quotes the other.
 
     A backslash never matches itself. No form may be a prefix of another, because matching could then take exponential time.
     """
-    return _one_of([*_escapes(character), re.escape(character) if character != "\\" else r"\\\\"])
+    return _one_of([*_escape_patterns(character), re.escape(character) if character != "\\" else r"\\\\"])
 
 
-def _escapes(character: str) -> list[str]:
+def _escape_patterns(character: str) -> list[str]:
     units = character.encode("utf-16-be").hex()
     forms = ["".join(rf"{_ESCAPE}(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))]
     forms += [rf"{_ESCAPE}(?i:u{ord(character):08x}|x{ord(character):02x})"]
-    return forms + ([_ESCAPE + _SHORT[character]] if character in _SHORT else [])
+    return forms + ([_ESCAPE + _SHORT_ESCAPES[character]] if character in _SHORT_ESCAPES else [])
 
 
-def _percent(byte: int) -> str:
+def _percent_pattern(byte: int) -> str:
     """Match a byte of UTF-8 itself, or its encodings in URLs and forms, including nested ones."""
     forms = [f"{_PERCENT}(?i:{byte:02x})"]
     forms += [rf"\x{byte:02x}"] if byte != ord("%") else []
@@ -176,23 +180,29 @@ def _percent(byte: int) -> str:
     return _one_of(forms)
 
 
-def _entity(character: str) -> str:
+def _entity_pattern(character: str) -> str:
     """Match a character itself, or its HTML and XML references. An ampersand never matches itself: it starts a reference."""
-    return _one_of([*_references(character), *([re.escape(character)] if character != "&" else [])])
+    return _one_of([*_reference_patterns(character), *([re.escape(character)] if character != "&" else [])])
 
 
-def _entity_in_json(character: str) -> str:
-    return _one_of([*_references(character), *_escapes(character), *([re.escape(character)] if character not in "&\\" else [])])
+def _json_entity_pattern(character: str) -> str:
+    return _one_of(
+        [
+            *_reference_patterns(character),
+            *_escape_patterns(character),
+            *([re.escape(character)] if character not in "&\\" else []),
+        ]
+    )
 
 
-def _references(character: str) -> list[str]:
+def _reference_patterns(character: str) -> list[str]:
     code = ord(character)
     forms = [f"{_AMPERSAND}#(?:0{{0,7}}{code}|(?i:x0{{0,7}}{code:x}));?"]
-    return [*forms, *(f"{_AMPERSAND}{name}" for name in _entities().get(character, ()))]
+    return [*forms, *(f"{_AMPERSAND}{name}" for name in _entity_names().get(character, ()))]
 
 
 @cache
-def _entities() -> Mapping[str, tuple[str, ...]]:
+def _entity_names() -> Mapping[str, tuple[str, ...]]:
     """Return the HTML entity names of each character that has any."""
     from html.entities import html5  # a slow import, needed only for errors
 
@@ -203,51 +213,51 @@ def _entities() -> Mapping[str, tuple[str, ...]]:
     return names
 
 
-def _base64(text: bytes, before: int) -> tuple[bool, str, bool]:
+def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
     """Return the base64 letters that the text alone determines after so many bytes, and whether it shares one on each side."""
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
     return before > 0, letters[start:end], 8 * (before + len(text)) % 6 > 0
 
 
-def _in_base64(text: bytes, before: int) -> tuple[bytes, bytes]:
-    shared_before, letters, shared_after = _base64(text, before)
-    any_letter = f"(?:[0-9A-Za-z]|{_sign('+-/_')})?"
-    core = "".join(_sign(_ALPHABET[each]) if each in _ALPHABET else each for each in letters)
-    pattern = f"{any_letter * shared_before}{core}{any_letter * shared_after}(?:{_sign('=')}){{0,2}}"
+def _base64_pattern(text: bytes, before: int) -> tuple[bytes, bytes]:
+    shared_before, letters, shared_after = _base64_core(text, before)
+    any_letter = f"(?:[0-9A-Za-z]|{_base64_character_pattern('+-/_')})?"
+    core = "".join(_base64_character_pattern(_BASE64_VARIANTS[each]) if each in _BASE64_VARIANTS else each for each in letters)
+    pattern = f"{any_letter * shared_before}{core}{any_letter * shared_after}(?:{_base64_character_pattern('=')}){{0,2}}"
     return max(re.split(r"[+/]", letters), key=len).encode(), pattern.encode()
 
 
-def _sign(characters: str) -> str:
+def _base64_character_pattern(characters: str) -> str:
     """Match one of these base64 characters itself, or its forms in JSON, URLs and HTML."""
-    written = ((*_escapes(each), f"{_PERCENT}(?i:{ord(each):02x})", *_references(each)) for each in characters)
+    written = ((*_escape_patterns(each), f"{_PERCENT}(?i:{ord(each):02x})", *_reference_patterns(each)) for each in characters)
     return _one_of([f"[{re.escape(characters)}]", *(form for forms in written for form in forms)])
 
 
-def masked_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
+def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
     """Return header fields for an error: secret fields are masked, and secrets in other fields and in names are masked too.
 
     The limits keep all header fields that a backend accepts; of larger ones, only the beginning.
     """
-    pairs = ((name, MASK if is_secret_header(name) else value) for name, value in islice(headers.items(), _FIELDS_LIMIT))
-    return {_beginning_of_text(name, secrets): _beginning_of_text(value, secrets) for name, value in pairs}
+    pairs = ((name, MASK if is_secret_header(name) else value) for name, value in islice(headers.items(), _MAX_HEADERS))
+    return {_mask_string_beginning(name, secrets): _mask_string_beginning(value, secrets) for name, value in pairs}
 
 
-def scrubbed(error: OutreachError, secrets: Secrets) -> OutreachError:
+def scrub_error(error: OutreachError, secrets: Secrets) -> OutreachError:
     """Return the error without secrets. A backend may quote a response that echoes a secret, and the errors behind it do too."""
-    shown = [text for link in linked(error) for text in (str(link), *_notes(link))]
-    if any(masked_text(text, secrets) != text for text in shown):
-        error.args = (masked_text(str(error), secrets),)
-        error.__notes__ = [masked_text(note, secrets) for note in _notes(error)]
+    shown = [text for link in iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
+    if any(mask_string(text, secrets) != text for text in shown):
+        error.args = (mask_string(str(error), secrets),)
+        error.__notes__ = [mask_string(note, secrets) for note in _error_notes(error)]
         error.__cause__ = error.__context__ = None
     return error
 
 
-def _notes(error: BaseException) -> list[str]:
+def _error_notes(error: BaseException) -> list[str]:
     return getattr(error, "__notes__", [])
 
 
-def refused(operation: str, response: Response, secrets: Secrets, *, now: float) -> StatusError:
+def build_status_error(operation: str, response: Response, secrets: Secrets, *, now: float) -> StatusError:
     """Return the error for a response with a status of 300 or more.
 
     Args:
@@ -256,35 +266,38 @@ def refused(operation: str, response: Response, secrets: Secrets, *, now: float)
         secrets: Strings to mask.
         now: Unix time in seconds, for a Retry-After given as a date.
     """
-    body = _beginning(response.body, secrets)
+    body = _mask_beginning(response.body, secrets)
     error = (RateLimited if response.status == _TOO_MANY_REQUESTS else StatusError)(
-        masked_text(f"{operation}: the service answered {response.status}: {reason(body)}", secrets),
+        mask_string(f"{operation}: the service answered {response.status}: {extract_reason(body)}", secrets),
         operation=operation,
         status_code=response.status,
-        headers=masked_headers(response.headers, secrets),
+        headers=mask_headers(response.headers, secrets),
         body=body,
         maybe_sent=True,
     )
     if isinstance(error, RateLimited):
-        error.retry_after = retry_after(response.headers, now=now)
+        error.retry_after = parse_retry_after(response.headers, now=now)
     return error
 
 
-def unexpected(operation: str, response: Response, secrets: Secrets, fault: DecodeError | str) -> UnexpectedResponse:
+def build_unexpected_response(
+    operation: str, response: Response, secrets: Secrets, fault: DecodeError | str
+) -> UnexpectedResponse:
     """Return the error for a 2xx response that does not match the interface."""
-    body = _beginning(response.body, secrets)
+    body = _mask_beginning(response.body, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
     status = (value or {}).get("status")
     told = (
-        f"status {_start(status, secrets)!r}: {reason(body)}"
-        if isinstance(status, str) and status not in _NO_FAULT
+        f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(body)}"
+        if isinstance(status, str) and status not in _SUCCESS_STATUSES
         else str(fault)
     )
+    told = _truncate(_mask_string_beginning(told, secrets), _MAX_FAULTS_LENGTH)
     error = UnexpectedResponse(
-        f"{operation}: the service answered {response.status} with {_cut(_beginning_of_text(told, secrets), _FAULTS_LIMIT)}",
+        f"{operation}: the service answered {response.status} with {told}",
         operation=operation,
         status_code=response.status,
-        headers=masked_headers(response.headers, secrets),
+        headers=mask_headers(response.headers, secrets),
         body=body,
         maybe_sent=True,
     )
@@ -292,30 +305,30 @@ def unexpected(operation: str, response: Response, secrets: Secrets, fault: Deco
     return error
 
 
-def reason(body: bytes) -> str:
+def extract_reason(body: bytes) -> str:
     """Return the readable message in a response body, in at most 200 characters and `...` if it is longer."""
     if not body.strip():
         return "no body"
     try:
-        told = _told(read_json(body))
+        told = _extract_message(decode_json(body))
     except (DecodeError, RecursionError):
         told = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
-    return _cut(" ".join(told.split()), _REASON_LIMIT) or "no message"
+    return _truncate(" ".join(told.split()), _MAX_REASON_LENGTH) or "no message"
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
-def _told(value: Any) -> str:
+def _extract_message(value: Any) -> str:
     if isinstance(value, dict):
         for name in ("error", "message", "detail", "details", "errors"):
             if value.get(name):
-                return _told(value[name])
+                return _extract_message(value[name])
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
+def parse_retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
     """Return the wait in seconds of `Retry-After` (RFC 9110, section 10.2.3); `None` if it is absent or invalid.
 
     A date is compared with the response's own `Date`, because the clocks of the client and the service may differ.
@@ -323,13 +336,13 @@ def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
     value = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):
         return float(value)
-    wanted, sent = _date(value), _date(headers.get("date", ""))
+    wanted, sent = _parse_date(value), _parse_date(headers.get("date", ""))
     if wanted is None:
         return None
     return max(0.0, wanted - (now if sent is None else sent))
 
 
-def _date(value: str) -> float | None:
+def _parse_date(value: str) -> float | None:
     from datetime import UTC
     from email.utils import parsedate_to_datetime  # a slow import, needed only for dates
 

@@ -15,9 +15,9 @@ _REQUEST_TIMEOUT: Final = 408
 _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
 _UNAVAILABLE: Final = 503
-_NEVER_BETTER: Final = frozenset({501, 505})
+_PERMANENT_SERVER_ERRORS: Final = frozenset({501, 505})
 _CLIENT_ERRORS: Final = range(400, 500)
-_NO_PROOF: Final = frozenset({_REQUEST_TIMEOUT, 425, 499})
+_INCONCLUSIVE_STATUSES: Final = frozenset({_REQUEST_TIMEOUT, 425, 499})
 """Client errors that a proxy may return although the service has received the request."""
 
 
@@ -63,15 +63,15 @@ class RetryPolicy:
                 raise InvalidRequest(f"{name}: expected 0 or more, got {getattr(self, name)}; pass 0 for none")
 
 
-class Repeat(Enum):
+class Idempotency(Enum):
     """When an operation may be retried."""
 
-    FREELY = "always: a read, which changes nothing"
-    KNOWINGLY = "always: a creation, where a lost response makes the outcome of the next attempt ambiguous"
-    UNSENT = "only if no byte was sent: an operation unknown to the library"
+    SAFE = "always: a read, which changes nothing"
+    IDEMPOTENT = "always: a creation, where a lost response makes the outcome of the next attempt ambiguous"
+    UNKNOWN = "only if no byte was sent: an operation unknown to the library"
 
 
-class Evidence(Enum):
+class FailureKind(Enum):
     """What a failed attempt proves about the state of the service."""
 
     NOT_SENT = "no byte was sent: nothing happened"
@@ -80,52 +80,54 @@ class Evidence(Enum):
     FINAL = "rejected permanently, or the response does not match the interface"
 
 
-def weigh(error: OutreachError, repeat: Repeat) -> Evidence:
+def classify(error: OutreachError, repeat: Idempotency) -> FailureKind:
     """Classify an error by what it proves."""
     if isinstance(error, TransportError | DeadlineExceeded):
-        return Evidence.AMBIGUOUS if error.maybe_sent else Evidence.NOT_SENT
+        return FailureKind.AMBIGUOUS if error.maybe_sent else FailureKind.NOT_SENT
     if isinstance(error, StatusError):
-        return _weigh_status(error)
-    if isinstance(error, UnexpectedResponse) and not error.well_formed and repeat is Repeat.KNOWINGLY:
-        return Evidence.AMBIGUOUS  # it was very likely applied; a retry will show
-    return Evidence.FINAL
+        return _classify_status(error)
+    if isinstance(error, UnexpectedResponse) and not error.well_formed and repeat is Idempotency.IDEMPOTENT:
+        return FailureKind.AMBIGUOUS  # it was very likely applied; a retry will show
+    return FailureKind.FINAL
 
 
-def _weigh_status(error: StatusError) -> Evidence:
+def _classify_status(error: StatusError) -> FailureKind:
     status = error.status_code or 0
     if status == _TOO_MANY_REQUESTS or (status == _UNAVAILABLE and "retry-after" in error.headers):
-        return Evidence.REFUSED
-    if status == _REQUEST_TIMEOUT or (status >= _SERVER_ERROR and status not in _NEVER_BETTER):
-        return Evidence.AMBIGUOUS
-    return Evidence.FINAL
+        return FailureKind.REFUSED
+    if status == _REQUEST_TIMEOUT or (status >= _SERVER_ERROR and status not in _PERMANENT_SERVER_ERRORS):
+        return FailureKind.AMBIGUOUS
+    return FailureKind.FINAL
 
 
-def taints(error: OutreachError, evidence: Evidence) -> bool:
+def maybe_applied(error: OutreachError, evidence: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it.
 
     Only two things prove that it did not: no byte was sent, or the service returned a client error. 408, 425 and 499 prove
     nothing, because a proxy may return them after passing the request on. Any 3xx or 5xx may follow a creation: a redirect after
     a form is common, and a 503 means throttling only by convention.
     """
-    if evidence is Evidence.AMBIGUOUS:
+    if evidence is FailureKind.AMBIGUOUS:
         return True
-    return isinstance(error, StatusError) and (error.status_code not in _CLIENT_ERRORS or error.status_code in _NO_PROOF)
+    return isinstance(error, StatusError) and (
+        error.status_code not in _CLIENT_ERRORS or error.status_code in _INCONCLUSIVE_STATUSES
+    )
 
 
-def may_repeat(evidence: Evidence, repeat: Repeat) -> bool:
+def is_retryable(evidence: FailureKind, repeat: Idempotency) -> bool:
     """Return whether the operation may be retried after an attempt with this evidence."""
-    if evidence is Evidence.FINAL:
+    if evidence is FailureKind.FINAL:
         return False
-    return evidence is Evidence.NOT_SENT or repeat is not Repeat.UNSENT
+    return evidence is FailureKind.NOT_SENT or repeat is not Idempotency.UNKNOWN
 
 
-def backoff(policy: RetryPolicy, attempts: int) -> float:
+def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
     """Return the wait in seconds after this many attempts: exponential backoff with full jitter."""
     # The exponent is limited because a row of a bulk run can have any number of attempts, and 2.0**1024 overflows.
     ceiling = min(policy.backoff_cap, policy.backoff * 2.0 ** min(attempts - 1, 60))
     return policy.jitter() * ceiling
 
 
-def cost(evidence: Evidence) -> int:
+def retry_cost(evidence: FailureKind) -> int:
     """Return the cost of a retry after such an attempt, taken from the retry budget. The numbers are those of AWS's clients."""
-    return 5 if evidence is Evidence.REFUSED else 14
+    return 5 if evidence is FailureKind.REFUSED else 14

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from outreach_async.errors import OutreachError, forget_frames
+from outreach_async.errors import OutreachError, drop_tracebacks
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,7 +51,7 @@ def reveal(value: object) -> object:
     return value.reveal() if isinstance(value, Secret) else value
 
 
-def opaque(function: Callable[P, T]) -> Callable[P, T]:
+def drop_frames(function: Callable[P, T]) -> Callable[P, T]:
     """Drop the frames of an OutreachError that leaves the function, because their arguments may be secrets."""
 
     @wraps(function)
@@ -59,14 +59,14 @@ def opaque(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except OutreachError as error:
-            forget_frames(error)
+            drop_tracebacks(error)
             raise
 
     return call
 
 
-def opaque_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Drop the frames of an OutreachError that leaves the async function; see `opaque`."""
+def drop_frames_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Drop the frames of an OutreachError that leaves the async function; see `drop_frames`."""
 
     @wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -75,7 +75,7 @@ def opaque_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[A
         try:
             return await under_way
         except OutreachError as error:
-            forget_frames(error)
+            drop_tracebacks(error)
             raise
 
     return call

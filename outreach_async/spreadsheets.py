@@ -8,38 +8,38 @@ from typing import Final
 _FORMULA: Final = r"['\"]*[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]"
 """The start of a cell that a spreadsheet runs as a formula. The last four characters are full-width forms, which East Asian
 versions accept too. Leading apostrophes count, to tell those of a string from ours; so do quotes, which a reader may remove."""
-_START: Final = r"(?<![^,;|\t\n])"
+_CELL_START: Final = r"(?<![^,;|\t\n])"
 """Where a cell may start: at the start of a string, and after every character that a reader may take for a delimiter."""
-_EXPOSED: Final = re.compile(f"{_START}(?={_FORMULA})")
-_SHIELDED: Final = re.compile(f"{_START}'(?={_FORMULA})")
+_UNESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}(?={_FORMULA})")
+_ESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}'(?={_FORMULA})")
 
 _CONTROL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-_CODE: Final = "x(?:0[0-8b-f]|1[0-9a-f]|7f|[89][0-9a-f])"
-_RAW: Final = re.compile(rf"(?<!\\)(?:(\\*+)({_CONTROL})|(\\++)(?={_CODE}))")
-_ESCAPED: Final = re.compile(rf"(?<!\\)(\\++)({_CODE})")
+_CONTROL_CODE: Final = "x(?:0[0-8b-f]|1[0-9a-f]|7f|[89][0-9a-f])"
+_UNESCAPED_CONTROL: Final = re.compile(rf"(?<!\\)(?:(\\*+)({_CONTROL})|(\\++)(?={_CONTROL_CODE}))")
+_ESCAPED_CONTROL: Final = re.compile(rf"(?<!\\)(\\++)({_CONTROL_CODE})")
 
 
-def shield(text: str) -> str:
-    r"""Escape a string for a spreadsheet cell; `unshield` restores it.
+def escape_formula(text: str) -> str:
+    r"""Escape a string for a spreadsheet cell; `unescape_formula` restores it.
 
     An apostrophe prevents a spreadsheet from running the string as a formula, or a part of it if the spreadsheet splits cells at
     another delimiter. Control characters other than newline and tab become escapes such as `\x1b`.
     """
-    return _EXPOSED.sub("'", _RAW.sub(_escaped, text))
+    return _UNESCAPED_FORMULA.sub("'", _UNESCAPED_CONTROL.sub(_escape_control, text))
 
 
-def unshield(text: str) -> str:
-    """Return the string that was passed to `shield`."""
-    return _ESCAPED.sub(_raw, _SHIELDED.sub("", text))
+def unescape_formula(text: str) -> str:
+    """Return the string that was passed to `escape_formula`."""
+    return _ESCAPED_CONTROL.sub(_unescape_control, _ESCAPED_FORMULA.sub("", text))
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_control(found: re.Match[str]) -> str:
     """Escape a control character. Backslashes before it, or before text that looks like its escape, are doubled."""
     if found[2] is None:
         return 2 * found[3]
     return f"{2 * found[1]}\\x{ord(found[2]):02x}"
 
 
-def _raw(found: re.Match[str]) -> str:
+def _unescape_control(found: re.Match[str]) -> str:
     backslashes, odd = divmod(len(found[1]), 2)
     return "\\" * backslashes + (chr(int(found[2][1:], 16)) if odd else found[2])

@@ -24,11 +24,11 @@ _TARGET: Final = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?%\[\]]*")  # charac
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _KEY: Final = re.compile(rf"{ID_PREFIXES['owner_key']}.+", re.DOTALL)
-_LARGEST: Final = 2**63 - 1  # JSON parsers accept integers up to here; Python refuses to print far larger ones
+_MAX_INTEGER: Final = 2**63 - 1  # JSON parsers accept integers up to here; Python refuses to print far larger ones
 _HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")  # values that every HTTP library sends alike
 
 
-def kind(value: object) -> str:
+def type_name(value: object) -> str:
     """Return the name of a value's type. The value itself is not shown, because it may be a secret."""
     return "None" if value is None else type(value).__name__
 
@@ -41,17 +41,17 @@ def require_id(field: str, value: object, what: str, remedy: str) -> str:
     """
     prefix = ID_PREFIXES[what]
     if not isinstance(value, str):
-        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {kind(value)}; {remedy}")
+        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {type_name(value)}; {remedy}")
     if not value.strip():
         raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got a blank string; {remedy}")
     if not value.startswith(prefix) or value == prefix:
-        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {_described(value)}; {remedy}")
+        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {_describe_string(value)}; {remedy}")
     if not value.isascii():
         require_encodable(field, value)
     return value
 
 
-def _described(value: str) -> str:
+def _describe_string(value: str) -> str:
     """Describe a string without showing its characters, because it may be a key in the wrong place."""
     for what, prefix in ID_PREFIXES.items():
         if value.startswith(prefix):
@@ -60,15 +60,15 @@ def _described(value: str) -> str:
     return f"a string of {len(value)} characters without that prefix"
 
 
-def shown(value: object) -> str:
+def masked_repr(value: object) -> str:
     """Quote a string, with any owner key in it masked; for any other value, name the type."""
     if not isinstance(value, str):
-        return kind(value)
+        return type_name(value)
     return repr(_KEY.sub(f"{ID_PREFIXES['owner_key']}...", value))
 
 
-def _figure(value: object) -> str:
-    return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > _LARGEST else str(value)
+def _format_number(value: object) -> str:
+    return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > _MAX_INTEGER else str(value)
 
 
 def require_encodable(field: str, value: str) -> None:
@@ -91,13 +91,15 @@ def require_number(field: str, value: object, *, least: int, most: int | None = 
         InvalidRequest: It is not an `int` (a `bool` does not count), or is out of bounds.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidRequest(f"{field}: expected a whole number, got {kind(value)}; pass an int of at least {least}")
+        raise InvalidRequest(f"{field}: expected a whole number, got {type_name(value)}; pass an int of at least {least}")
     if value < least:
-        raise InvalidRequest(f"{field}: expected at least {least}, got {_figure(value)}; pass a larger number")
+        raise InvalidRequest(f"{field}: expected at least {least}, got {_format_number(value)}; pass a larger number")
     if most is not None and value > most:
-        raise InvalidRequest(f"{field}: expected at most {most}, got {_figure(value)}; request smaller pages, and more of them")
-    if value > _LARGEST:
-        raise InvalidRequest(f"{field}: expected at most {_LARGEST}, got {_figure(value)}; pass a smaller number")
+        raise InvalidRequest(
+            f"{field}: expected at most {most}, got {_format_number(value)}; request smaller pages, and more of them"
+        )
+    if value > _MAX_INTEGER:
+        raise InvalidRequest(f"{field}: expected at most {_MAX_INTEGER}, got {_format_number(value)}; pass a smaller number")
     return value
 
 
@@ -115,27 +117,26 @@ def require_seconds(field: str, value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidRequest(f"{field}: expected seconds as a number or None, got {kind(value)}; pass a number such as 30.0")
+        raise InvalidRequest(f"{field}: expected seconds as a number or None, got {type_name(value)}; pass a number such as 30.0")
     if not value > 0:
-        raise InvalidRequest(f"{field}: expected more than 0 seconds, got {_figure(value)}; pass a positive number")
+        raise InvalidRequest(f"{field}: expected more than 0 seconds, got {_format_number(value)}; pass a positive number")
     try:
         return float(value)
     except OverflowError:
-        raise InvalidRequest(f"{field}: expected seconds, got {_figure(value)}; pass a smaller number") from None
+        raise InvalidRequest(f"{field}: expected seconds, got {_format_number(value)}; pass a smaller number") from None
 
 
-def require_options(duplicates: object, strict_validation: object, campaign: object) -> None:
+def require_upload_options(duplicates: object, strict_validation: object, campaign: object) -> None:
     """Check the three members of `upload_options`.
 
     Raises:
         InvalidRequest: An option has a value or type that the interface does not allow.
     """
     if duplicates not in DUPLICATE_POLICIES:
-        raise InvalidRequest(
-            f"duplicates: expected one of {', '.join(map(repr, DUPLICATE_POLICIES))}, got {shown(duplicates)}; pass one of them"
-        )
+        valid = ", ".join(map(repr, DUPLICATE_POLICIES))
+        raise InvalidRequest(f"duplicates: expected one of {valid}, got {masked_repr(duplicates)}; pass one of them")
     if not isinstance(strict_validation, bool):
-        raise InvalidRequest(f"strict_validation: expected bool, got {kind(strict_validation)}; pass True or False")
+        raise InvalidRequest(f"strict_validation: expected bool, got {type_name(strict_validation)}; pass True or False")
     if campaign is not None:
         require_id("campaign", campaign, "campaign", "pass a campaign id, or none to add to no campaign")
 
@@ -147,15 +148,15 @@ def check_contact(contact: NewContact) -> None:
         InvalidRequest: The e-mail is blank, a value is not a string, or a code is malformed.
     """
     _check_email(contact.email)
-    if not _plain(standard_values(contact)):
+    if not _is_all_ascii(standard_values(contact)):
         for field, value in contact.standard().items():
-            _check_text(field, value)
+            _check_string(field, value)
     for field, codes in ("custom", contact.custom), ("extra", contact.extra):
         if codes != {}:
             _check_codes(field, codes)
 
 
-def _plain(values: tuple[Any, ...]) -> bool:
+def _is_all_ascii(values: tuple[Any, ...]) -> bool:
     """Return whether all values that are set are ASCII strings, as most are. One joint test takes half the time of many."""
     try:
         return "".join([value for value in values if value is not UNSET]).isascii()
@@ -165,44 +166,44 @@ def _plain(values: tuple[Any, ...]) -> bool:
 
 def _check_email(email: object) -> None:
     if not isinstance(email, str):
-        raise InvalidRequest(f"email: expected a string, got {kind(email)}; give the contact an e-mail address")
+        raise InvalidRequest(f"email: expected a string, got {type_name(email)}; give the contact an e-mail address")
     if not email.strip():
         raise InvalidRequest("email: expected an address, got a blank string; give the contact an e-mail address")
     if not email.isascii():
         require_encodable("email", email)
 
 
-def _check_text(field: str, value: object) -> None:
+def _check_string(field: str, value: object) -> None:
     if value is None:
         return
     if not isinstance(value, str):
-        raise InvalidRequest(f"{field}: expected a string or None, got {kind(value)}; convert it with str()")
+        raise InvalidRequest(f"{field}: expected a string or None, got {type_name(value)}; convert it with str()")
     if not value.isascii():
         require_encodable(field, value)
 
 
 def _check_codes(field: str, codes: object) -> None:
     if not isinstance(codes, Mapping):
-        raise InvalidRequest(f"{field}: expected a mapping of codes to strings, got {kind(codes)}; pass a dict")
+        raise InvalidRequest(f"{field}: expected a mapping of codes to strings, got {type_name(codes)}; pass a dict")
     for code, value in codes.items():
         _check_code(field, code)
-        _check_text(f"{field}[{shown(code)}]", value)
+        _check_string(f"{field}[{masked_repr(code)}]", value)
 
 
 def _check_code(field: str, code: object) -> None:
     if not isinstance(code, str) or not code:
-        got = kind(code) if code != "" else "an empty string"
+        got = type_name(code) if code != "" else "an empty string"
         raise InvalidRequest(f"{field}: expected codes as strings, got {got}; use the codes of client.workspaces.fields()")
     require_encodable(field, code)
     if field == "custom" and not _CUSTOM_CODE.fullmatch(code):
         raise InvalidRequest(
-            f"custom[{shown(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
+            f"custom[{masked_repr(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
         )
     if field == "extra" and (code in RESERVED_FIELDS or code.startswith(CUSTOM_PREFIX)):
-        raise InvalidRequest(f"extra[{shown(code)}]: this code is reserved; pass it as an argument or in custom")
+        raise InvalidRequest(f"extra[{masked_repr(code)}]: this code is reserved; pass it as an argument or in custom")
 
 
-def contact_of(row: object) -> NewContact:
+def to_contact(row: object) -> NewContact:
     """Convert a row of a bulk run to a contact. Its values are checked when it is sent.
 
     Args:
@@ -214,20 +215,20 @@ def contact_of(row: object) -> NewContact:
     if isinstance(row, NewContact):
         return row
     if isinstance(row, Mapping):
-        return _contact_from(row)
-    raise InvalidRequest(f"contact: expected NewContact or a mapping, got {kind(row)}; build NewContact(email, ...)")
+        return _mapping_to_contact(row)
+    raise InvalidRequest(f"contact: expected NewContact or a mapping, got {type_name(row)}; build NewContact(email, ...)")
 
 
-def _contact_from(row: Mapping[Any, Any]) -> NewContact:
+def _mapping_to_contact(row: Mapping[Any, Any]) -> NewContact:
     known: dict[str, Any] = {}
     custom: dict[str, Any] = {}
     for member, value in row.items():
-        if member in _MEMBERS:
+        if member in _CONTACT_MEMBERS:
             known[member] = value
         elif isinstance(member, str) and member.startswith(CUSTOM_PREFIX):
             custom[member] = value
         else:
-            raise InvalidRequest(_unknown_member(member))
+            raise InvalidRequest(_unknown_member_message(member))
     if "email" not in known:
         raise InvalidRequest("email: missing; every contact needs an e-mail address")
     if custom:
@@ -236,15 +237,15 @@ def _contact_from(row: Mapping[Any, Any]) -> NewContact:
     return NewContact(**known)
 
 
-_MEMBERS: Final = frozenset({"email", "custom", "extra", *STANDARD_FIELDS})
+_CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *STANDARD_FIELDS})
 
 
-def _unknown_member(member: object) -> str:
+def _unknown_member_message(member: object) -> str:
     if not isinstance(member, str):
-        return f"contact: expected strings as names, got {kind(member)}; use the names of NewContact"
-    near = get_close_matches(member, _MEMBERS, n=1)
+        return f"contact: expected strings as names, got {type_name(member)}; use the names of NewContact"
+    near = get_close_matches(member, _CONTACT_MEMBERS, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
-    return f"{shown(member)}: not a field of a contact; {meant}Put other codes of the workspace under 'extra'"
+    return f"{masked_repr(member)}: not a field of a contact; {meant}Put other codes of the workspace under 'extra'"
 
 
 def require_method(method: object) -> str:
@@ -254,7 +255,7 @@ def require_method(method: object) -> str:
         InvalidRequest: It is not an upper-case method name. The message does not show the value.
     """
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
-        raise InvalidRequest(f"method: expected an upper-case HTTP method, got {kind(method)}; pass a method such as 'GET'")
+        raise InvalidRequest(f"method: expected an upper-case HTTP method, got {type_name(method)}; pass a method such as 'GET'")
     return method
 
 
@@ -265,7 +266,9 @@ def require_body(body: object) -> bytes:
         InvalidRequest: It is not `bytes`.
     """
     if not isinstance(body, bytes):
-        raise InvalidRequest(f"body: expected bytes, got {kind(body)}; encode it, for example with json.dumps(value).encode()")
+        raise InvalidRequest(
+            f"body: expected bytes, got {type_name(body)}; encode it, for example with json.dumps(value).encode()"
+        )
     return body
 
 
@@ -276,7 +279,9 @@ def require_target(target: object) -> str:
         InvalidRequest: It is not in origin form, or has a `.` or `..` segment, which HTTP libraries collapse.
     """
     if not isinstance(target, str):
-        raise InvalidRequest(f"target: expected a string such as '/campaigns?page=1', got {kind(target)}; pass path and query")
+        raise InvalidRequest(
+            f"target: expected a string such as '/campaigns?page=1', got {type_name(target)}; pass path and query"
+        )
     if not _TARGET.fullmatch(target) or target.startswith("//"):
         raise InvalidRequest(
             "target: expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
@@ -293,12 +298,11 @@ def require_headers(headers: object) -> dict[str, str]:
         InvalidRequest: HTTP cannot carry a name or a value. The message never shows the value.
     """
     if not isinstance(headers, Mapping):
-        raise InvalidRequest(f"headers: expected a mapping of strings to strings, got {kind(headers)}; pass a dict")
+        raise InvalidRequest(f"headers: expected a mapping of strings to strings, got {type_name(headers)}; pass a dict")
     for name, value in headers.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-            raise InvalidRequest(
-                f"headers[{shown(name)}]: expected ASCII without outer spaces or line breaks, got {kind(value)}; encode it"
-            )
+            found = f"got {type_name(value)}; encode it"
+            raise InvalidRequest(f"headers[{masked_repr(name)}]: expected ASCII without outer spaces or line breaks, {found}")
     return {name.lower(): value for name, value in headers.items()}

@@ -29,7 +29,7 @@ from support_audit_reports import HOSTILE, finding, fleet, group, made, row
 
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports import write
-from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, demo_world
+from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
 
@@ -153,7 +153,9 @@ def browsing() -> Iterator[Browser]:
 
 async def world() -> Report:
     """Audit the embedded service, one of its workspaces unreadable."""
-    async with OutreachClient(transport=FakeTransport(demo_world()), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
+    async with OutreachClient(
+        transport=FakeTransport(create_demo_world()), owner_key=OWNER_KEY, workspace=WORKSPACES[0]
+    ) as client:
         return await audit(client, [*WORKSPACES, "space_none"])
 
 

@@ -12,16 +12,16 @@ import anyio
 from support_calibration import MANY, alike, misses, service, single_readings, world, writer
 from support_levels import over_a_socket
 
-from outreach_async.conformance.calibration import run
-from outreach_async.conformance.target import Finding, Patience
+from outreach_async.conformance.calibration import measure_service
+from outreach_async.conformance.target import KnobFinding, Patience
 from outreach_async.fake import Behaviour
 from outreach_async.testing.pairwise import pairwise
 
 
-async def found(behaviour: Behaviour) -> Mapping[str, Finding]:
+async def found(behaviour: Behaviour) -> Mapping[str, KnobFinding]:
     """Measure a fake that behaves in a way, on a real port."""
     async with over_a_socket(service(behaviour, world(MANY, MANY))) as transport:
-        return (await run(transport, writer(behaviour), Patience())).findings
+        return (await measure_service(transport, writer(behaviour), Patience())).findings
 
 
 def others() -> Iterator[tuple[str, Behaviour]]:
@@ -39,7 +39,7 @@ async def main() -> int:
         wrong += bool(missed)
         own, finding = getattr(behaviour, knob), findings[knob]
         verdict = ("not seen", "recovered")[len(finding.possible)] if len(finding.possible) < 2 else "narrowed"
-        sys.stdout.write(f"{knob:21} {own!s:40.40} {verdict:10} {finding.how}{f'  MISSED {missed}' if missed else ''}\n")
+        sys.stdout.write(f"{knob:21} {own!s:40.40} {verdict:10} {finding.explanation}{f'  MISSED {missed}' if missed else ''}\n")
     for name, behaviour in others():
         findings = await found(behaviour)
         missed = misses(behaviour, findings, MANY, MANY)

@@ -38,8 +38,8 @@ def answer(data: bytes) -> None:
     from support_fuzz import KEY, every_operation
 
     from outreach_async.errors import BODY_LIMIT, OutreachError
-    from outreach_async.operations import Trail
-    from outreach_async.responses import refused
+    from outreach_async.operations import AttemptInfo
+    from outreach_async.responses import build_status_error
     from outreach_async.transport.wire import Response
 
     chosen, body = (data[0], data[1:]) if data else (0, b"")
@@ -47,8 +47,8 @@ def answer(data: bytes) -> None:
     for operation in every_operation():
         try:
             if response.status >= _STATUSES[2]:
-                raise refused(operation.name, response, operation.secrets, now=0.0)
-            repr(operation.parse(response, Trail(1, tainted=False)))
+                raise build_status_error(operation.name, response, operation.secrets, now=0.0)
+            repr(operation.parse(response, AttemptInfo(1, maybe_applied=False)))
         except OutreachError as error:
             assert len(error.body) <= BODY_LIMIT  # noqa: PT017 - there may be none
             assert KEY not in repr(vars(error)) + str(error)  # noqa: PT017 - there may be none
@@ -58,14 +58,14 @@ def fields(data: bytes) -> None:
     """Read header fields as a backend hands them over, and what they ask for."""
     from support_fuzz import KEY
 
-    from outreach_async.responses import masked_headers, retry_after
-    from outreach_async.transport.response_reader import fields_of
+    from outreach_async.responses import mask_headers, parse_retry_after
+    from outreach_async.transport.response_reader import decode_headers
 
     lines = [line.partition(b":") for line in data.split(b"\n")]
-    headers = fields_of((name, value) for name, _, value in lines)
-    asked = retry_after(headers, now=0.0)
+    headers = decode_headers((name, value) for name, _, value in lines)
+    asked = parse_retry_after(headers, now=0.0)
     assert asked is None or 0 <= asked < 1e18 + 1
-    for text in masked_headers(headers, (KEY,)).items():
+    for text in mask_headers(headers, (KEY,)).items():
         assert KEY not in "".join(text)
         "".join(text).encode()
 
@@ -73,54 +73,56 @@ def fields(data: bytes) -> None:
 def intake(data: bytes) -> None:
     """Take a body in, in pieces, under some encoding."""
     from outreach_async.errors import TransportError
-    from outreach_async.transport.response_reader import Intake
+    from outreach_async.transport.response_reader import BodyReader
 
     coding, size, body = (data[0] % 3, data[1] + 1, data[2:]) if len(data) > 1 else (0, 1, data)
     with suppress(TransportError):
-        taking = Intake({"content-encoding": ("", "gzip", "deflate")[coding]}, LARGEST)
+        taking = BodyReader({"content-encoding": ("", "gzip", "deflate")[coding]}, LARGEST)
         for at in range(0, len(body), size):
             taking.feed(body[at : at + size])
-        assert len(taking.whole()) <= LARGEST
+        assert len(taking.finish()) <= LARGEST
 
 
 def request(data: bytes) -> None:
     """Ask for what the input says; what the client lets through, a transport must let through as it is."""
     from outreach_async import operations
     from outreach_async.errors import InvalidRequest
-    from outreach_async.operations import Dialect
-    from outreach_async.transport.sending import fields as fields_to_send
-    from outreach_async.transport.sending import origin_form
+    from outreach_async.operations import RequestDefaults
+    from outreach_async.transport.sending import merge_headers as fields_to_send
+    from outreach_async.transport.sending import require_origin_form
     from outreach_async.validation import require_headers
 
     parts = data.decode(errors="surrogateescape").split("\n", 3)
     method, target, name, value = [*parts, "", "", "", ""][:4]
     with suppress(InvalidRequest):
-        made = operations.raw(method, target, b"", require_headers({name: value}), Dialect.of({})).request
-        assert origin_form(made.target) == target
+        made = operations.raw_request(
+            method, target, b"", require_headers({name: value}), RequestDefaults.from_headers({})
+        ).request
+        assert require_origin_form(made.target) == target
         assert fields_to_send(made, {})[name.lower()] == value or name.lower() == "accept-encoding"
         assert re.fullmatch(r"[!-~]+", made.method + made.target)
     with suppress(InvalidRequest):
-        listed = operations.list_steps(f"camp_{target}", Dialect.of({})).request
+        listed = operations.list_steps(f"camp_{target}", RequestDefaults.from_headers({})).request
         assert re.fullmatch(r"/campaigns/[A-Za-z0-9_.~%-]+/steps", listed.target)
 
 
 def base_url(data: bytes) -> None:
     """Take apart a base URL."""
     from outreach_async.errors import InvalidRequest
-    from outreach_async.transport.aiohttp_session import place
-    from outreach_async.transport.httpx_pool import LaneRoute
-    from outreach_async.transport.tls import Trust
+    from outreach_async.transport.aiohttp_session import resolve_destination
+    from outreach_async.transport.httpx_pool import PoolSender
+    from outreach_async.transport.tls import TrustSettings
     from outreach_async.transport.urls import parse_base_url
 
     with suppress(InvalidRequest):
         base = parse_base_url(data.decode(errors="replace"))
         assert re.fullmatch(r"[^\s\\?#]+", str(base))
-        place(base)
+        resolve_destination(base)
         for library in ("httpx", "httpx2"):
-            route: Any = LaneRoute(base, library, 1, 1, trust=Trust(None, None, None), proxy=None, trust_env=False)
-            route._tls = lambda: None
-            route._start(1)
-            assert re.fullmatch(r"[!-~]+", route._own["host"])
+            route: Any = PoolSender(base, library, 1, 1, trust=TrustSettings(None, None, None), proxy=None, trust_env=False)
+            route._ssl_context = lambda: None
+            route._open_pool(1)
+            assert re.fullmatch(r"[!-~]+", route._default_headers["host"])
 
 
 def journal(data: bytes) -> None:
@@ -140,11 +142,11 @@ def audit(data: bytes) -> None:
     from support_fuzz import an_audit
 
     from outreach_async.audit.reports import WRITERS, write
-    from outreach_async.cli.auditing import _earlier
+    from outreach_async.cli.auditing import _load_earlier
     from outreach_async.errors import InvalidRequest
 
     with suppress(InvalidRequest, click.ClickException):
-        earlier = _earlier(scratch("audit.json", data))
+        earlier = _load_earlier(scratch("audit.json", data))
         report = an_audit().since(earlier)
         for form in WRITERS:
             write(report, form)
@@ -154,10 +156,10 @@ def world(data: bytes) -> None:
     """Load a world file."""
     import click
 
-    from outreach_async.cli.serving import entrance, stored_world
+    from outreach_async.cli.serving import find_entry_ids, load_world
 
     with suppress(click.ClickException):
-        entrance(stored_world(scratch("world.json", data)))
+        find_entry_ids(load_world(scratch("world.json", data)))
 
 
 def behaviour(data: bytes) -> None:

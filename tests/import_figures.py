@@ -15,8 +15,8 @@ from time import perf_counter, process_time
 import anyio
 
 from outreach_async.importer import map_columns, open_file
-from outreach_async.importer.checks import Policy
-from outreach_async.importer.preflight import survey
+from outreach_async.importer.checks import CheckPolicy
+from outreach_async.importer.preflight import run_preflight
 
 HEADER = (
     "Email", "First Name", "Last Name", "Title", "Company Name", "Work Phone", "Mobile Phone", "Website", "City", "State",
@@ -67,10 +67,10 @@ async def measure(count: int) -> None:
         path = Path(folder) / "people.csv"
         write(path, count)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for name, policy in ("with all checks", Policy.of(["warn"])), ("without checks", Policy.of(["off"])):
+        for name, policy in ("with all checks", CheckPolicy.of(["warn"])), ("without checks", CheckPolicy.of(["off"])):
             began, busy = perf_counter(), process_time()
             file = open_file(path)
-            found = await survey(file, map_columns(file.headers), policy)
+            found = await run_preflight(file, map_columns(file.headers), policy)
             seconds, cpu = perf_counter() - began, process_time() - busy
             used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             print(f"{count:,} rows, {path.stat().st_size / 1e6:,.0f} MB, {name}: {seconds:.1f} s ({cpu:.1f} s of CPU),")  # noqa: T201 - a report is printed

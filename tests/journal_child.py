@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outreach_async.bulk.journal import Identity, Journal, Window, Writer
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter, MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import JournalError, StatusError
 from outreach_async.vocabulary import Outcome
@@ -42,22 +42,22 @@ def outcome_of(index: int) -> ContactOutcome:
     return outcome(index, Outcome.REJECTED, id=None, attempts=2, error=error)
 
 
-def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> Window:
-    return Window(first, rows, digest)
+def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> MarkedWindow:
+    return MarkedWindow(first, rows, digest)
 
 
-def opened(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> Writer:
+def opened(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
     """Open a journal whose clock stands still."""
-    return Writer.open(Journal(path), identity, resume=resume, **{"wall": lambda: 0.0, **options})
+    return JournalWriter.open(Journal(path), identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
 
-def steps(writer: Writer) -> Iterator[str]:
+def steps(writer: JournalWriter) -> Iterator[str]:
     """Write the run to its end; say after each commit what is durable."""
     for first in range(0, ROWS, WINDOW):
         if writer.window_at(first) is None:
             writer.mark(window(first))
             yield f"marked {writer.hwm}"
-        done = writer.done(first, WINDOW)
+        done = writer.completed_rows(first, WINDOW)
         for part in (range(first, first + 12), range(first + 12, first + WINDOW)):
             if left := [index for index in part if index not in done]:
                 writer.record([outcome_of(index) for index in left])
@@ -95,15 +95,15 @@ def _write(arguments: argparse.Namespace) -> None:
         writer.close()
 
 
-def _require_poisoned(writer: Writer) -> None:
+def _require_poisoned(writer: JournalWriter) -> None:
     """Check that no call writes any more, though the cause be gone."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
     for call in (
         lambda: writer.mark(window(writer.hwm)),
         lambda: writer.record([]),
         lambda: writer.end("stopped"),
-        lambda: writer.note("x", {}),
-        lambda: writer.done(0, 1),
+        lambda: writer.record_event("x", {}),
+        lambda: writer.completed_rows(0, 1),
     ):
         try:
             call()

@@ -23,7 +23,7 @@ from typing import Any
 from journal_child import opened, outcome, window
 
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.journal.records import batch
+from outreach_async.bulk.journal.records import encode_batch
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import StatusError
 from outreach_async.vocabulary import Outcome
@@ -70,7 +70,7 @@ def busy() -> Iterator[None]:
 
 def one_statement(db: sqlite3.Connection, outcomes: list[ContactOutcome]) -> None:
     """Insert as the writer does."""
-    db.execute(f"INSERT INTO t SELECT {COLUMNS} FROM json_each(?)", (batch(outcomes).rows,))  # noqa: S608 - columns of ours
+    db.execute(f"INSERT INTO t SELECT {COLUMNS} FROM json_each(?)", (encode_batch(outcomes).rows,))  # noqa: S608 - columns of ours
 
 
 def many_statements(db: sqlite3.Connection, outcomes: list[ContactOutcome]) -> None:
@@ -129,7 +129,7 @@ def timed(what: str, call: Callable[[], Any]) -> float:
 def resumed(path: Path) -> None:
     writer = opened(path, resume=True)
     assert writer.finished
-    writer.totals()
+    writer.create_counts()
     writer.close()
 
 

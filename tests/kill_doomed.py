@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import attrs
 from kill_points import IN_FLIGHT, KILL, Point
 
-from outreach_async.bulk.journal import Identity, Journal, Window
+from outreach_async.bulk.journal import Identity, Journal, MarkedWindow
 from outreach_async.bulk.journal.identity import Earlier
-from outreach_async.bulk.journal.making import make
-from outreach_async.bulk.journal.writer import Writer
+from outreach_async.bulk.journal.making import create_journal
+from outreach_async.bulk.journal.writer import JournalWriter
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import NONE, Suspects
+from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 
@@ -52,7 +52,7 @@ class Doom:
         return {KILL: f"{os.getpid()} {self._point.name}"}
 
 
-class DoomedWriter(Writer):
+class DoomedWriter(JournalWriter):
     """A journal's writer that dies at its points, between the last statement of a transaction and its commit, too."""
 
     doom: ClassVar[Doom]
@@ -81,8 +81,8 @@ class DoomedWriter(Writer):
         self.doom.passes(after)
 
     @staticmethod
-    def _make(path: str, facts: Mapping[str, Any]) -> None:
-        make(path, facts, DoomedWriter._link)
+    def _create(path: str, facts: Mapping[str, Any]) -> None:
+        create_journal(path, facts, DoomedWriter._link)
 
     @staticmethod
     def _link(draft: str, path: str) -> None:
@@ -90,25 +90,25 @@ class DoomedWriter(Writer):
         os.link(draft, path)
         DoomedWriter.doom.passes(Point.CREATED)
 
-    def _go_on(self, earlier: Earlier) -> None:
+    def _set_running(self, earlier: Earlier) -> None:
         with self._committing(None, Point.IN_OPENING, Point.OPENED):
-            super()._go_on(earlier)
+            super()._set_running(earlier)
 
-    def mark(self, window: Window) -> None:
+    def mark(self, window: MarkedWindow) -> None:
         if window.first < self.hwm:  # one that was marked before: it is only looked at
             super().mark(window)
             return
         with self._committing(Point.MARKING, Point.IN_MARK, Point.MARKED):
             self._mark(window)
 
-    def _mark(self, window: Window) -> None:
+    def _mark(self, window: MarkedWindow) -> None:
         super().mark(window)
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
         with self._committing(Point.RECORDING, Point.IN_RECORD, Point.RECORDED):
             super().record(outcomes)
 
-    def end(self, state: str, suspects: Suspects = NONE) -> None:
+    def end(self, state: str, suspects: PossiblySent = NO_ROWS) -> None:
         with self._committing(Point.ENDING, Point.IN_END, Point.ENDED):
             super().end(state, suspects)
 
@@ -129,9 +129,9 @@ class Pretender(DoomedWriter):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._held: list[Window] = []
+        self._held: list[MarkedWindow] = []
 
-    def _mark(self, window: Window) -> None:
+    def _mark(self, window: MarkedWindow) -> None:
         self._held.append(window)
         self.hwm = window.end
 
@@ -141,7 +141,7 @@ class Pretender(DoomedWriter):
             self._write(self._held.pop(0))
         super().record(outcomes)
 
-    def _write(self, window: Window) -> None:
+    def _write(self, window: MarkedWindow) -> None:
         pretended, self.hwm = self.hwm, window.first
         super()._mark(window)
         self.hwm = pretended
@@ -163,7 +163,7 @@ class DoomedJournal(Journal):
         self._resumed = resumed
         self._kind: type[DoomedWriter] = Pretender if pretend else DoomedWriter
 
-    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> Writer:
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
         """Open it for a run."""
         if self._resumed:
             self._doom.passes(Point.REOPENING)

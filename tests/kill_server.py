@@ -22,7 +22,7 @@ from kill_points import INDEX, KILL, PROCESS, Point
 from outreach_async.fake import FakeService
 from outreach_async.fake.fault_plan import Exchange
 from outreach_async.fake.faults import Faults, commit_then, latency, reset, status
-from outreach_async.fake.server import run
+from outreach_async.fake.server import serve_forever
 from outreach_async.transport.wire import Request, Response
 
 RUNS: Final = "/runs/"
@@ -105,7 +105,7 @@ class Ledger:
             os.kill(int(pid), signal.SIGKILL)
         if point is Point.LATE:
             self._late[workspace].append((len(self._entries[workspace]) + LATER, request))
-        return reset().strike(lambda: Response(500))
+        return reset().inject(lambda: Response(500))
 
     def _catch_up(self, workspace: str, entries: int) -> None:
         """Carry out late requests whose time has come."""
@@ -122,7 +122,7 @@ def _say(url: str) -> None:
 async def _serve(ledger: Ledger) -> None:
     """Serve as long as whoever started this holds the other end of its input."""
     async with anyio.create_task_group() as group:
-        group.start_soon(run, ledger, "127.0.0.1", 0, _say)
+        group.start_soon(serve_forever, ledger, "127.0.0.1", 0, _say)
         await anyio.wait_readable(sys.stdin)
         group.cancel_scope.cancel()
 

@@ -14,8 +14,8 @@ import attrs
 from hypothesis import strategies as st
 
 from outreach_async.audit import Policy, Report
-from outreach_async.audit.evaluation import Ledger
-from outreach_async.audit.run import Reading, closed, report_of
+from outreach_async.audit.evaluation import AuditState
+from outreach_async.audit.run import WorkspaceReadResult, build_report, finish_reading
 from outreach_async.errors import StatusError
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.transport.wire import Progress, Request, Response
@@ -132,21 +132,21 @@ class Shown:
     """A workspace's mailboxes, and what came of reading it."""
 
     mailboxes: list[Mailbox]
-    reading: Reading
+    reading: WorkspaceReadResult
 
 
 def report(*shown: Shown, policy: Policy | None = None, now: float = NOW) -> Report:
     """Judge mailboxes without any service."""
-    ledger = Ledger([each.reading.workspace for each in shown], policy or Policy.default(), now)
+    ledger = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now)
     for each in shown:
-        ledger.take(each.reading.workspace, each.mailboxes)
+        ledger.add_page(each.reading.workspace, each.mailboxes)
     readings = [each.reading for each in shown]
-    return report_of(ledger, readings, closed(ledger, readings))
+    return build_report(ledger, readings, finish_reading(ledger, readings))
 
 
 def reading(boxes: Iterable[Mailbox], *, workspace: str = "space_1", **about: Any) -> Shown:
     found = list(boxes)
-    return Shown(found, Reading(workspace=workspace, mailboxes=len(found), **about))
+    return Shown(found, WorkspaceReadResult(workspace=workspace, mailboxes=len(found), **about))
 
 
 FIGURES = st.one_of(

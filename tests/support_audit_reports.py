@@ -10,9 +10,9 @@ from typing import Any, Final, get_args
 import attrs
 from hypothesis import strategies as st
 
-from outreach_async.audit.findings import KINDS, Finding, Group, Kind, Row, Severity
+from outreach_async.audit.findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.report import Delta, Diff, Report, Subject
+from outreach_async.audit.report import Delta, Diff, Report, SubjectKind
 from outreach_async.audit.rules import CATALOGUE
 from outreach_async.audit.scoring import Score, Scores, mailbox_score
 
@@ -75,7 +75,7 @@ def row(**about: Any) -> Row:
     return Row(**(given | about))
 
 
-def group(kind: Kind = "domain", key: str = "one.example", **about: Any) -> Group:
+def group(kind: GroupKind = "domain", key: str = "one.example", **about: Any) -> Group:
     """Return mailboxes that share something."""
     counts = dict.fromkeys(Severity, 0)
     given: dict[str, Any] = {
@@ -250,7 +250,7 @@ def _findings(state: Iterable[Any]) -> st.SearchStrategy[list[Finding]]:
 _DELTAS = st.lists(
     st.builds(
         Delta,
-        kind=st.sampled_from(get_args(Subject)),
+        kind=st.sampled_from(get_args(SubjectKind)),
         key=TEXTS,
         name=TEXTS,
         rule=st.sampled_from([None, "OA110"]),
@@ -284,7 +284,9 @@ _SCORES = st.builds(
     domains=st.dictionaries(TEXTS, _SCORE, max_size=4),
 )
 _GROUPS = st.lists(
-    st.builds(group, kind=st.sampled_from(KINDS), key=TEXTS, severity=st.one_of(st.none(), _SEVERITIES), score=st.floats(0, 100)),
+    st.builds(
+        group, kind=st.sampled_from(GROUP_KINDS), key=TEXTS, severity=st.one_of(st.none(), _SEVERITIES), score=st.floats(0, 100)
+    ),
     max_size=5,
 )
 _POLICIES = st.builds(

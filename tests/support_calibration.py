@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from outreach_async.conformance.calibration import Measured, measure
-from outreach_async.conformance.target import Dialogue, Finding, Site
+from outreach_async.conformance.calibration import Measurement, measure_knobs
+from outreach_async.conformance.target import Dialogue, KnobFinding, Site
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, Snapshot
-from outreach_async.fake.behaviour import READINGS
+from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.fake.fault_plan import Exchange
 from outreach_async.fake.seed_campaigns import StepSeed
 from outreach_async.transport.wire import Request, Response
@@ -103,15 +103,15 @@ def writer(behaviour: Behaviour) -> Site:
     return WRITER if behaviour.auth is None else attrs.evolve(WRITER, headers=BEARER)
 
 
-def measured(behaviour: Behaviour | None = None, site: Site | None = None, snapshot: Snapshot | None = None) -> Measured:
+def measured(behaviour: Behaviour | None = None, site: Site | None = None, snapshot: Snapshot | None = None) -> Measurement:
     """Measure a fake by plain calls."""
     behaviour = behaviour or Behaviour()
-    return directly(measure(site or writer(behaviour)), service(behaviour, snapshot).handle)
+    return directly(measure_knobs(site or writer(behaviour)), service(behaviour, snapshot).handle)
 
 
 def single_readings() -> Iterator[tuple[str, Behaviour]]:
     """Yield behaviours that differ from the documented one in one knob, with its name."""
-    for knob, readings in READINGS.items():
+    for knob, readings in KNOB_VALUES.items():
         for reading in readings:
             yield knob, Behaviour(**{knob: reading})
     yield "auth", Behaviour(auth=HeaderAuth())
@@ -139,7 +139,7 @@ def alike(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[
 
 
 def misses(
-    behaviour: Behaviour, findings: Mapping[str, Finding], boxes: int = 30, campaigns: int = 20
+    behaviour: Behaviour, findings: Mapping[str, KnobFinding], boxes: int = 30, campaigns: int = 20
 ) -> dict[str, tuple[Any, ...]]:
     """Find the knobs that were not found as they should be, with what was found."""
     return {

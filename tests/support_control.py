@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from outreach_async.fake import FakeService
-from outreach_async.fake.control import Controlled
+from outreach_async.fake.control import ControlPlane
 from outreach_async.transport.wire import Request, Response
 
 HOST = {"host": "127.0.0.1:80"}
@@ -22,7 +22,7 @@ class Plane:
 
     def __init__(self, fake: FakeService | None = None, *hosts: str) -> None:
         self.fake = FakeService() if fake is None else fake
-        self.controlled = Controlled(self.fake, hosts)
+        self.controlled = ControlPlane(self.fake, hosts)
 
     def send(self, method: str, target: str, body: bytes = b"", **headers: str) -> Response:
         """Send a request as it is."""

@@ -28,7 +28,7 @@ from support_truth import FINDINGS, surely, turns, wrongs
 from trio._core import _run
 
 from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.journal import Journal, Writer
+from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import JournalError
 from outreach_async.fake import FakeTransport, faults
 from outreach_async.fake.fault_plan import Exchange, Fault
@@ -79,7 +79,7 @@ class _Meeting:
         if self.process.dead:
             raise Killed
         self.world.struck += self.fault is not faults.ok
-        return self.fault.strike(lambda: self._serve(request))
+        return self.fault.inject(lambda: self._serve(request))
 
     def _serve(self, request: Request) -> Response:
         response = self.world.carry_out(self.row, request)
@@ -105,7 +105,9 @@ class Simulation:
         path: Of the journal, as the next process finds it.
     """
 
-    def __init__(self, scene: Scene, folder: Path, backend: str, harmed: Callable[[Writer], Any] = lambda writer: writer) -> None:
+    def __init__(
+        self, scene: Scene, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
+    ) -> None:
         self._time = VirtualTime()
         self._harmed = harmed
         self._folder = folder
@@ -281,7 +283,7 @@ def memory() -> Iterator[Path]:
 
 
 def everywhere(
-    scene: Scene, folder: Path, backend: str, harmed: Callable[[Writer], Any] = lambda writer: writer
+    scene: Scene, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
 ) -> Iterator[Simulation]:
     """Yield finished runs whose first process died at the first point, at the second and so on, and up to two later ones too.
 
@@ -300,7 +302,9 @@ def everywhere(
     yield stairs
 
 
-def simulation(scene: Scene, folder: Path, backend: str, harmed: Callable[[Writer], Any] = lambda writer: writer) -> Simulation:
+def simulation(
+    scene: Scene, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
+) -> Simulation:
     """Make a run in a folder of its own."""
     folder.mkdir()
     return Simulation(scene, folder, backend, harmed)

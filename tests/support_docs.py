@@ -42,12 +42,13 @@ GUIDES: Final = (*PACKAGES, "outreach_async.pytest_plugin", "outreach_async.tran
 
 NOT_CALLED: Final = {
     "Outcomes": {"record_in", "start", "close"},
-    "Journal": {"scribe", "writer", "add"},
+    "Journal": {"scribe", "writer"},
+    "RequestLog": {"add"},
     "Pager": {"follow"},
     "Findings": {"put", "end"},
     "Columns": {"members"},
     "Faults": {"around"},
-    "Fault": {"strike"},
+    "Fault": {"inject"},
     "FakeService": {"exchange"},
     "Calibration": {"of"},
     "Site": {"get", "page", "fields", "steps", "address", "creation", "told"},

@@ -12,7 +12,7 @@ from support_crashes import Simulation, memory
 from support_processes import WAYS, Ending
 from support_scenes import Scene, seeded
 
-from outreach_async.bulk.journal import Writer
+from outreach_async.bulk.journal import JournalWriter
 from outreach_async.bulk.rows import Repeats
 from outreach_async.vocabulary import DUPLICATE_POLICIES
 
@@ -35,7 +35,7 @@ class Drawn:
     scene: Scene
     endings: tuple[Ending, ...]
 
-    def play(self, folder: Path, harmed: Callable[[Writer], Any] = lambda writer: writer) -> Simulation:
+    def play(self, folder: Path, harmed: Callable[[JournalWriter], Any] = lambda writer: writer) -> Simulation:
         """Let the run go through all of its processes."""
         one = Simulation(self.scene, folder, self.backend, harmed)
         one.finish(iter(self.endings))

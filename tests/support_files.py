@@ -14,9 +14,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File, Row, map_columns, open_file
-from outreach_async.importer.source import Source, Spool
-from outreach_async.importer.workbook import Verdict, WorkbookFile
-from outreach_async.importer.workbook_reader import read_workbook, verdict
+from outreach_async.importer.source import ByteSource, StreamCopy
+from outreach_async.importer.workbook import ReaderResult, WorkbookFile
+from outreach_async.importer.workbook_reader import read_workbook, run_reporting_errors
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -63,19 +63,19 @@ def _all_of(file: File, overrides: Mapping[str, str] | None) -> tuple[File, list
     return file, rows
 
 
-def read_here(source: Source, sheet: str | None) -> tuple[Verdict, Spool]:
+def read_here(source: ByteSource, sheet: str | None) -> tuple[ReaderResult, StreamCopy]:
     """Read a workbook in this process, where coverage sees it."""
     rows = io.BytesIO()
-    with source.raw() as file:
-        found = verdict(lambda: read_workbook(file, sheet, rows.write, lambda: None))
+    with source.open_raw() as file:
+        found = run_reporting_errors(lambda: read_workbook(file, sheet, rows.write, lambda: None))
     if "refused" in found:
         raise InvalidRequest(f"{source.name}: {found['refused']}")
-    return Verdict(**found), Spool(io.BytesIO(rows.getvalue()))
+    return ReaderResult(**found), StreamCopy(io.BytesIO(rows.getvalue()))
 
 
 def read_sheet(content: bytes, overrides: Mapping[str, str] | None = None, sheet: str | None = None) -> tuple[File, list[Row]]:
     """Read a workbook in this process, and all of its rows."""
-    return _all_of(WorkbookFile.of(Source.of(io.BytesIO(content)), sheet, read_here), overrides)
+    return _all_of(WorkbookFile.of(ByteSource.of(io.BytesIO(content)), sheet, read_here), overrides)
 
 
 def csv_text(

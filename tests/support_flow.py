@@ -27,12 +27,12 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async.bulk.breaker import LONGEST
-from outreach_async.bulk.throttle import RunFlow
-from outreach_async.call import Verdict
+from outreach_async.bulk.breaker import MAX_PAUSE
+from outreach_async.bulk.throttle import RunThrottle
+from outreach_async.call import RetryDecision
 from outreach_async.errors import BulkStopped
-from outreach_async.responses import retry_after
-from outreach_async.retry import Evidence, Repeat, backoff, cost, weigh
+from outreach_async.responses import parse_retry_after
+from outreach_async.retry import FailureKind, Idempotency, backoff_delay, classify, retry_cost
 from outreach_async.testing import VirtualTime
 
 Trouble = Literal["refused", "503", "hanging", "429"]
@@ -79,8 +79,8 @@ class Scene:
 
     def counts(self, at: float) -> bool:
         """Whether a run is held to what it achieves at an instant: not in an outage, nor until a probe must have seen its end."""
-        waits = {"hanging": LONGEST + HANG, "429": RECOVERY}
-        return not any(begins <= at < ends + waits.get(kind, LONGEST) for begins, ends, kind in self.outages)
+        waits = {"hanging": MAX_PAUSE + HANG, "429": RECOVERY}
+        return not any(begins <= at < ends + waits.get(kind, MAX_PAUSE) for begins, ends, kind in self.outages)
 
     def ideal(self, begins: float, ends: float) -> float:
         """How many requests could have succeeded between two instants, of the time that counts."""
@@ -169,9 +169,9 @@ class Run:
 
     scene: Scene
     service: Service
-    flow: RunFlow
-    repeats: Counter[Evidence] = attrs.field(factory=Counter)
-    fates: Counter[Verdict] = attrs.field(factory=Counter)
+    flow: RunThrottle
+    repeats: Counter[FailureKind] = attrs.field(factory=Counter)
+    fates: Counter[RetryDecision] = attrs.field(factory=Counter)
     failed: int = 0
     pauses: int = 0
     ended: float = 0.0
@@ -225,7 +225,7 @@ class Run:
 
     def overspent(self) -> float:
         """How much repeats cost beyond the budget, what successes and pauses give back, and what pauses try themselves."""
-        spent = sum(cost(evidence) * times for evidence, times in self.repeats.items())
+        spent = sum(retry_cost(evidence) * times for evidence, times in self.repeats.items())
         budget = self.flow._policy.budget
         granted = budget + len(self.service.succeeded) + self.pauses * (budget // 2 + 14 * (self.scene.workers + 1))
         return spent - granted
@@ -251,42 +251,42 @@ async def drive(run: Run, policy: RetryPolicy) -> None:
         resumes = anyio.current_time()
         while True:
             now = anyio.current_time()
-            if resumes > now or not run.flow.admits(now):
-                await run.flow.turn(resumes)
+            if resumes > now or not run.flow.try_start(now):
+                await run.flow.wait_and_start(resumes)
             started = anyio.current_time()
             try:
                 headers = await run.service.answer()
             except OutreachError as error:
                 verdict, evidence = judged(run.flow, error, blamed, started)
             else:
-                run.flow.answered(anyio.current_time(), started, headers)
+                run.flow.on_success(anyio.current_time(), started, headers)
                 break
             attempts += 1
-            blamed += verdict is Verdict.BLAME
-            if verdict in {Verdict.GIVE_UP, Verdict.HALT}:
+            blamed += verdict is RetryDecision.RETRY_COUNTED
+            if verdict in {RetryDecision.GIVE_UP, RetryDecision.STOP_RUN}:
                 run.fates[verdict] += 1
                 break
             run.repeats[evidence] += 1
-            resumes = anyio.current_time() + backoff(policy, attempts)
+            resumes = anyio.current_time() + backoff_delay(policy, attempts)
 
 
-def judged(flow: RunFlow, error: OutreachError, blamed: int, started: float) -> tuple[Verdict, Evidence]:
-    evidence = weigh(error, Repeat.KNOWINGLY)
-    asked = retry_after(error.headers, now=0.0) if evidence is Evidence.REFUSED else None
-    return flow.failed(error, evidence, blamed=blamed, asked=asked, started=started, now=anyio.current_time()), evidence
+def judged(flow: RunThrottle, error: OutreachError, blamed: int, started: float) -> tuple[RetryDecision, FailureKind]:
+    evidence = classify(error, Idempotency.IDEMPOTENT)
+    asked = parse_retry_after(error.headers, now=0.0) if evidence is FailureKind.REFUSED else None
+    return flow.on_failure(error, evidence, blamed=blamed, asked=asked, started=started, now=anyio.current_time()), evidence
 
 
 async def play(scene: Scene, max_outage: float = 900.0) -> Run:
     """Play a scene to its end, or to the run's."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     policy = RetryPolicy(jitter=jitter)
-    run = Run(scene, Service(scene), RunFlow(policy, max_outage=max_outage))
+    run = Run(scene, Service(scene), RunThrottle(policy, max_outage=max_outage))
 
     async def work() -> None:
         try:
             await drive(run, policy)
         except BulkStopped:
-            run.fates[Verdict.HALT] += 1
+            run.fates[RetryDecision.STOP_RUN] += 1
 
     async def look() -> None:
         before = False
@@ -345,7 +345,7 @@ async def play_whole(scene: Scene) -> Run:
     )
     rows = (NewContact(f"user{number}@a.example") for number in count())
     async with client.contacts.create_many(rows, concurrency=scene.workers) as outcomes:
-        run = Run(scene, service, outcomes._flow)
+        run = Run(scene, service, outcomes._throttle)
         with anyio.move_on_after(scene.seconds):
             async for outcome in outcomes:
                 run.failed += outcome.status is not Outcome.ADDED

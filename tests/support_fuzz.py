@@ -22,7 +22,7 @@ from outreach_async import operations as made
 from outreach_async.audit import Report, audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import dump_behaviour
-from outreach_async.operations import Creation, Dialect, Operation
+from outreach_async.operations import ContactRequests, Operation, RequestDefaults
 
 KEY: Final = "key_4f9a8b7c6d5e"
 CONTACT: Final = NewContact("ann@company.example")
@@ -240,16 +240,16 @@ answers = st.builds(Response, statuses, fields, bodies)
 @cache
 def every_operation() -> tuple[Operation[Any], ...]:
     """Return each operation once, as a client makes it."""
-    dialect = attrs.evolve(Dialect.of({}), secrets=(KEY,))
-    creation = Creation.under(KEY, "space_1", dialect, duplicates="skip", strict_validation=True, campaign=None)
+    dialect = attrs.evolve(RequestDefaults.from_headers({}), secrets=(KEY,))
+    creation = ContactRequests.from_options(KEY, "space_1", dialect, duplicates="skip", strict_validation=True, campaign=None)
     return (
         made.list_campaigns("space_1", 1, 5, dialect, keep=False),
         made.list_campaigns("space_1", 1, 5, dialect, keep=True),
         made.list_mailboxes("space_1", 1, 5, dialect, keep=True),
         made.list_steps("camp_1", dialect),
         made.list_fields("space_1", dialect),
-        creation.of(CONTACT),
-        creation.row(CONTACT),
+        creation.build(CONTACT),
+        creation.build_row(CONTACT),
     )
 
 

@@ -17,7 +17,7 @@ from journal_child import ROWS, WINDOW, opened, outcome_of, steps
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import Suspects
+from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError, StatusError, TransportError
 from outreach_async.vocabulary import Outcome
 
@@ -71,7 +71,7 @@ def require_refused(path: Path) -> None:
             look()
     writer = opened(path, resume=True, earlier="unknown")
     try:
-        assert writer.suspects == Suspects(((0, 2**63 - 1),))
+        assert writer.possibly_sent == PossiblySent(((0, 2**63 - 1),))
     finally:
         writer.close()
     assert path.with_name(f"{path.name}.damaged").exists()

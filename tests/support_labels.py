@@ -34,38 +34,38 @@ from support_truth import (
 )
 
 from outreach_async.bulk.journal.writer import merge
-from outreach_async.bulk.outcomes import ContactOutcome, answered, concerns_every_row, failed, unfinished
-from outreach_async.bulk.pipeline import _Hand
-from outreach_async.bulk.possibly_sent import NONE, Suspects
-from outreach_async.bulk.rows import Answer, Row
-from outreach_async.call import Call, Terms
-from outreach_async.contacts import CreateAnswer
+from outreach_async.bulk.outcomes import ContactOutcome, affects_every_row, answered_outcome, failed_outcome, unfinished_outcome
+from outreach_async.bulk.pipeline import _Worker
+from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
+from outreach_async.bulk.rows import CreateResult, ParsedRow
+from outreach_async.call import Call, CallOptions
+from outreach_async.contacts import CreateContactResponse
 from outreach_async.errors import BulkSuspended, OutreachError
-from outreach_async.operations import Operation, Trail
-from outreach_async.retry import Repeat, may_repeat, weigh
+from outreach_async.operations import AttemptInfo, Operation
+from outreach_async.retry import Idempotency, classify, is_retryable
 from outreach_async.transport.wire import Request, Response
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, DUPLICATE_POLICIES, Outcome
 
 
-def _unread(_response: Response, _trail: Trail) -> Answer:
+def _unread(_response: Response, _trail: AttemptInfo) -> CreateResult:
     raise NotImplementedError  # the model hands out what would have been read
 
 
-CREATE: Final = Operation("create_contact", Request("POST", "/contacts"), _unread, Repeat.KNOWINGLY)
-TERMS: Final = Terms(None, None)
+CREATE: Final = Operation("create_contact", Request("POST", "/contacts"), _unread, Idempotency.IDEMPOTENT)
+TERMS: Final = CallOptions(None, None)
 
 
 HALTED: Final = BulkSuspended("the service is down")
 ONLY_ADDED: Final = frozenset({Outcome.ADDED})
 ANSWERS: Final = {
-    status: CreateAnswer(status=status, id=None if status is Outcome.SKIPPED else "contact_1", details=None)
+    status: CreateContactResponse(status=status, id=None if status is Outcome.SKIPPED else "contact_1", details=None)
     for status in (Outcome.ADDED, *DUPLICATE_OUTCOMES.values())
 }
 
 
-def left_by_a_kill(marked: int) -> Suspects:
+def left_by_a_kill(marked: int) -> PossiblySent:
     """Return the rows that a process which was killed may have sent, as a journal's writer does."""
-    return Suspects.of(ranges=[(0, marked)])
+    return PossiblySent.of(ranges=[(0, marked)])
 
 
 @attrs.frozen
@@ -81,12 +81,12 @@ class Rules:
         suspect: Returns the row in a hand, if it may have been sent.
     """
 
-    call: type[Call[Answer]] = Call
-    answered: Callable[..., ContactOutcome] = answered
-    failed: Callable[..., ContactOutcome] = failed
-    unfinished: Callable[..., ContactOutcome] = unfinished
-    suspects: Callable[[int], Suspects] = left_by_a_kill
-    suspect: Callable[[_Hand], int | None] = _Hand.suspect
+    call: type[Call[CreateResult]] = Call
+    answered: Callable[..., ContactOutcome] = answered_outcome
+    failed: Callable[..., ContactOutcome] = failed_outcome
+    unfinished: Callable[..., ContactOutcome] = unfinished_outcome
+    suspects: Callable[[int], PossiblySent] = left_by_a_kill
+    suspect: Callable[[_Worker], int | None] = _Worker.possibly_sent_index
 
 
 @attrs.frozen
@@ -131,13 +131,13 @@ class At:
     """
 
     service: Service
-    call: Call[Answer]
+    call: Call[CreateResult]
     faults: int
     crashes: int
     delays: int
     row: int = 0
     outcomes: tuple[ContactOutcome, ...] = ()
-    suspects: Suspects = NONE
+    suspects: PossiblySent = NO_ROWS
     begun: int = 0
     marked: int = 0
     refused: frozenset[int] = frozenset()
@@ -181,11 +181,11 @@ class Model:
     def walk(self) -> Model:
         """Walk them all."""
         bounds = self.bounds
-        self._attempt(At(Service(self.before), self._call(0, NONE), bounds.faults, bounds.crashes, bounds.delays))
+        self._attempt(At(Service(self.before), self._call(0, NO_ROWS), bounds.faults, bounds.crashes, bounds.delays))
         return self
 
-    def _call(self, row: int, suspects: Suspects) -> Call[Answer]:
-        return self.rules.call(CREATE, TERMS, float, tainted=row in suspects)  # a clock that stands still
+    def _call(self, row: int, suspects: PossiblySent) -> Call[CreateResult]:
+        return self.rules.call(CREATE, TERMS, float, maybe_applied_earlier=row in suspects)  # a clock that stands still
 
     # One attempt
 
@@ -236,7 +236,7 @@ class Model:
 
     def _answer(self, at: At) -> None:
         service, call = self._act(at.service, at.row, "now"), at.call
-        trail = Trail(call.attempts + 1, call.tainted)
+        trail = AttemptInfo(call.attempts + 1, call.maybe_applied_earlier)
         outcome = self.rules.answered(at.row, None, ANSWERS[service.ledger[-1][1]], trail)
         self._settle(changed(at, service=service, sent=at.sent | {at.row}, path=(at.path, "ok")), outcome)
 
@@ -249,12 +249,12 @@ class Model:
         at.faults = max(0, at.faults - 1)  # one that was met before may be met again
         if way.invalid:
             at.refused |= {at.row}
-        evidence = weigh(error, call.operation.repeat)
-        call.learn(error, evidence)
-        if may_repeat(evidence, call.operation.repeat) and call.attempts < self.bounds.attempts:
+        evidence = classify(error, call.operation.idempotency)
+        call.record_failure(error, evidence)
+        if is_retryable(evidence, call.operation.idempotency) and call.attempts < self.bounds.attempts:
             self._attempt(at)
             return
-        if concerns_every_row(error) and not may_repeat(evidence, call.operation.repeat):
+        if affects_every_row(error) and not is_retryable(evidence, call.operation.idempotency):
             self._stop_run(at)
             return
         try:
@@ -295,17 +295,17 @@ class Model:
 
     def _stop(self, at: At, *, sent: bool | None) -> None:
         """End the run in order, in the middle of an attempt or between two."""
-        hand = _Hand()
-        hand.row = Row(at.row, None, "", CREATE, at.row in at.suspects)
+        hand = _Worker()
+        hand.row = ParsedRow(at.row, None, "", CREATE, at.row in at.suspects)
         hand.call = changed(at.call)
         if sent is not None:
-            hand.call.begin(0.0).sent = sent
+            hand.call.start_attempt(0.0).sent = sent
         suspect = self.rules.suspect(hand)
-        left = at.suspects.since(at.row + 1).ranges
-        suspects = Suspects.of([] if suspect is None else [suspect], left)
+        left = at.suspects.starting_at(at.row + 1).ranges
+        suspects = PossiblySent.of([] if suspect is None else [suspect], left)
         self._resume(at, at.row, suspects, max(at.marked, at.row + 1))
 
-    def _resume(self, at: At, row: int, suspects: Suspects, marked: int) -> None:
+    def _resume(self, at: At, row: int, suspects: PossiblySent, marked: int) -> None:
         resumed = changed(at, row=row, outcomes=at.outcomes[:row], suspects=suspects, begun=row, marked=marked)
         resumed.call = self._call(row, suspects)
         resumed.path = (at.path, f"resumed at row {row}, {marked} marked")
@@ -324,8 +324,8 @@ class Model:
         """End a run that keeps no journal: every row read is given an outcome."""
         at = changed(at, path=(at.path, "given up"), faults=max(0, at.faults - 1))
         for row in range(at.row, len(self.rows)):
-            call = at.call if row == at.row else self._call(row, NONE)
-            known = {"attempts": call.attempts, "tainted": call.tainted}
+            call = at.call if row == at.row else self._call(row, NO_ROWS)
+            known = {"attempts": call.attempts, "maybe_applied": call.maybe_applied_earlier}
             at.outcomes = (*at.outcomes, self.rules.unfinished(row, None, HALTED, self.duplicates, **known))
         self._end(at)
 

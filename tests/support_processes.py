@@ -22,8 +22,8 @@ import trio
 from anyio.lowlevel import checkpoint
 
 from outreach_async import ContactOutcome
-from outreach_async.bulk.journal import Identity, Journal, Writer
-from outreach_async.bulk.journal.writer_thread import Scribe
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter
+from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.errors import JournalError
 
 Point = tuple[str, Any]
@@ -89,7 +89,7 @@ class Process:
         self.ending = ending
         self.dead = self.ended = self.raised = False
         self.trace: list[Point] = []
-        self.writers: list[Writer] = []
+        self.writers: list[JournalWriter] = []
         self._journal_seconds = journal_seconds
         self._caller_seconds = caller_seconds
         self._chance = random.Random(f"process {seed}")  # noqa: S311 - repeatable, not secret
@@ -171,14 +171,14 @@ async def _call_in(seconds: float, call: Callable[[], None]) -> None:
     call()
 
 
-class SlowScribe(Scribe):
+class SlowScribe(WriterThread):
     """Runs the journal's calls as threads would, in virtual time."""
 
     def __init__(self, process: Process) -> None:
         super().__init__(inline=False)
         self._process = process
 
-    async def _hand_over(self, job: Callable[[], Any]) -> Any:
+    async def _execute(self, job: Callable[[], Any]) -> Any:
         self._process.at("hand over", None)
         await checkpoint()
         done, results = anyio.Event(), list[Callable[[], Any]]()
@@ -220,7 +220,7 @@ class MortalWriter:
         def made(*given: Any) -> Any:
             rows = _rows(given)
             self._process.at(f"{name}...", rows)
-            fails = name not in {"close", "totals"}  # these do not write
+            fails = name not in {"close", "create_counts"}  # these do not write
             if fails and (self._failed or self._process.journal_fails):
                 self._fail()
             done = call(*given)
@@ -247,20 +247,20 @@ def _rows(given: Sequence[Any]) -> Any:
 class MortalJournal(Journal):
     """A journal whose writer dies with its process."""
 
-    def __init__(self, path: Path, process: Process, harmed: Callable[[Writer], Any]) -> None:
+    def __init__(self, path: Path, process: Process, harmed: Callable[[JournalWriter], Any]) -> None:
         super().__init__(path)
         self._process = process
         self._harmed = harmed
 
-    def scribe(self) -> Scribe:
+    def scribe(self) -> WriterThread:
         return SlowScribe(self._process)
 
-    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> Writer:
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
         self._process.at("open...", None)
         writer = super().writer(identity, resume=resume, **options)
         self._process.writers.append(writer)
         self._process.at("open", writer.hwm)
-        return cast("Writer", MortalWriter(self._harmed(writer), self._process))
+        return cast("JournalWriter", MortalWriter(self._harmed(writer), self._process))
 
 
 async def consume(run: Any, process: Process, each: Callable[[ContactOutcome], None]) -> None:

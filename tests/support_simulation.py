@@ -219,9 +219,9 @@ class Reader:
 
     def check_lives(self) -> None:
         """No e-mail is unaccounted for (over mailboxes as over templates), whatever the windows are."""
-        ledgers = self.fake._world.simulation.ledgers.values()
+        ledgers = self.fake._world.simulation.stats.values()
         kinds = Counter(entry.kind for entry in self.log)
-        lives = [(ledger.life, ledger.opens, ledger.clicks) for ledger in ledgers]
+        lives = [(ledger.total_sent, ledger.total_opens, ledger.total_clicks) for ledger in ledgers]
         assert [sum(column) for column in zip(*lives, strict=True)] in (
             [],
             [kinds["sent"], kinds["opened"], kinds["clicked"]],

@@ -44,7 +44,7 @@ def jump(seconds: float) -> None:
         clock.jump(seconds)
     else:
         if isinstance(loop, VirtualTimeLoop):
-            loop._jump.now += seconds
+            loop._jump_selector.now += seconds
         else:
             assert isinstance(loop, MovableLoop)
             loop.ahead += seconds

@@ -11,7 +11,7 @@ import attrs
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from outreach_async.contacts import CreateAnswer
+from outreach_async.contacts import CreateContactResponse
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, WorkspaceField, WorkspaceFields
 from outreach_async.vocabulary import (
     CampaignStatus,
@@ -116,7 +116,7 @@ TABLES: dict[str, dict[str, str]] = {
         "unsubscribed_num": "number",
     },
     "WorkspaceField": {"label": "str", "code": "str", "searchable": "[str]"},
-    "CreateAnswer": {"status": "str", "id": "str or null", "details": "str or null"},
+    "CreateContactResponse": {"status": "str", "id": "str or null", "details": "str or null"},
     "Page[Campaign]": {**_LIST, "data": "[Campaign]"},
     "Page[Mailbox]": {**_LIST, "data": "[Mailbox]"},
     "CampaignSteps": {
@@ -136,7 +136,7 @@ KINDS: dict[str, Any] = {
     "Step": Step,
     "Template": Template,
     "WorkspaceField": WorkspaceField,
-    "CreateAnswer": CreateAnswer,
+    "CreateContactResponse": CreateContactResponse,
     "Page[Campaign]": Page[Campaign],
     "Page[Mailbox]": Page[Mailbox],
     "CampaignSteps": CampaignSteps,
@@ -151,7 +151,7 @@ ENUMS: dict[tuple[str, str], type[OpenEnum]] = {
     ("Step", "status"): StepStatus,
     ("Step", "type"): StepType,
     ("Template", "status"): TemplateStatus,
-    ("CreateAnswer", "status"): Outcome,
+    ("CreateContactResponse", "status"): Outcome,
 }
 
 names = st.sampled_from(sorted(TABLES))

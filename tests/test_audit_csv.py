@@ -11,7 +11,7 @@ from support_audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, made
 
 from outreach_async.audit import Finding, Report
 from outreach_async.audit.reports import write
-from outreach_async.spreadsheets import unshield
+from outreach_async.spreadsheets import unescape_formula
 
 FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
@@ -43,7 +43,7 @@ def test_strings_are_the_services_own_once_unshielded(report: Report) -> None:
     for row, each in zip(rows(report), report.findings, strict=True):
         for name in ("workspace", "mailbox", "email", "domain", "message"):
             text = getattr(each, name) or ""
-            assert unshield(row[name]) == text
+            assert unescape_formula(row[name]) == text
 
 
 def test_every_known_attack_is_shown_and_not_run() -> None:

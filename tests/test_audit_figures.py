@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.audit.values import amount, known, percent, shown, wilson_lower
+from outreach_async.audit.values import format_number, format_percent, valid_or_none, valid_or_zero, wilson_lower
 
 SAMPLES = st.integers(1, 100_000).flatmap(lambda sent: st.tuples(st.integers(0, sent), st.just(sent)))
 
@@ -64,16 +64,16 @@ def test_more_bounces_than_e_mails_count_as_all_of_them() -> None:
 
 @given(st.one_of(st.integers(), st.floats(), st.just(10**400)))
 def test_a_figure_is_known_only_if_it_can_count_something(value: float) -> None:
-    assert known(value) == (value if 0 <= value <= 10**15 else None)
-    assert amount(value) == (known(value) or 0)
+    assert valid_or_none(value) == (value if 0 <= value <= 10**15 else None)
+    assert valid_or_zero(value) == (valid_or_none(value) or 0)
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0, "0"), (2000, "2,000"), (2000.0, "2,000"), (12.345, "12.35"), (10**15, "1,000,000,000,000,000")]
 )
 def test_figures_are_written_whole_where_they_are_whole(value: float, text: str) -> None:
-    assert shown(value) == text
+    assert format_number(value) == text
 
 
 def test_shares_are_written_in_percent() -> None:
-    assert percent(0.0625) == "6.2 %"
+    assert format_percent(0.0625) == "6.2 %"

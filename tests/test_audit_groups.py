@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from support_audit import NOW, REPORTS, mailbox, mailboxes, reading, report
 
 from outreach_async.audit import Group, Report, Severity
-from outreach_async.audit.evaluation import Digests
-from outreach_async.audit.findings import Tally, Total
+from outreach_async.audit.evaluation import CompactSet
+from outreach_async.audit.findings import GroupTotals, MailboxTotals
 from outreach_async.errors import StatusError
 
 
@@ -110,7 +110,7 @@ def test_a_report_says_when_it_was_made() -> None:
 @given(st.lists(st.lists(st.text(max_size=3), max_size=40), max_size=60))
 def test_digests_know_names_as_a_set_does(batches: list[list[str]]) -> None:
     names: set[str] = set()
-    digests = Digests()
+    digests = CompactSet()
 
     for batch in map(set, batches):
         assert digests.add_new(batch) == batch - names
@@ -119,7 +119,7 @@ def test_digests_know_names_as_a_set_does(batches: list[list[str]]) -> None:
 
 
 def test_digests_know_more_names_than_their_first_table_holds() -> None:
-    digests = Digests()
+    digests = CompactSet()
 
     assert all(digests.add(f"mailbox_{n}") for n in range(5_000))
     assert not any(digests.add(f"mailbox_{n}") for n in range(5_000))
@@ -128,16 +128,16 @@ def test_digests_know_more_names_than_their_first_table_holds() -> None:
 
 @pytest.mark.parametrize("digest", [0, 1024, 2048])
 def test_digests_that_meet_in_one_slot_are_told_apart(digest: int) -> None:
-    digests = Digests()
+    digests = CompactSet()
 
     assert [digests.add(1024), digests.add(digest), digests.add(digest)] == [True, digest != 1024, False]
 
 
 def test_sums_are_whole_where_they_are_and_the_first_workspace_is_known() -> None:
-    tally = Tally()
+    tally = GroupTotals()
     for sent, place in ((0.1, 3), (0.2, 1), (0.7, 2)):
         tally.add("a", sent, 40, place)
     tally.add("b", 0.125, 1, 0)
 
-    assert (tally["a"], tally["b"].sent_30days, tally["c"]) == (Total(3, 1, 120, 1), 0.125, Total())
+    assert (tally["a"], tally["b"].sent_30days, tally["c"]) == (MailboxTotals(3, 1, 120, 1), 0.125, MailboxTotals())
     assert (len(tally), list(tally)) == (2, ["a", "b"])

@@ -16,7 +16,7 @@ from support_audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, grou
 
 from outreach_async.audit import Diff, PolicyUsed, Report, Severity
 from outreach_async.audit.reports import write
-from outreach_async.audit.reports.html_parts import Markup, joined, tag
+from outreach_async.audit.reports.html_parts import Markup, join_markup, tag
 from outreach_async.errors import StatusError
 
 EMPTY = {"meta", "link", "input", "rect", "circle", "line", "path"}
@@ -307,7 +307,7 @@ def test_a_finding_of_a_rule_that_this_version_lacks_is_shown_all_the_same() -> 
         (tag("p", tag("b", "&")), "<p><b>&amp;</b></p>"),
         (tag("input", type="search", hidden=True, name=None, checked=False), '<input type="search" hidden/>'),
         (tag("p", class_='"', data_x="'"), '<p class="&quot;" data-x="&#x27;"></p>'),
-        (joined(["<", Markup("<")]), "&lt;<"),
+        (join_markup(["<", Markup("<")]), "&lt;<"),
     ],
     ids=["text", "markup", "attributes", "quotes", "joined"],
 )

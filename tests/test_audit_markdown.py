@@ -13,7 +13,7 @@ from support_audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, 
 from outreach_async.audit import Report
 from outreach_async.audit.report import Delta, Diff
 from outreach_async.audit.reports import write
-from outreach_async.audit.reports.text import code, plain
+from outreach_async.audit.reports.text import escape_markdown, format_code
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -63,16 +63,16 @@ def test_every_table_has_whole_rows(report: Report) -> None:
 def test_every_name_reads_as_it_is() -> None:
     for text in HOSTILE:
         shown = "".join(character if character.isprintable() else "?" for character in text)
-        (span,) = [token for token in tokens(f"a {code(text)}") if token.type == "code_inline"]
+        (span,) = [token for token in tokens(f"a {format_code(text)}") if token.type == "code_inline"]
         assert span.content.replace("\\|", "|").strip() == shown.strip()
         assert (
-            "".join(token.content for token in tokens(f"a {plain(text)}") if token.type == "text")
+            "".join(token.content for token in tokens(f"a {escape_markdown(text)}") if token.type == "text")
             == f"a {shown.strip()}".rstrip()
         )
 
 
 def test_a_blank_name_is_a_code_span_all_the_same() -> None:
-    assert code("") == "`  `"
+    assert format_code("") == "`  `"
 
 
 def test_what_to_do_comes_first_then_what_changed_then_where() -> None:

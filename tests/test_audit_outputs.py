@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support_audit import REPORTS
 from support_audit_reports import HOSTILE_REPORTS, fleet, made
 
-from outreach_async.atomic import write_whole
+from outreach_async.atomic import atomic_write
 from outreach_async.audit import Report
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, write
 from outreach_async.errors import InvalidRequest
@@ -79,6 +79,6 @@ def test_every_format_names_what_is_wrong_and_where(form: str) -> None:
 @given(HOSTILE_REPORTS, st.sampled_from(list(WRITERS)))
 def test_no_file_holds_control_characters_but_line_ends_and_tabs(found: Report, form: str) -> None:
     with TemporaryDirectory() as folder:
-        write_whole(Path(folder) / "report", write(found, form))
+        atomic_write(Path(folder) / "report", write(found, form))
         text = (Path(folder) / "report").read_bytes().decode()
     assert {character for character in text.replace("\r\n", "\n") if category(character) == "Cc"} <= {"\n", "\t"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.audit.values import DAY, HOUR, MINUTE, Interval, parse
+from outreach_async.audit.values import DAY, HOUR, MINUTE, Interval, parse_relative_time
 
 MONTH = 365.2425 / 12 * DAY
 
@@ -26,12 +26,12 @@ DAYJS = (
 
 @pytest.mark.parametrize(("words", "least", "most"), DAYJS, ids=[words for words, *_ in DAYJS])
 def test_what_dayjs_words_lies_within_the_span_that_is_read(words: str, least: float, most: float) -> None:
-    span = parse(f"{words} ago")
+    span = parse_relative_time(f"{words} ago")
 
     assert span is not None
     assert span.least <= least <= most <= span.most
-    assert parse(words) == span
-    assert parse(f"in {words}") == Interval(-span.most, -span.least)
+    assert parse_relative_time(words) == span
+    assert parse_relative_time(f"in {words}") == Interval(-span.most, -span.least)
 
 
 @pytest.mark.parametrize(
@@ -48,31 +48,31 @@ def test_what_dayjs_words_lies_within_the_span_that_is_read(words: str, least: f
     ],
 )
 def test_what_others_round_down_lies_within_the_span_too(words: str, least: float, most: float) -> None:
-    span = parse(words)
+    span = parse_relative_time(words)
 
     assert span is not None
     assert span.least <= least <= most <= span.most
 
 
 def test_a_span_is_narrow_enough_to_judge_by() -> None:
-    assert parse("13 days ago") == Interval(12.5 * DAY, 14 * DAY)
-    assert parse("a month ago") == Interval(25.5 * DAY, 46.5 * DAY)
-    assert parse("15 days ago") == Interval(14.5 * DAY, 16 * DAY)
+    assert parse_relative_time("13 days ago") == Interval(12.5 * DAY, 14 * DAY)
+    assert parse_relative_time("a month ago") == Interval(25.5 * DAY, 46.5 * DAY)
+    assert parse_relative_time("15 days ago") == Interval(14.5 * DAY, 16 * DAY)
 
 
 def test_case_and_blanks_do_not_matter() -> None:
-    assert parse("  An  HOUR   ago ") == parse("an hour ago")
+    assert parse_relative_time("  An  HOUR   ago ") == parse_relative_time("an hour ago")
 
 
 @pytest.mark.parametrize(
     "text", ["", "Never", "ago", "in", "yesterday", "1 fortnight ago", "-1 days ago", "1.5 days", "9999999 days"]
 )
 def test_other_words_tell_nothing(text: str) -> None:
-    assert parse(text) is None
+    assert parse_relative_time(text) is None
 
 
 @given(st.one_of(st.text(), st.builds("{} {} {}".format, st.integers(), st.text(max_size=8), st.text(max_size=4))))
 def test_no_text_raises(text: str) -> None:
-    span = parse(text)
+    span = parse_relative_time(text)
 
     assert span is None or span.least <= span.most

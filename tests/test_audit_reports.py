@@ -15,10 +15,10 @@ from support_audit import REPORTS, mailbox, mailboxes, reading, report
 from support_audit_reports import AT, HOSTILE_REPORTS, finding, fleet, made
 
 from outreach_async.audit import Delta, Diff, Report, Severity
-from outreach_async.audit.reports.summary import changes
-from outreach_async.audit.reports.terminal import report_renderable
-from outreach_async.audit.reports.text import report_text
-from outreach_async.audit.reports.view import overview
+from outreach_async.audit.reports.summary import build_changes
+from outreach_async.audit.reports.terminal import build_renderable
+from outreach_async.audit.reports.text import render_text
+from outreach_async.audit.reports.view import build_overview
 from outreach_async.errors import StatusError
 from outreach_async.models import Undecodable
 
@@ -26,7 +26,7 @@ from outreach_async.models import Undecodable
 def drawn(found: Report, *, width: int = 80, colour: bool = False) -> str:
     page = io.StringIO()
     Console(file=page, width=width, color_system="standard" if colour else None, force_terminal=colour).print(
-        report_renderable(found)
+        build_renderable(found)
     )
     return page.getvalue()
 
@@ -57,7 +57,7 @@ FLEET = report(
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=20)
 def test_the_text_is_80_columns_wide_at_most_and_holds_no_control_character(found: Report) -> None:
-    lines = report_text(found).split("\n")
+    lines = render_text(found).split("\n")
 
     assert max(map(len, lines)) <= 80
     assert all(line.isprintable() for line in lines)
@@ -72,29 +72,32 @@ def test_the_drawing_is_80_columns_wide_at_most(found: Report) -> None:
 @given(REPORTS)
 @settings(max_examples=25)
 def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
-    view = overview(found)
+    view = build_overview(found)
 
     grave = {finding.domain for finding in found.findings if finding.severity.reaches(Severity.ERROR) and finding.mailbox}
-    named = {domain.name for domain in (*view.worst, *view.rest)}
+    named = {domain.name for domain in (*view.worst_domains, *view.other_domains)}
 
     assert {domain for domain in grave if domain and domain.isprintable()} <= named
-    assert all(joined(name) in joined(report_text(found)) for name in named)
+    assert all(joined(name) in joined(render_text(found)) for name in named)
 
 
 @given(REPORTS)
 @settings(max_examples=25)
 def test_the_worst_domains_come_first(found: Report) -> None:
-    view = overview(found)
-    order = [(domain.severity.rank, -1 if domain.score is None else domain.score) for domain in (*view.worst, *view.rest)]
+    view = build_overview(found)
+    order = [
+        (domain.severity.rank, -1 if domain.score is None else domain.score)
+        for domain in (*view.worst_domains, *view.other_domains)
+    ]
 
     assert order == sorted(order)
     assert all(
         [issue.severity.rank for issue in domain.issues] == sorted(issue.severity.rank for issue in domain.issues)
-        for domain in view.worst
+        for domain in view.worst_domains
     )
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_a_report_says_what_is_bad_and_what_to_do(write: Callable[[Report], str]) -> None:
     text = write(FLEET)
 
@@ -112,7 +115,7 @@ def test_a_report_says_what_is_bad_and_what_to_do(write: Callable[[Report], str]
     assert "good.example" not in text
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_what_to_do_comes_before_where_it_is_and_the_most_urgent_first(write: Callable[[Report], str]) -> None:
     text = write(FLEET).lower()
 
@@ -132,11 +135,11 @@ def test_what_to_do_comes_before_where_it_is_and_the_most_urgent_first(write: Ca
 def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -> None:
     note = finding("OA133", severity=Severity.INFO)
 
-    assert verdict in report_text(made([note, finding(severity=Severity(severity))]))
+    assert verdict in render_text(made([note, finding(severity=Severity(severity))]))
 
 
 def test_a_domain_is_counted_where_no_single_mailbox_is_to_blame() -> None:
-    text = report_text(made([finding("OA170", mailbox=None, email=None)]))
+    text = render_text(made([finding("OA170", mailbox=None, email=None)]))
 
     assert "Review 1 domain; nothing is broken." in text
     assert "OA170  Too many mailboxes on a domain: one.example" in text
@@ -145,7 +148,7 @@ def test_a_domain_is_counted_where_no_single_mailbox_is_to_blame() -> None:
 def test_a_server_is_named_where_mailboxes_share_it() -> None:
     shared = finding("OA172", mailbox=None, email=None, domain=None, server_ip="192.0.2.9")
 
-    text = report_text(made([shared]))
+    text = render_text(made([shared]))
 
     assert "OA172 Server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
     assert "Review 1 server; nothing is broken." in text
@@ -154,12 +157,12 @@ def test_a_server_is_named_where_mailboxes_share_it() -> None:
 
 
 def test_a_report_of_nothing_says_so() -> None:
-    assert "No mailboxes were checked." in report_text(made(mailboxes=0))
-    assert "No problems found." in report_text(made())
-    assert "Nothing could be read: the service denied access to every workspace." in report_text(made(mailboxes=0, denied=True))
+    assert "No mailboxes were checked." in render_text(made(mailboxes=0))
+    assert "No problems found." in render_text(made())
+    assert "Nothing could be read: the service denied access to every workspace." in render_text(made(mailboxes=0, denied=True))
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_what_changed_is_said_when_there_was_an_earlier_audit(write: Callable[[Report], str]) -> None:
     text = joined_lines(write(fleet(300, sick=0.4, compared=True)))
 
@@ -182,24 +185,24 @@ def delta(figure: str, before: float | None, after: float | None, **about: Any) 
 
 
 def test_an_audit_that_changed_nothing_says_so() -> None:
-    assert "Nothing changed since 2026-03-01 08:00 UTC." in report_text(moved())
+    assert "Nothing changed since 2026-03-01 08:00 UTC." in render_text(moved())
 
 
 def test_what_could_not_be_judged_again_is_not_said_to_be_resolved() -> None:
-    text = report_text(moved(not_judged=[finding()]))
+    text = render_text(moved(not_judged=[finding()]))
 
     assert "0 new, 0 resolved, 0 unchanged, 1 not checked this time." in joined_lines(text)
 
 
 def test_a_dozen_figures_that_moved_are_cut_to_ten() -> None:
-    text = report_text(moved(*(delta("blacklists", 0, n, name=f"m{n}@one.example") for n in range(1, 13))))
+    text = render_text(moved(*(delta("blacklists", 0, n, name=f"m{n}@one.example") for n in range(1, 13))))
 
     assert text.count("blacklists 0 -> ") == 10
     assert "and 2 more figures changed" in text
 
 
 def test_a_severity_that_moved_is_named() -> None:
-    assert "severity warning -> critical" in report_text(moved(delta("severity", 2, 4, rule="OA120")))
+    assert "severity warning -> critical" in render_text(moved(delta("severity", 2, 4, rule="OA120")))
 
 
 @pytest.mark.parametrize(
@@ -214,13 +217,13 @@ def test_a_severity_that_moved_is_named() -> None:
     ],
 )
 def test_a_move_is_good_news_or_bad(figure: str, rule: str | None, before: float, after: float, better: object) -> None:
-    view = changes(moved(delta(figure, before, after, rule=rule)))
+    view = build_changes(moved(delta(figure, before, after, rule=rule)))
 
     assert view is not None
-    assert [move.better for move in view.moves] == [better]
+    assert [move.better for move in view.figure_changes] == [better]
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_two_thousand_mailboxes_can_be_read(write: Callable[[Report], str]) -> None:
     boxes = [box for n in range(200) for box in mailboxes(10, domain=f"domain{n}.example", spf=n % 2 == 0, blacklists=n % 3 == 0)]
 
@@ -231,7 +234,7 @@ def test_two_thousand_mailboxes_can_be_read(write: Callable[[Report], str]) -> N
     assert "66 more domains with warnings or notes only; 0 domains without findings." in text
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_domains_with_warnings_only_are_summed_after_the_tenth(write: Callable[[Report], str]) -> None:
     boxes = [box for n in range(14) for box in mailboxes(1, domain=f"d{n}.example", bounced_30days=40)]
 
@@ -241,7 +244,7 @@ def test_domains_with_warnings_only_are_summed_after_the_tenth(write: Callable[[
     assert "Other domains with errors" not in text
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_every_unread_workspace_is_named(write: Callable[[Report], str]) -> None:
     failures = [reading([], workspace=f"space_{n}", error=StatusError("refused")) for n in range(1, 14)]
 
@@ -252,7 +255,7 @@ def test_every_unread_workspace_is_named(write: Callable[[Report], str]) -> None
     assert "and space_11, space_12, space_13" in text
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_a_clean_report_asks_for_nothing(write: Callable[[Report], str]) -> None:
     text = write(report(reading(mailboxes(1))))
 
@@ -261,7 +264,7 @@ def test_a_clean_report_asks_for_nothing(write: Callable[[Report], str]) -> None
     assert "What to do" not in text
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_a_mailbox_that_was_not_judged_shows_under_its_domain_without_a_score(write: Callable[[Report], str]) -> None:
     items = [
         Undecodable(index=0, id="mailbox_1", error="$.data[0].spf: expected bool, got str", fields={"email": "a@lost.example"})
@@ -275,19 +278,19 @@ def test_a_mailbox_that_was_not_judged_shows_under_its_domain_without_a_score(wr
 
 
 def test_a_mailbox_without_any_readable_name_shows_under_its_workspace() -> None:
-    text = report_text(
+    text = render_text(
         report(reading([], undecodable=[Undecodable(index=3, id=None, error="$.data[3]: expected object, got int")]))
     )
 
     assert "space_1: does not match the interface: $.data[3]: expected object, got int" in text
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_a_mailbox_without_a_domain_shows_all_the_same(write: Callable[[Report], str]) -> None:
     assert "(no domain)" in write(report(reading([mailbox(email="", spf=False)])))
 
 
-@pytest.mark.parametrize("write", [report_text, drawn])
+@pytest.mark.parametrize("write", [render_text, drawn])
 def test_what_the_service_says_cannot_steer_a_terminal(write: Callable[[Report], str]) -> None:
     box = mailbox(email="\x1b[2J[red]a[/red]\u202e\r@evil\x07.example", status="\x1b]0;title\x07", spf=False)
 
@@ -304,7 +307,7 @@ def test_a_long_domain_is_never_cut_in_detail_or_in_brief(length: int, worse: in
     domain = "-".join("abcdefghij" * 12)[: length - 8] + ".example"
     boxes = [box for n in range(worse) for box in mailboxes(1, domain=f"d{n}.example", blacklists=3)]
 
-    text = report_text(report(reading([*boxes, *mailboxes(1, domain=domain, spf=False)])))
+    text = render_text(report(reading([*boxes, *mailboxes(1, domain=domain, spf=False)])))
 
     assert joined(domain) in joined(text)
     assert max(map(len, text.split("\n"))) <= 80
@@ -323,9 +326,9 @@ def test_a_score_is_coloured_by_how_good_it_is(changes: dict[str, bool], style: 
 
 def test_the_audit_needs_rich_for_nothing_but_drawing() -> None:
     script = (
-        "import sys; sys.modules['rich'] = None; from outreach_async.audit.reports import text; print(text.report_text.__name__)"
+        "import sys; sys.modules['rich'] = None; from outreach_async.audit.reports import text; print(text.render_text.__name__)"
     )
 
     done = run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
 
-    assert done.stdout == "report_text\n"
+    assert done.stdout == "render_text\n"

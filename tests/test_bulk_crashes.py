@@ -16,15 +16,15 @@ from support_processes import WAYS
 from support_scenes import KEY, NO_FIELD, ROW, Scene, seeded
 
 from outreach_async import ContactOutcome, InvalidRequest
-from outreach_async.bulk.journal import Journal, Writer
-from outreach_async.bulk.possibly_sent import NONE, Suspects
+from outreach_async.bulk.journal import Journal, JournalWriter
+from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.bulk.rows import Repeats
 from outreach_async.errors import JournalError
 from outreach_async.fake import faults
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 
-POINTS = {f"{name}{when}" for name in ("open", "mark", "done", "record", "end", "close") for when in ("...", "")}
+POINTS = {f"{name}{when}" for name in ("open", "mark", "completed_rows", "record", "end", "close") for when in ("...", "")}
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_rows_under_way_when_a_run_is_suspended_are_left_for_the_next_process_wh
 class Harmed:
     """A writer that does one thing otherwise."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: JournalWriter) -> None:
         self.writer = writer
 
     def __getattr__(self, name: str) -> Any:
@@ -147,7 +147,7 @@ class Harmed:
 class Unsuspecting(Harmed):
     """Breaks the rule that what a kill left without an outcome may have been sent."""
 
-    suspects: Suspects = NONE
+    possibly_sent: PossiblySent = NO_ROWS
 
 
 class Lazy(Harmed):
@@ -168,7 +168,7 @@ class Lazy(Harmed):
 class Forgetful(Harmed):
     """Breaks the rule that a row which has its outcome is not sent again."""
 
-    def done(self, _first: int, _rows: int) -> frozenset[int]:
+    def completed_rows(self, _first: int, _rows: int) -> frozenset[int]:
         return frozenset()
 
 

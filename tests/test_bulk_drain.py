@@ -27,9 +27,9 @@ from outreach_async import (
 )
 from outreach_async.bulk import Outcomes
 from outreach_async.bulk.outcomes import Order
-from outreach_async.cli.importing import drained
+from outreach_async.cli.importing import drain_run
 from outreach_async.cli.output import Screen
-from outreach_async.cli.process import interruptible
+from outreach_async.cli.process import handle_interrupts
 
 pytestmark = virtual_time
 
@@ -188,14 +188,14 @@ async def test_refusals_that_use_up_the_retry_budget_are_named() -> None:
 async def interrupted(run: Any, after: float | None) -> float:
     """Take a Ctrl-C after so many seconds, or once the run is paused, and return how long the run went on for."""
     began = math.nan
-    async with interruptible(SCREEN) as interrupts, run as outcomes:
-        interrupts.drain = partial(drained, outcomes)
+    async with handle_interrupts(SCREEN) as interrupts, run as outcomes:
+        interrupts.drain = partial(drain_run, outcomes)
 
         async def take() -> None:
             nonlocal began
             await (until_paused(outcomes) if after is None else anyio.sleep(after))
             began = anyio.current_time()
-            interrupts.take()
+            interrupts.handle()
 
         interrupts.group.start_soon(take)
         async for _ in outcomes:

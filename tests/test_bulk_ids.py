@@ -95,6 +95,6 @@ async def test_rows_whose_emails_could_be_equal_may_share_an_id(answer: Response
 async def test_the_last_4096_ids_are_remembered() -> None:
     ids = RecentIds()
     for number in range(4097):
-        assert ids.earlier(f"contact_{number}", f"key {number}", number) is None
-    assert ids.earlier("contact_1", "another", 5000) == 1
-    assert ids.earlier("contact_0", "another", 5001) is None
+        assert ids.find_earlier(f"contact_{number}", f"key {number}", number) is None
+    assert ids.find_earlier("contact_1", "another", 5000) == 1
+    assert ids.find_earlier("contact_0", "another", 5001) is None

@@ -31,7 +31,7 @@ from outreach_async import (
     Response,
     RetryPolicy,
 )
-from outreach_async.bulk.journal import Identity, Writer
+from outreach_async.bulk.journal import Identity, JournalWriter
 
 pytestmark = virtual_time
 
@@ -392,7 +392,7 @@ class Breaking(Journal):
     verb = "record"
     left = 2
 
-    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> Writer:
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
         writer = super().writer(identity, resume=resume, **options)
         through = getattr(writer, self.verb)
 

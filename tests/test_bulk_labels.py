@@ -10,15 +10,15 @@ import pytest
 from support_labels import Bounds, Rules, models
 from support_truth import DOUBTFUL, before_and_after
 
-from outreach_async.bulk.outcomes import ContactOutcome, answered, failed, unfinished
-from outreach_async.bulk.pipeline import _Hand
-from outreach_async.bulk.possibly_sent import NONE
-from outreach_async.bulk.rows import Answer
+from outreach_async.bulk.outcomes import ContactOutcome, answered_outcome, failed_outcome, unfinished_outcome
+from outreach_async.bulk.pipeline import _Worker
+from outreach_async.bulk.possibly_sent import NO_ROWS
+from outreach_async.bulk.rows import CreateResult
 from outreach_async.call import Call
-from outreach_async.contacts import CreateAnswer
+from outreach_async.contacts import CreateContactResponse
 from outreach_async.errors import OutreachError
-from outreach_async.operations import Trail
-from outreach_async.retry import Evidence
+from outreach_async.operations import AttemptInfo
+from outreach_async.retry import FailureKind
 
 FAULTY = Bounds(attempts=3, faults=3)
 CRASHING = Bounds(attempts=3, faults=2, crashes=1)
@@ -67,53 +67,53 @@ def test_without_faults_every_label_is_certain() -> None:
         assert (model.leaves, model.violations) == (1, Counter())
 
 
-class Forgetful(Call[Answer]):
+class Forgetful(Call[CreateResult]):
     """Breaks the rule that a taint is kept: only the last attempt counts."""
 
-    def learn(self, error: OutreachError, evidence: Evidence) -> None:
-        self.tainted = False
-        super().learn(error, evidence)
+    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+        self.maybe_applied_earlier = False
+        super().record_failure(error, evidence)
 
 
-class Trusting(Call[Answer]):
+class Trusting(Call[CreateResult]):
     """Breaks the rule that a 503 may have been carried out."""
 
-    def learn(self, error: OutreachError, evidence: Evidence) -> None:
-        before = self.tainted
-        super().learn(error, evidence)
+    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+        before = self.maybe_applied_earlier
+        super().record_failure(error, evidence)
         if error.status_code == 503:
-            self.tainted = before
+            self.maybe_applied_earlier = before
 
 
-class Credulous(Call[Answer]):
+class Credulous(Call[CreateResult]):
     """Breaks the rule that a final status need not be a refusal."""
 
-    def learn(self, error: OutreachError, evidence: Evidence) -> None:
-        before = self.tainted
-        super().learn(error, evidence)
-        if evidence is Evidence.FINAL:
-            self.tainted = before
+    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+        before = self.maybe_applied_earlier
+        super().record_failure(error, evidence)
+        if evidence is FailureKind.FINAL:
+            self.maybe_applied_earlier = before
 
 
-def sure(index: int, row: object, answer: CreateAnswer, trail: Trail) -> ContactOutcome:
+def sure(index: int, row: object, answer: CreateContactResponse, trail: AttemptInfo) -> ContactOutcome:
     """Break the rule that a taint makes an answer uncertain."""
-    return answered(index, row, answer, Trail(trail.attempts, tainted=False))
+    return answered_outcome(index, row, answer, AttemptInfo(trail.attempts, maybe_applied=False))
 
 
 def hopeless(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
     """Break the rule that a failure after which a row may be there is no certain one."""
     error.maybe_applied = False
-    return failed(index, row, error, duplicates)
+    return failed_outcome(index, row, error, duplicates)
 
 
 def dismissed(*given: Any, attempts: int, **_: Any) -> ContactOutcome:
     """Break the rule that a row under way at the end may be there."""
-    return unfinished(*given, attempts=attempts, tainted=False)
+    return unfinished_outcome(*given, attempts=attempts, maybe_applied=False)
 
 
-def unsuspecting(hand: _Hand) -> int | None:
+def unsuspecting(hand: _Worker) -> int | None:
     """Break the rule that an attempt which was cut short may have been carried out."""
-    return hand.row.index if hand.row and hand.call and hand.call.tainted else None
+    return hand.row.index if hand.row and hand.call and hand.call.maybe_applied_earlier else None
 
 
 BROKEN = {
@@ -124,7 +124,7 @@ BROKEN = {
     "a taint says nothing": (FAULTY, Rules(answered=sure), "label without the truth"),
     "a failure is final": (FAULTY, Rules(failed=hopeless), "not_applied although sent"),
     "the end is final": (FAULTY, Rules(unfinished=dismissed), "not_applied although sent"),
-    "a kill leaves no suspects": (CRASHING, Rules(suspects=lambda _: NONE), "label without the truth"),
+    "a kill leaves no suspects": (CRASHING, Rules(suspects=lambda _: NO_ROWS), "label without the truth"),
     "a cut attempt is no suspect": (CRASHING, Rules(suspect=unsuspecting), "label without the truth"),
 }
 

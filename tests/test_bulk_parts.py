@@ -14,34 +14,39 @@ from support_time import virtual_time
 from support_transport import Script, added, status
 
 from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.outcomes import AsCompleted, AsGiven, answered
-from outreach_async.bulk.possibly_sent import Suspects
-from outreach_async.bulk.progress import Pace
-from outreach_async.bulk.rows import Recent
-from outreach_async.cli.output import text_of
-from outreach_async.contacts import CreateAnswer
-from outreach_async.operations import Trail
+from outreach_async.bulk.outcomes import CompletionOrder, InputOrder, answered_outcome
+from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.bulk.progress import RateEstimator
+from outreach_async.bulk.rows import RecentEmails
+from outreach_async.cli.output import format_progress
+from outreach_async.contacts import CreateContactResponse
+from outreach_async.operations import AttemptInfo
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
 
 
 def outcome(index: int) -> ContactOutcome:
-    return answered(index, None, CreateAnswer(status=Outcome.ADDED, id="contact_1", details=None), Trail(1, tainted=False))
+    return answered_outcome(
+        index,
+        None,
+        CreateContactResponse(status=Outcome.ADDED, id="contact_1", details=None),
+        AttemptInfo(1, maybe_applied=False),
+    )
 
 
 @given(st.lists(st.integers(0, 40)), RANGES, st.integers(0, 41))
 def test_suspects_are_exactly_the_rows_they_were_made_of(indexes: list[int], ranges: list[tuple[int, int]], since: int) -> None:
     expected = {*indexes, *(row for first, end in ranges for row in range(first, end))}
-    suspects = Suspects.of(indexes, ranges)
+    suspects = PossiblySent.of(indexes, ranges)
     assert {row for row in range(-1, 45) if row in suspects} == expected
-    assert {row for row in range(45) if row in suspects.since(since)} == {row for row in expected if row >= since}
+    assert {row for row in range(45) if row in suspects.starting_at(since)} == {row for row in expected if row >= since}
     assert all(end < first for (_, end), (first, _) in zip(suspects.ranges, suspects.ranges[1:], strict=False))
-    assert Suspects.of(ranges=suspects.ranges) == suspects
+    assert PossiblySent.of(ranges=suspects.ranges) == suspects
 
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
 def test_outcomes_in_order_wait_for_those_that_come_and_for_no_others(order: list[int], forgotten: set[int]) -> None:
-    held, seen = AsGiven(), []
+    held, seen = InputOrder(), []
     for index in range(8):
         held.expect(index)
     for index in order:
@@ -54,8 +59,8 @@ def test_outcomes_in_order_wait_for_those_that_come_and_for_no_others(order: lis
     assert seen == sorted(set(range(8)) - forgotten)
 
 
-@pytest.mark.parametrize("kind", [AsGiven, AsCompleted])
-def test_an_outcome_is_revised_while_it_waits_and_not_once_it_has_left(kind: type[AsGiven | AsCompleted]) -> None:
+@pytest.mark.parametrize("kind", [InputOrder, CompletionOrder])
+def test_an_outcome_is_revised_while_it_waits_and_not_once_it_has_left(kind: type[InputOrder | CompletionOrder]) -> None:
     held = kind()
     for index in range(2):
         held.expect(index)
@@ -71,19 +76,19 @@ def test_an_outcome_is_revised_while_it_waits_and_not_once_it_has_left(kind: typ
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 10))
 @example(["a", "b", "c", "a"], 1)
 def test_a_repeated_email_is_found_within_reach_and_names_the_row_that_was_sent(emails: list[str], reach: int) -> None:
-    recent, sent = Recent(reach), dict[str, int]()
+    recent, sent = RecentEmails(reach), dict[str, int]()
     for index, email in enumerate(emails):
         earlier = sent.get(email)
         expected = earlier if earlier is not None and earlier >= index - reach else None
-        assert recent.earlier(index, email) == expected
+        assert recent.find_earlier(index, email) == expected
         if expected is None:
             sent[email] = index
 
 
 @given(st.floats(0.5, 10_000), st.lists(st.floats(0.1, 20), min_size=1, max_size=50))
 def test_a_steady_rate_is_measured_as_it_is_however_often_it_is_asked_for(rate: float, steps: list[float]) -> None:
-    pace, now = Pace(), 100.0
-    pace.begin(now)
+    pace, now = RateEstimator(), 100.0
+    pace.start(now)
     for step in steps:
         now += step
         pace.add(round(rate * step * 1000))
@@ -91,8 +96,8 @@ def test_a_steady_rate_is_measured_as_it_is_however_often_it_is_asked_for(rate: 
 
 
 def test_a_rate_forgets_what_was_long_ago() -> None:
-    pace = Pace()
-    pace.begin(0.0)
+    pace = RateEstimator()
+    pace.start(0.0)
     for second in range(600):
         pace.add(100)
         pace.rate(second + 1.0)
@@ -100,7 +105,7 @@ def test_a_rate_forgets_what_was_long_ago() -> None:
         pace.add(10)
         pace.rate(second + 1.0)
     assert pace.rate(720.0) == pytest.approx(10, rel=0.2)
-    assert Pace().rate(0.0) == 0
+    assert RateEstimator().rate(0.0) == 0
 
 
 @pytest.mark.parametrize(
@@ -115,7 +120,7 @@ def test_a_rate_forgets_what_was_long_ago() -> None:
 )
 def test_progress_says_how_fast_what_holds_it_up_and_how_long(progress: dict[str, Any], text: str) -> None:
     values: dict[str, Any] = {"rows": 1, "total": 2, "rate": 1234.4, "state": "running", "resumes": 0.0, "eta": 100.0}
-    assert text_of(BulkProgress(**values | progress)) == text
+    assert format_progress(BulkProgress(**values | progress)) == text
 
 
 def client(script: Script) -> OutreachClient:

@@ -18,7 +18,6 @@ from outreach_async.contacts import NewContact
 from outreach_async.errors import InvalidRequest
 from outreach_async.validation import (
     check_contact,
-    contact_of,
     require_body,
     require_display,
     require_encodable,
@@ -26,9 +25,10 @@ from outreach_async.validation import (
     require_id,
     require_method,
     require_number,
-    require_options,
     require_seconds,
     require_target,
+    require_upload_options,
+    to_contact,
 )
 from outreach_async.vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
 
@@ -77,7 +77,7 @@ def members(email: Any = "a@b.example", **fields: Any) -> dict[str, str | None]:
 
 
 def options(duplicates: Any = "skip", *, strict: Any = True, campaign: Any = None) -> None:
-    require_options(duplicates, strict, campaign)
+    require_upload_options(duplicates, strict, campaign)
 
 
 REFUSALS: list[tuple[Callable[[], Any], str]] = [
@@ -199,29 +199,29 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
         lambda: members(extra={"owner_key": "x"}),
         "extra['owner_key']: this code is reserved; pass it as an argument or in custom",
     ),
-    (lambda: contact_of(None), "contact: expected NewContact or a mapping, got None; build NewContact(email, ...)"),
-    (lambda: contact_of(KEY), "contact: expected NewContact or a mapping, got str; build NewContact(email, ...)"),
-    (lambda: contact_of(["a@b.example"]), "contact: expected NewContact or a mapping, got list; build NewContact(email, ...)"),
-    (lambda: contact_of({}), "email: missing; every contact needs an e-mail address"),
-    (lambda: contact_of({"first_name": "A"}), "email: missing; every contact needs an e-mail address"),
+    (lambda: to_contact(None), "contact: expected NewContact or a mapping, got None; build NewContact(email, ...)"),
+    (lambda: to_contact(KEY), "contact: expected NewContact or a mapping, got str; build NewContact(email, ...)"),
+    (lambda: to_contact(["a@b.example"]), "contact: expected NewContact or a mapping, got list; build NewContact(email, ...)"),
+    (lambda: to_contact({}), "email: missing; every contact needs an e-mail address"),
+    (lambda: to_contact({"first_name": "A"}), "email: missing; every contact needs an e-mail address"),
     (
-        lambda: contact_of({"email": "a@b.example", "frist_name": "A"}),
+        lambda: to_contact({"email": "a@b.example", "frist_name": "A"}),
         "'frist_name': not a field of a contact; did you mean 'first_name'? Put other codes of the workspace under 'extra'",
     ),
     (
-        lambda: contact_of({"email": "a@b.example", "qqq": "A"}),
+        lambda: to_contact({"email": "a@b.example", "qqq": "A"}),
         "'qqq': not a field of a contact; Put other codes of the workspace under 'extra'",
     ),
     (
-        lambda: contact_of({"email": "a@b.example", KEY: "A"}),
+        lambda: to_contact({"email": "a@b.example", KEY: "A"}),
         "'key_...': not a field of a contact; Put other codes of the workspace under 'extra'",
     ),
     (
-        lambda: contact_of({"email": "a@b.example", 5: "A"}),
+        lambda: to_contact({"email": "a@b.example", 5: "A"}),
         "contact: expected strings as names, got int; use the names of NewContact",
     ),
     (
-        lambda: contact_of({"email": "a@b.example", "custom": 5, "custom_1": "x"}),
+        lambda: to_contact({"email": "a@b.example", "custom": 5, "custom_1": "x"}),
         "custom: expected a mapping of codes to strings, got int; pass a dict",
     ),
     (lambda: require_method("get"), "method: expected an upper-case HTTP method, got str; pass a method such as 'GET'"),
@@ -284,9 +284,9 @@ UNKEYED: list[Callable[[str], Any]] = [
     lambda text: members(extra={text: 5}),
     lambda text: members(city=[text]),
     lambda text: members(custom={"custom_1": [text]}),
-    contact_of,
-    lambda text: contact_of({"email": "a@b.example", text: "x"}),
-    lambda text: contact_of({text: "x"}),
+    to_contact,
+    lambda text: to_contact({"email": "a@b.example", text: "x"}),
+    lambda text: to_contact({text: "x"}),
     require_body,
     require_method,
     require_target,
@@ -375,7 +375,7 @@ def test_seconds_are_any_positive_number_or_none(value: float | None) -> None:
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("campaign", [None, "camp_1"])
 def test_the_interfaces_options_are_taken(duplicates: str, strict: bool, campaign: str | None) -> None:
-    require_options(duplicates, strict, campaign)
+    require_upload_options(duplicates, strict, campaign)
 
 
 @given(
@@ -397,18 +397,18 @@ def test_no_member_that_has_a_place_of_its_own_goes_under_extra(code: str) -> No
 
 def test_a_contact_is_taken_as_it_is() -> None:
     contact = NewContact("a@b.example", first_name="A")
-    assert contact_of(contact) is contact
+    assert to_contact(contact) is contact
 
 
 def test_a_row_may_name_custom_codes_beside_its_fields() -> None:
     row = {"email": "a@b.example", "city": None, "custom_1": "x", "custom": {"custom_2": "y"}, "extra": {"linkedin": "z"}}
-    assert contact_of(row) == NewContact(
+    assert to_contact(row) == NewContact(
         "a@b.example", city=None, custom={"custom_1": "x", "custom_2": "y"}, extra={"linkedin": "z"}
     )
 
 
 def test_the_values_of_a_row_are_checked_when_it_is_sent() -> None:
-    contact = contact_of({"email": 5, "custom": "no mapping"})
+    contact = to_contact({"email": 5, "custom": "no mapping"})
     with pytest.raises(InvalidRequest, match="email: expected a string"):
         check_contact(contact)
 

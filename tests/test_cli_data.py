@@ -9,7 +9,7 @@ import pytest
 from support_demo_contacts import content
 from support_fake import document, page
 
-from outreach_async.cli.serving import WORKSPACES, demo_world
+from outreach_async.cli.serving import WORKSPACES, create_demo_world
 
 
 def bundled() -> str:
@@ -30,10 +30,10 @@ def test_the_bundled_contacts_have_repeats_faults_and_reserved_domains() -> None
 
 
 def test_the_embedded_service_is_the_same_at_every_start() -> None:
-    assert demo_world().dump() == demo_world().dump()
+    assert create_demo_world().dump() == create_demo_world().dump()
 
 
 @pytest.mark.parametrize("workspace", WORKSPACES)
 def test_some_mailboxes_of_each_embedded_workspace_have_no_domain_ip(workspace: str) -> None:
-    boxes = document(page(demo_world(), "/mailboxes", workspace=workspace, display=2000))["data"]
+    boxes = document(page(create_demo_world(), "/mailboxes", workspace=workspace, display=2000))["data"]
     assert {box["domain_ip"] is None for box in boxes} == {True, False}

@@ -20,12 +20,12 @@ import pytest
 from rich.console import Console
 from support_cli import KEY, Shell, saved
 
-from outreach_async.cli.exits import code_of, line_of
+from outreach_async.cli.exits import exit_code, format_error
 from outreach_async.cli.options import Options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
-from outreach_async.cli.text import printable, with_flags, without_keys
-from outreach_async.cli.writing import writable
+from outreach_async.cli.text import mask_keys, to_printable, translate_arguments
+from outreach_async.cli.writing import explain_write_errors
 from outreach_async.errors import (
     BulkStopped,
     DeadlineExceeded,
@@ -168,16 +168,16 @@ def test_help_and_version_exit_0(shell: Shell) -> None:
     ],
 )
 def test_every_expected_error_has_its_exit_code(error: BaseException, code: int) -> None:
-    assert code_of(error) == code
+    assert exit_code(error) == code
 
 
 def test_an_error_is_one_line_without_control_characters_or_keys() -> None:
-    assert line_of(StatusError(f"a\nb\x1b[31m {KEY} \u202e")) == "outreach-async: a\\nb\\x1b[31m key_*** \\u202e"
-    assert line_of(OSError(98, "Address already in use")) == "outreach-async: Address already in use"
-    assert line_of(OSError(2, "No such file", "x.csv")) == "outreach-async: x.csv: No such file"
-    assert line_of(KeyboardInterrupt()) == "outreach-async: interrupted"
-    assert line_of(OSError("odd")) == "outreach-async: odd"
-    assert line_of(click.ClickException("odd")) == "outreach-async: odd"
+    assert format_error(StatusError(f"a\nb\x1b[31m {KEY} \u202e")) == "outreach-async: a\\nb\\x1b[31m key_*** \\u202e"
+    assert format_error(OSError(98, "Address already in use")) == "outreach-async: Address already in use"
+    assert format_error(OSError(2, "No such file", "x.csv")) == "outreach-async: x.csv: No such file"
+    assert format_error(KeyboardInterrupt()) == "outreach-async: interrupted"
+    assert format_error(OSError("odd")) == "outreach-async: odd"
+    assert format_error(click.ClickException("odd")) == "outreach-async: odd"
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_an_error_is_one_line_without_control_characters_or_keys() -> None:
     ],
 )
 def test_a_message_of_the_library_names_options_instead_of_arguments(library: str, command: str) -> None:
-    assert with_flags(library) == command
-    assert line_of(InvalidRequest(library)) == f"outreach-async: {command}"
+    assert translate_arguments(library) == command
+    assert format_error(InvalidRequest(library)) == f"outreach-async: {command}"
 
 
 def caused(message: str, *causes: Exception) -> OutreachError:
@@ -261,13 +261,13 @@ def sqlite_error(text: str, name: str) -> sqlite3.Error:
     ],
 )  # fmt: skip
 def test_the_text_of_other_libraries_is_not_printed(message: str, causes: list[Exception], line: str) -> None:
-    assert line_of(caused(message, *causes)) == f"outreach-async: {line}"
+    assert format_error(caused(message, *causes)) == f"outreach-async: {line}"
 
 
 def test_pythons_text_about_a_damaged_journal_is_not_printed() -> None:
     error = JournalError("journal run.db is damaged: 'x' is no key; restore a copy")
     error.__cause__ = TypeError("'x' is no key")
-    assert line_of(error) == "outreach-async: journal run.db is damaged; restore a copy"
+    assert format_error(error) == "outreach-async: journal run.db is damaged; restore a copy"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_pythons_text_about_a_damaged_journal_is_not_printed() -> None:
 )
 def test_a_parsers_message_becomes_the_place_of_the_fault(parse: Callable[[str], object], text: str, reason: str) -> None:
     error = refused_by(parse, text)
-    assert line_of(caused(f"x.json: {error}; mend it", error)) == f"outreach-async: x.json: {reason}; mend it"
+    assert format_error(caused(f"x.json: {error}; mend it", error)) == f"outreach-async: x.json: {reason}; mend it"
 
 
 @pytest.mark.parametrize(
@@ -324,15 +324,15 @@ def test_a_full_disk_names_the_option(shell: Shell, tmp_path: Path, options: tup
 
 
 def test_a_reader_of_stdout_that_has_gone_is_no_error_of_an_output() -> None:
-    with pytest.raises(BrokenPipeError), writable("--output", Path("/dev/stdout")):
+    with pytest.raises(BrokenPipeError), explain_write_errors("--output", Path("/dev/stdout")):
         raise BrokenPipeError
 
 
 def test_values_are_shown_as_people_write_them() -> None:
-    assert [printable(value) for value in (None, True, False, 3, 51.130000000000003, "a\tb")] == [
+    assert [to_printable(value) for value in (None, True, False, 3, 51.130000000000003, "a\tb")] == [
         *("", "yes", "no", "3", "51.13", "a\\tb")
     ]
-    assert without_keys(f"('{KEY}') owner_key_x") == "('key_***') owner_key_x"
+    assert mask_keys(f"('{KEY}') owner_key_x") == "('key_***') owner_key_x"
 
 
 def test_what_the_service_refuses_exits_1(shell: Shell, there: tuple[str, ...]) -> None:
@@ -360,10 +360,10 @@ def test_ctrl_c_and_sigterm_cancel_what_runs() -> None:
 def test_a_terminal_shows_what_is_said_and_never_obeys_it() -> None:
     shown = StringIO()
     screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=60, color_system=None))
-    screen.table(("name", "sent"), [["[red]\x1b[2J", 3], ["b", 14]])
-    screen.say("[bold]x")
-    screen.footer("2 things")
-    screen.result({})
+    screen.print_table(("name", "sent"), [["[red]\x1b[2J", 3], ["b", 14]])
+    screen.print_line("[bold]x")
+    screen.print_footer("2 things")
+    screen.print_result({})
     lines = [line.split() for line in shown.getvalue().splitlines() if line.strip()]
     assert lines[0] == ["name", "sent"]
     assert lines[2:] == [["[red]\\x1b[2J", "3"], ["b", "14"], ["[bold]x"], ["2", "things"]]

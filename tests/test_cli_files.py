@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support_cli import COMMAND, Shell, environment, saved
 
-from outreach_async.atomic import write_whole
-from outreach_async.audit.reports import WRITERS, begins_as
+from outreach_async.atomic import atomic_write
+from outreach_async.audit.reports import WRITERS, has_format
 from outreach_async.cli.app import outreach
-from outreach_async.cli.writing import FileUse, OutputPath, conflicts, folds_case, keys_of
+from outreach_async.cli.writing import FileUse, OutputPath, find_conflicts, find_keys, is_case_insensitive
 
 PEOPLE = "email\na@a.example\nbad\n"
 FAKE = ("--base-url", "fake:")
@@ -219,22 +219,22 @@ def test_every_option_that_takes_a_path_is_known_here() -> None:
 
 def test_new_files_in_a_folder_that_folds_case_are_told_apart_without_case(tmp_path: Path) -> None:
     def keys(name: str, *, folds: bool) -> object:
-        return keys_of(tmp_path / name, lambda _folder: folds)
+        return find_keys(tmp_path / name, lambda _folder: folds)
 
     assert keys("Straße.csv", folds=True) == keys("STRASSE.CSV", folds=True)
     assert keys("\u00e9.csv", folds=True) == keys("E\u0301.csv", folds=True)
     assert keys("a.csv", folds=False) != keys("A.csv", folds=False)
-    assert keys_of(tmp_path / "none" / "a.csv") != keys_of(tmp_path / "none" / "b.csv")
+    assert find_keys(tmp_path / "none" / "a.csv") != find_keys(tmp_path / "none" / "b.csv")
 
 
 def test_a_folder_folds_case_if_a_name_is_found_in_the_other_case(tmp_path: Path) -> None:
     for name in ("1", "Lower", "empty"):
         (tmp_path / name).mkdir()
     (tmp_path / "Lower" / "name").touch()
-    assert not folds_case(tmp_path / "Lower")
+    assert not is_case_insensitive(tmp_path / "Lower")
     (tmp_path / "Lower" / "NAME").hardlink_to(tmp_path / "Lower" / "name")
-    assert folds_case(tmp_path / "Lower")
-    assert not any(map(folds_case, (tmp_path / "1", tmp_path / "empty", tmp_path / "none")))
+    assert is_case_insensitive(tmp_path / "Lower")
+    assert not any(map(is_case_insensitive, (tmp_path / "1", tmp_path / "empty", tmp_path / "none")))
 
 
 def test_outputs_that_differ_in_case_only_are_one_file_in_a_folder_that_folds_case(shell: Shell, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ USES = st.lists(st.builds(FileUse, st.sampled_from(FLAGS), st.just(Path("x")), K
 
 @given(USES)
 def test_two_uses_conflict_if_they_share_a_file_that_one_of_them_writes(uses: list[FileUse]) -> None:
-    found = list(conflicts(uses))
+    found = list(find_conflicts(uses))
     for at, one in enumerate(uses):
         for other in uses[at + 1 :]:
             shared = any(key in other.keys for key in one.keys)
@@ -280,14 +280,14 @@ def test_outputs_without_conflict_leave_every_input_and_each_other_alone(reads: 
         inputs = [path for path in (folder / each for each in reads) if path.exists()]
         outputs = [folder / each for each in writes]
         before = [path.read_bytes() for path in inputs]
-        uses = [use for path in inputs for use in FileUse.read("FILE", path)]
-        uses += [use for path in outputs for use in FileUse.write("--rejects", path, lambda _path: True)]
-        if list(conflicts(uses)):
+        uses = [use for path in inputs for use in FileUse.for_reading("FILE", path)]
+        uses += [use for path in outputs for use in FileUse.for_writing("--rejects", path, lambda _path: True)]
+        if list(find_conflicts(uses)):
             files = [Path(os.path.realpath(path)) for path in (*inputs, *outputs)]
             assert len({file.stat().st_ino if file.exists() else file for file in files}) < len(files)
             return
         for number, path in enumerate(outputs):
-            write_whole(path, f"output {number}")
+            atomic_write(path, f"output {number}")
         assert [path.read_bytes() for path in inputs] == before
         assert [path.read_text(encoding="utf-8") for path in outputs] == [f"output {number}" for number in range(len(outputs))]
 
@@ -295,4 +295,4 @@ def test_outputs_without_conflict_leave_every_input_and_each_other_alone(reads: 
 @pytest.mark.parametrize("form", WRITERS)
 def test_a_report_begins_as_its_format_does_and_as_no_other(shell: Shell, tmp_path: Path, form: str) -> None:
     shell("audit", "--format", form, "--output", str(tmp_path / "report"), *FAKE)
-    assert [each for each in WRITERS if begins_as(each, tmp_path / "report")] == [form]
+    assert [each for each in WRITERS if has_format(each, tmp_path / "report")] == [form]

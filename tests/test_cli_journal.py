@@ -12,7 +12,7 @@ import pytest
 from support_cli import KEY, Shell, Watched, connected, ended, saved, served, small_service, started
 
 from outreach_async import Journal, OutreachClient
-from outreach_async.cli.importing import Job
+from outreach_async.cli.importing import ImportJob
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import commit_then, hang, ok, reset, status
 from outreach_async.importer import CsvFile
@@ -174,4 +174,4 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
     assert one.fingerprint() == CsvFile.open(other).fingerprint()
     other.write_text("email\nb@a.example\n", encoding="utf-8")
     assert one.fingerprint() != CsvFile.open(other).fingerprint()
-    assert Job(file=one).kept_in() is None
+    assert ImportJob(file=one).create_journal() is None

@@ -32,7 +32,7 @@ from support_cli import (
 )
 
 from outreach_async import Journal
-from outreach_async.cli.demo import as_called
+from outreach_async.cli.demo import program_name
 from outreach_async.fake.faults import hang, ok, status
 from outreach_async.logs import LOGGER
 
@@ -66,9 +66,9 @@ def test_what_is_suggested_is_called_as_the_command_was(tmp_path: Path, monkeypa
     installed = tmp_path / "outreach-async"
     installed.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert as_called(str(installed)) == "outreach-async"
-    assert as_called(".venv/bin/outreach-async") == ".venv/bin/outreach-async"
-    assert as_called("/somewhere/outreach_async/__main__.py") == "python -m outreach_async"
+    assert program_name(str(installed)) == "outreach-async"
+    assert program_name(".venv/bin/outreach-async") == ".venv/bin/outreach-async"
+    assert program_name("/somewhere/outreach_async/__main__.py") == "python -m outreach_async"
 
 
 def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> None:

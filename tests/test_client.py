@@ -116,7 +116,15 @@ async def test_without_an_environment_a_missing_key_or_workspace_is_refused_and_
 @pytest.mark.parametrize("workspace", ["key_secret", 7, "camp_1"])
 def test_no_repr_shows_a_key_not_even_one_in_the_place_of_the_workspace(workspace: Any) -> None:
     made = client(Script(), workspace=workspace, headers={"authorization": "Bearer secret"})
-    everything = [made, made.campaigns, made.mailboxes, made.contacts, made.workspaces, made._settings, made._settings.dialect]
+    everything = [
+        made,
+        made.campaigns,
+        made.mailboxes,
+        made.contacts,
+        made.workspaces,
+        made._settings,
+        made._settings.request_defaults,
+    ]
     assert "secret" not in "".join(map(repr, everything))
     assert repr(made).endswith("workspace=?>")
 
@@ -429,4 +437,4 @@ async def test_a_raw_request_is_repeated_while_no_byte_has_left() -> None:
 
 def test_the_user_agent_names_the_library_and_its_version() -> None:
     made = client(Script())
-    assert re.fullmatch(r"outreach_async/\d+\.\d+\.\d+", made._settings.dialect.read["user-agent"])
+    assert re.fullmatch(r"outreach_async/\d+\.\d+\.\d+", made._settings.request_defaults.read_headers["user-agent"])

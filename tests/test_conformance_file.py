@@ -11,8 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outreach_async.fake import Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.behaviour import KNOBS, READINGS, BehaviourFileError, dump_behaviour, load_behaviour, load_readings
-from outreach_async.fake.errors import nested
+from outreach_async.fake.behaviour import (
+    KNOB_NAMES,
+    KNOB_VALUES,
+    BehaviourFileError,
+    dump_behaviour,
+    load_behaviour,
+    load_knob_values,
+)
+from outreach_async.fake.errors import render_nested
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 limits = st.builds(
@@ -32,8 +39,8 @@ also: dict[str, st.SearchStrategy[Any]] = {
 }
 behaviours = st.builds(
     Behaviour,
-    **{knob: st.sampled_from(readings) | also.get(knob, st.nothing()) for knob, readings in READINGS.items()},
-    **{knob: values for knob, values in also.items() if knob not in READINGS},
+    **{knob: st.sampled_from(readings) | also.get(knob, st.nothing()) for knob, readings in KNOB_VALUES.items()},
+    **{knob: values for knob, values in also.items() if knob not in KNOB_VALUES},
 )
 
 
@@ -44,13 +51,13 @@ def written(folder: Path, text: str) -> Path:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example writes its file anew
-@given(behaviours, st.dictionaries(st.sampled_from(KNOBS), st.text(st.characters(codec="utf-8"))), st.text(max_size=50))
+@given(behaviours, st.dictionaries(st.sampled_from(KNOB_NAMES), st.text(st.characters(codec="utf-8"))), st.text(max_size=50))
 def test_a_behaviour_that_was_written_is_read_back(
     tmp_path: Path, behaviour: Behaviour, notes: dict[str, str], about: str
 ) -> None:
     path = written(tmp_path, dump_behaviour(behaviour, notes=notes, about=about))
     assert load_behaviour(path) == behaviour
-    assert set(load_readings(path)) == set(KNOBS)
+    assert set(load_knob_values(path)) == set(KNOB_NAMES)
 
 
 def test_the_presets_are_read_back(tmp_path: Path) -> None:
@@ -69,7 +76,7 @@ def test_tokens_are_left_out_and_may_be_written_by_hand(tmp_path: Path) -> None:
 def test_what_is_not_in_a_file_keeps_its_default_and_the_first_of_the_undecided_counts(tmp_path: Path) -> None:
     path = written(tmp_path, 'past_end = "clamp"\n[undecided]\nover_max = ["serve", "clamp"]\n')
     assert load_behaviour(path) == Behaviour(past_end="clamp", over_max="serve")
-    assert load_readings(path) == {"past_end": ("clamp",), "over_max": ("serve", "clamp")}
+    assert load_knob_values(path) == {"past_end": ("clamp",), "over_max": ("serve", "clamp")}
 
 
 def test_what_is_unseen_is_a_comment_with_its_reason(tmp_path: Path) -> None:
@@ -85,7 +92,7 @@ def test_what_is_unseen_is_a_comment_with_its_reason(tmp_path: Path) -> None:
     assert load_behaviour(written(tmp_path, text)) == Behaviour(over_max="clamp")
 
 
-@pytest.mark.parametrize("behaviour", [Behaviour(email_key=str.lower), Behaviour(error_renderer=nested)])
+@pytest.mark.parametrize("behaviour", [Behaviour(email_key=str.lower), Behaviour(error_renderer=render_nested)])
 def test_a_function_cannot_be_written(behaviour: Behaviour) -> None:
     with pytest.raises(TypeError, match=r"(email_key|error_renderer): a .* cannot be written"):
         dump_behaviour(behaviour)

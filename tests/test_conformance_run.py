@@ -14,11 +14,27 @@ from support_calibration import KEY, READER, SPACE, WRITER, measured, service
 from support_time import virtual_time
 
 from outreach_async import conformance
-from outreach_async.conformance.calibration import Calibration, Drift, Order, drifts, rate_limit, run, together
-from outreach_async.conformance.target import Carrier, Dialogue, Finding, Patience, Unclear, seen, unseen
+from outreach_async.conformance.calibration import (
+    Calibration,
+    KnobDrift,
+    SuiteOptions,
+    describe_rate_limit,
+    find_drifts,
+    measure_service,
+    merge_earlier,
+)
+from outreach_async.conformance.target import (
+    Dialogue,
+    DialogueRunner,
+    InconclusiveError,
+    KnobFinding,
+    Patience,
+    observed,
+    unobserved,
+)
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import Behaviour, FakeTransport, HeaderAuth, RateLimit, faults
-from outreach_async.fake.behaviour import load_behaviour, load_readings
+from outreach_async.fake.behaviour import load_behaviour, load_knob_values
 from outreach_async.transport.wire import Progress, Request, Response
 
 Answer = Callable[[], Response]
@@ -52,7 +68,7 @@ class Scripted:
 def one_question() -> Dialogue[object]:
     try:
         return (yield READER.fields())
-    except Unclear as unclear:
+    except InconclusiveError as unclear:
         return str(unclear)
 
 
@@ -61,24 +77,24 @@ def one_question() -> Dialogue[object]:
 async def test_a_throttled_request_is_sent_again_after_as_long_as_the_service_says(value: str) -> None:
     late, ok = Response(429, {"retry-after": value}), Response(200, {}, b"{}")
     transport = Scripted(late, late, ok)
-    carrier = Carrier(transport, Patience(throttled=2))
+    carrier = DialogueRunner(transport, Patience(throttled=2))
     begun = anyio.current_time()
-    assert await carrier.carry(one_question()) == ok
-    assert (transport.asked, carrier.asked, carrier.waits) == (3, 3, [value] * 2)
+    assert await carrier.run(one_question()) == ok
+    assert (transport.asked, carrier.request_count, carrier.retry_after_values) == (3, 3, [value] * 2)
     assert anyio.current_time() - begun == pytest.approx(2)
 
 
 async def test_patience_ends() -> None:
     late = Response(429, {"retry-after": "61"})
     transport = Scripted(late)
-    assert await Carrier(transport, Patience(throttled=60)).carry(one_question()) == late
+    assert await DialogueRunner(transport, Patience(throttled=60)).run(one_question()) == late
     assert transport.asked == 1
 
 
 async def test_a_request_without_an_answer_is_told_to_the_dialogue_without_secrets() -> None:
     failing = Scripted(TransportError("no connection through proxy-pass for " + KEY))
-    found = (await run(failing, WRITER, Patience())).findings
-    assert found["auth"].how == "no response: no connection through *** for ***"
+    found = (await measure_service(failing, WRITER, Patience())).findings
+    assert found["auth"].explanation == "no response: no connection through *** for ***"
     assert not any(finding.possible for finding in found.values())
 
 
@@ -86,31 +102,31 @@ async def test_a_request_without_an_answer_is_told_to_the_dialogue_without_secre
 async def test_an_answer_that_does_not_come_is_given_up() -> None:
     fake = service()
     fake.faults.add(faults.hang())
-    assert await Carrier(FakeTransport(fake), Patience()).carry(one_question()) == "no response within 30 s"
+    assert await DialogueRunner(FakeTransport(fake), Patience()).run(one_question()) == "no response within 30 s"
 
 
 async def test_a_dialogue_that_does_not_expect_trouble_ends_with_it() -> None:
     def unaware() -> Dialogue[Response]:
         return (yield READER.fields())
 
-    with pytest.raises(Unclear, match="no response"):
-        await Carrier(Scripted(TransportError("gone")), Patience()).carry(unaware())
+    with pytest.raises(InconclusiveError, match="no response"):
+        await DialogueRunner(Scripted(TransportError("gone")), Patience()).run(unaware())
 
 
 async def test_a_rate_limit_is_told_but_its_figures_are_not() -> None:
     fake = service(Behaviour(rate_limit=RateLimit(5)))
-    found = (await run(FakeTransport(fake), READER, Patience(throttled=0))).findings
+    found = (await measure_service(FakeTransport(fake), READER, Patience(throttled=0))).findings
     assert found["rate_limit"].possible == ()
-    assert found["rate_limit"].how.startswith("there is one, with an unknown limit: ")
-    assert "Retry-After '60'" in found["rate_limit"].how
+    assert found["rate_limit"].explanation.startswith("there is one, with an unknown limit: ")
+    assert "Retry-After '60'" in found["rate_limit"].explanation
     assert found["past_end"].possible == ()
-    assert rate_limit(7, []).how == "not provoked: 7 requests one at a time, none throttled"
+    assert describe_rate_limit(7, []).explanation == "not provoked: 7 requests one at a time, none throttled"
 
 
 async def test_a_rate_limit_under_status_200_is_no_refusal() -> None:
     fake = service(Behaviour(rate_limit=RateLimit(8), error_renderer="200_with_error"))
-    found = (await run(FakeTransport(fake), READER, Patience(throttled=0))).findings
-    assert not {knob: finding for knob, finding in found.items() if finding.is_seen_as("reject")}
+    found = (await measure_service(FakeTransport(fake), READER, Patience(throttled=0))).findings
+    assert not {knob: finding for knob, finding in found.items() if finding.is_only("reject")}
 
 
 def test_the_names_are_there_and_no_others() -> None:
@@ -124,15 +140,15 @@ def test_the_names_are_there_and_no_others() -> None:
 # Drift.
 
 
-def findings(**possible: tuple[Any, ...]) -> dict[str, Finding]:
-    return {knob: Finding(readings, "so") for knob, readings in possible.items()}
+def findings(**possible: tuple[Any, ...]) -> dict[str, KnobFinding]:
+    return {knob: KnobFinding(readings, "so") for knob, readings in possible.items()}
 
 
 def test_what_is_read_another_way_has_drifted() -> None:
     before = {"past_end": ("empty",), "over_max": ("clamp", "serve"), "strict_fields": (frozenset({"zip"}),)}
     now = findings(past_end=("clamp",), over_max=("reject",), strict_fields=("all",))
-    found = drifts(before, now)
-    assert found[0] == Drift("past_end", ("empty",), ("clamp",), "so")
+    found = find_drifts(before, now)
+    assert found[0] == KnobDrift("past_end", ("empty",), ("clamp",), "so")
     assert [str(drift) for drift in found] == [
         "past_end was 'empty', is now 'clamp': so",
         "over_max was 'clamp' or 'serve', is now 'reject': so",
@@ -144,13 +160,13 @@ def test_what_is_not_seen_or_may_be_the_same_has_not_drifted() -> None:
     auth = HeaderAuth("authorization", "Bearer", frozenset({"hush-hush"}))
     before = {"past_end": ("empty",), "over_max": ("clamp", "serve"), "auth": (auth,), "order": ("oldest",)}
     now = findings(past_end=(), over_max=("serve",), auth=(HeaderAuth(),), order=("newest", "oldest"), numbers=("float",))
-    assert drifts(before, now) == []
+    assert find_drifts(before, now) == []
 
 
 def test_what_an_earlier_run_knew_better_is_kept() -> None:
     before = {"past_end": ("empty",), "over_max": ("serve",), "order": ("oldest",), "numbers": ("float",)}
     now = findings(past_end=(), over_max=("clamp", "serve"), order=("newest",), numbers=("int_when_whole", "mixed"), list_date=())
-    kept = together(before, now)
+    kept = merge_earlier(before, now)
     assert {knob: finding.possible for knob, finding in kept.items()} == {
         "past_end": ("empty",),
         "over_max": ("serve",),
@@ -158,13 +174,13 @@ def test_what_an_earlier_run_knew_better_is_kept() -> None:
         "numbers": ("int_when_whole", "mixed"),
         "list_date": (),
     }
-    assert kept["past_end"].how == "observed by an earlier run, but not now: so"
-    assert kept["over_max"].how == "so; an earlier run was more precise"
+    assert kept["past_end"].explanation == "observed by an earlier run, but not now: so"
+    assert kept["over_max"].explanation == "so; an earlier run was more precise"
 
 
 def test_what_was_undecided_before_and_is_so_now_stays_as_it_is() -> None:
     now = findings(over_max=("clamp", "serve"))
-    assert together({"over_max": ("clamp", "serve")}, now) == now
+    assert merge_earlier({"over_max": ("clamp", "serve")}, now) == now
 
 
 def test_a_calibration_is_read_back_from_its_file(tmp_path: Path) -> None:
@@ -173,14 +189,14 @@ def test_a_calibration_is_read_back_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "behaviour.toml"
     path.write_text(known.to_toml("measured\ntoday"), encoding="utf-8")
     assert load_behaviour(path) == known.behaviour
-    assert load_readings(path) == {knob: (reading,) for knob, reading in known.observed.items()} | dict(known.undecided)
+    assert load_knob_values(path) == {knob: (reading,) for knob, reading in known.observed.items()} | dict(known.undecided)
     assert path.read_text(encoding="utf-8").startswith("# measured\n# today\n\n")
-    assert drifts(load_readings(path), measured(behaviour).findings) == []
+    assert find_drifts(load_knob_values(path), measured(behaviour).findings) == []
 
 
 def test_findings_become_a_behaviour() -> None:
     known = Calibration.of(
-        {"past_end": seen("clamp", "so"), "over_max": Finding(("serve", "clamp"), "or"), "order": unseen("why")}
+        {"past_end": observed("clamp", "so"), "over_max": KnobFinding(("serve", "clamp"), "or"), "order": unobserved("why")}
     )
     assert known.behaviour == Behaviour(past_end="clamp", over_max="serve")
     assert (known.observed, known.undecided) == ({"past_end": "clamp"}, {"over_max": ("serve", "clamp")})
@@ -193,21 +209,21 @@ def test_findings_become_a_behaviour() -> None:
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        (Order("", SPACE), "--outreach-live"),
-        (Order("https://api.example", ""), "--outreach-workspace"),
-        (Order("api.example", SPACE), "base_url"),
-        (Order("https://api.example", SPACE, writes="space_2"), "pass the same id"),
-        (Order("https://api.example", SPACE, writes=SPACE), "OUTREACH_OWNER_KEY"),
-        (Order("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE"),
-        (Order("https://api.example", SPACE, headers=["authorization=NOT_SET"]), "NAME=VARIABLE"),
+        (SuiteOptions("", SPACE), "--outreach-live"),
+        (SuiteOptions("https://api.example", ""), "--outreach-workspace"),
+        (SuiteOptions("api.example", SPACE), "base_url"),
+        (SuiteOptions("https://api.example", SPACE, writes="space_2"), "pass the same id"),
+        (SuiteOptions("https://api.example", SPACE, writes=SPACE), "OUTREACH_OWNER_KEY"),
+        (SuiteOptions("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE"),
+        (SuiteOptions("https://api.example", SPACE, headers=["authorization=NOT_SET"]), "NAME=VARIABLE"),
     ],
 )
-def test_options_that_cannot_go_together_are_refused(order: Order, message: str) -> None:
+def test_options_that_cannot_go_together_are_refused(order: SuiteOptions, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        order.site({})
+        order.build_site({})
 
 
 def test_secrets_come_from_the_environment() -> None:
-    order = Order("https://api.example", SPACE, writes=SPACE, headers=["Authorization=TOKEN"])
-    site = order.site({"TOKEN": "Bearer tok-123456", "OUTREACH_OWNER_KEY": KEY})
+    order = SuiteOptions("https://api.example", SPACE, writes=SPACE, headers=["Authorization=TOKEN"])
+    site = order.build_site({"TOKEN": "Bearer tok-123456", "OUTREACH_OWNER_KEY": KEY})
     assert (site.owner_key, site.headers, site.writes) == (KEY, {"authorization": "Bearer tok-123456"}, True)

@@ -11,22 +11,22 @@ from support_calibration import KEY, MANY, READER, SPACE, WRITER, Altered, direc
 from support_levels import LEVELS, Connect
 
 from outreach_async.conformance import Breach, check
-from outreach_async.conformance.calibration import measure
-from outreach_async.conformance.read_probes import Asked
-from outreach_async.conformance.rules import RULES, breaches
+from outreach_async.conformance.calibration import measure_knobs
+from outreach_async.conformance.rules import RULES, find_breaches
+from outreach_async.conformance.survey import HttpExchange
 from outreach_async.transport.wire import Request, Response
 
 BY_ID = {rule.id: rule for rule in RULES}
 
 
 def broken(change: Callable[[Request, Response], Response], *rules: str) -> list[Breach]:
-    found = directly(measure(WRITER), Altered(service(), change).handle)
-    return [breach for rule in rules or BY_ID for breach in breaches(BY_ID[rule], found) or ()]
+    found = directly(measure_knobs(WRITER), Altered(service(), change).handle)
+    return [breach for rule in rules or BY_ID for breach in find_breaches(BY_ID[rule], found) or ()]
 
 
 def test_every_stated_rule_holds_in_a_large_workspace() -> None:
     found = measured(snapshot=world(MANY, 120))
-    assert {rule.id: breaches(rule, found) for rule in RULES} == {rule: [] for rule in BY_ID}
+    assert {rule.id: find_breaches(rule, found) for rule in RULES} == {rule: [] for rule in BY_ID}
 
 
 @pytest.mark.parametrize("connect", LEVELS)
@@ -40,7 +40,7 @@ def test_a_rule_about_which_nothing_was_seen_is_not_judged() -> None:
     fake.reset()
     fake.add_workspace(SPACE)
     found = measured(site=attrs.evolve(WRITER, owner_key="key_unknown"), snapshot=fake.snapshot())
-    unjudged = {rule.id for rule in RULES if breaches(rule, found) is None}
+    unjudged = {rule.id for rule in RULES if find_breaches(rule, found) is None}
     assert unjudged == {
         *("W4-status", "W4-interested", "W4-date", "W4-email", "W4-steps"),
         *("T1", "T1-type", "T1-wait", "T1-templates", "T3", "T6", "T6-thread", "T13", "T13-days", "T14", "T14-left"),
@@ -171,15 +171,15 @@ def test_what_is_not_there_is_not_judged_but_by_the_rule_that_asks_for_it() -> N
 
 
 def test_an_answer_that_did_not_come_is_a_breach_that_says_why() -> None:
-    found = directly(measure(READER), service().handle)
-    lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=Asked(READER.fields(), trouble="no answer: gone")))
-    found_now = breaches(BY_ID["W1"], lost) or []
+    found = directly(measure_knobs(READER), service().handle)
+    lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=HttpExchange(READER.fields(), error="no answer: gone")))
+    found_now = find_breaches(BY_ID["W1"], lost) or []
     assert [(breach.what, breach.answered) for breach in found_now] == [("the response did not arrive", "no answer: gone")]
 
 
 def test_rules_that_take_writes_are_not_judged_without_them() -> None:
-    found = directly(measure(READER), service().handle)
-    assert {rule.id for rule in RULES if rule.writes} == {rule.id for rule in RULES if breaches(rule, found) is None}
+    found = directly(measure_knobs(READER), service().handle)
+    assert {rule.id for rule in RULES if rule.writes} == {rule.id for rule in RULES if find_breaches(rule, found) is None}
 
 
 def test_a_workspace_that_lists_no_field_shows_none_at_creation() -> None:

@@ -13,7 +13,7 @@ from support_fake import document as said_by
 from support_fake import page
 from support_wrong import Answered, Wrong, WrongTransport, document, put, refused
 
-from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, demo_world
+from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.conformance import Site, check
 from outreach_async.conformance.rule import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
 from outreach_async.conformance.rules import RULES
@@ -378,7 +378,7 @@ async def test_in_a_list_by_activity_only_a_whole_page_that_comes_again_is_a_fau
 @pytest.mark.parametrize("days", [0, 8])
 @pytest.mark.parametrize("workspace", WORKSPACES)
 async def test_the_embedded_service_keeps_every_rule_as_time_passes(workspace: str, days: int) -> None:
-    fake = demo_world()
+    fake = create_demo_world()
     fake.advance(days=days)
     site = Site(workspace, OWNER_KEY, writes=True, campaign="camp_partners" if workspace == WORKSPACES[0] else None)
     assert await check(FakeTransport(fake), site) == []

@@ -34,8 +34,8 @@ from support_wire import (
     written,
 )
 
-from outreach_async.codec import DecodeError, dumps, encode, loads, loads_each, read_json, structure, to_wire
-from outreach_async.contacts import CreateAnswer, NewContact
+from outreach_async.codec import DecodeError, decode_json, decode_model, decode_page, encode, encode_model, structure, to_wire
+from outreach_async.contacts import CreateContactResponse, NewContact
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Template, Undecodable, WorkspaceField, WorkspaceFields
 from outreach_async.structuring import configure_converter
 from outreach_async.vocabulary import Outcome
@@ -95,7 +95,7 @@ def drawn(**options: Any) -> st.SearchStrategy[tuple[str, Wire]]:
 def fault(name: str, value: Any) -> list[str]:
     """Return the faults of JSON, which must be the same whichever way it is read."""
     with pytest.raises(DecodeError) as read:
-        loads(KINDS[name], json.dumps(value).encode())
+        decode_model(KINDS[name], json.dumps(value).encode())
     if isinstance(value, dict):
         with pytest.raises(DecodeError) as structured:
             structure(KINDS[name], value)
@@ -109,7 +109,7 @@ def fault(name: str, value: Any) -> list[str]:
 @given(drawn(), st.integers(0))
 def test_what_the_service_writes_becomes_the_model_that_it_means(answer: tuple[str, Wire], seed: int) -> None:
     name, value = answer
-    assert exactly(loads(KINDS[name], written(value, seed))) == exactly(made(name, value))
+    assert exactly(decode_model(KINDS[name], written(value, seed))) == exactly(made(name, value))
 
 
 @unhurried
@@ -118,14 +118,14 @@ def test_a_model_becomes_the_json_that_it_came_from_unknown_members_and_all(answ
     name, value = answer
     model = made(name, value)
     assert exactly(to_wire(model)) == exactly(value)
-    assert exactly(json.loads(dumps(model))) == exactly(value)
+    assert exactly(json.loads(encode_model(model))) == exactly(value)
 
 
 @unhurried
 @given(drawn())
 def test_a_model_written_and_read_again_is_the_same_model(answer: tuple[str, Wire]) -> None:
     model = made(*answer)
-    again = loads(KINDS[answer[0]], dumps(model))
+    again = decode_model(KINDS[answer[0]], encode_model(model))
     assert again == model
     assert exactly(again) == exactly(model)
 
@@ -135,7 +135,7 @@ def test_a_model_written_and_read_again_is_the_same_model(answer: tuple[str, Wir
 def test_both_ways_of_reading_agree(answer: tuple[str, Wire], seed: int) -> None:
     name, value = answer
     body = written(value, seed)
-    assert exactly(loads(KINDS[name], body)) == exactly(structure(KINDS[name], read_json(body)))
+    assert exactly(decode_model(KINDS[name], body)) == exactly(structure(KINDS[name], decode_json(body)))
 
 
 @settings(unhurried, max_examples=80)
@@ -179,17 +179,17 @@ def test_a_fault_reads_as_the_design_says() -> None:
 def test_json_that_is_no_object_is_a_fault_of_the_whole(name: str) -> None:
     for text, kind in NO_OBJECT.items():
         with pytest.raises(DecodeError) as caught:
-            loads(KINDS[name], text.encode())
+            decode_model(KINDS[name], text.encode())
         assert (caught.value.faults, caught.value.value) == ([f"$: expected object, got {kind}"], None)
 
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
 def test_a_body_that_is_no_json_is_one_fault_whatever_was_expected(body: bytes) -> None:
     with pytest.raises(DecodeError, match=r"^\$: expected JSON") as read:
-        read_json(body)
+        decode_json(body)
     for kind in KINDS.values():
         with pytest.raises(DecodeError) as caught:
-            loads(kind, body)
+            decode_model(kind, body)
         assert (caught.value.faults, caught.value.value) == (read.value.faults, None)
 
 
@@ -204,7 +204,7 @@ def test_a_body_that_is_no_json_is_one_fault_whatever_was_expected(body: bytes) 
 )
 def test_what_came_instead_of_json_is_said(body: bytes, said: str) -> None:
     with pytest.raises(DecodeError) as caught:
-        read_json(body)
+        decode_json(body)
     assert str(caught.value) == said
 
 
@@ -216,22 +216,22 @@ def damaged(body: bytes) -> st.SearchStrategy[bytes]:
 
 @settings(unhurried, max_examples=80)
 @given(st.binary() | drawn().flatmap(lambda answer: damaged(written(answer[1], 0))), names)
-@example(b'{"status":"added","id":null,"details":null,"new" : 1}', "CreateAnswer")
+@example(b'{"status":"added","id":null,"details":null,"new" : 1}', "CreateContactResponse")
 def test_any_bytes_are_a_model_that_keeps_all_of_them_or_a_fault(body: bytes, name: str) -> None:
-    for load in (loads, loads_each) if name.startswith("Page") else (loads,):
+    for load in (decode_model, decode_page) if name.startswith("Page") else (decode_model,):
         try:
             model = load(KINDS[name], body)
         except DecodeError:
             continue
         if not (name.startswith("Page") and model.undecodable):
-            assert exactly(to_wire(model)) == exactly(read_json(body))
+            assert exactly(to_wire(model)) == exactly(decode_json(body))
 
 
 @unhurried
 @given(values, st.integers(0))
 def test_any_json_is_read_as_it_is(value: Any, seed: int) -> None:
-    assert exactly(read_json(written(value, seed))) == exactly(value)
-    assert exactly(read_json(encode({"value": value}))) == exactly({"value": value})
+    assert exactly(decode_json(written(value, seed))) == exactly(value)
+    assert exactly(decode_json(encode({"value": value}))) == exactly({"value": value})
 
 
 @pytest.mark.parametrize(
@@ -242,28 +242,30 @@ def test_any_json_is_read_as_it_is(value: Any, seed: int) -> None:
     "known", [b'{"status":"added","id":null,"details":null', b'{"status" : "added","id" :null,"details":null']
 )
 def test_an_unknown_member_is_kept_however_blanks_are_set(known: bytes, inner: bytes) -> None:
-    assert loads(CreateAnswer, known + inner).extra == {"new": 1}
+    assert decode_model(CreateContactResponse, known + inner).extra == {"new": 1}
 
 
 @pytest.mark.parametrize("text", ['"new":1', '":', '\\":', "a : b", '{"x":1}'])
 def test_a_text_that_looks_like_members_is_a_text(text: str) -> None:
-    answer = loads(CreateAnswer, json.dumps({**ANSWER, "details": text}).encode())
+    answer = decode_model(CreateContactResponse, json.dumps({**ANSWER, "details": text}).encode())
     assert (answer.details, answer.extra) == (text, {})
 
 
 @pytest.mark.parametrize("name", ["extra", "undecodable"])
 @pytest.mark.parametrize("value", [None, {}, {"a": 1}, [], [{"index": 0, "id": None, "error": ""}], 1, "x"])
-@pytest.mark.parametrize(("kind", "known"), [(CreateAnswer, ANSWER), (Page[Campaign], PAGE), (Mailbox, MAILBOX)], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "known"), [(CreateContactResponse, ANSWER), (Page[Campaign], PAGE), (Mailbox, MAILBOX)], ids=str
+)
 def test_a_member_named_as_an_attribute_of_ours_is_an_unknown_member(kind: Any, known: Wire, name: str, value: Any) -> None:
-    model = loads(kind, json.dumps({**known, name: value}).encode())
+    model = decode_model(kind, json.dumps({**known, name: value}).encode())
     assert model.extra == {name: value}
-    assert json.loads(dumps(model)) == {**known, name: value}
+    assert json.loads(encode_model(model)) == {**known, name: value}
     assert not getattr(model, "undecodable", [])
 
 
 def test_of_a_member_written_twice_the_last_one_counts_as_in_all_of_json() -> None:
     body = b'{"status":"skipped","id":null,"details":null,"status":"added"}'
-    assert loads(CreateAnswer, body).status is Outcome.ADDED
+    assert decode_model(CreateContactResponse, body).status is Outcome.ADDED
 
 
 def test_unknown_members_are_kept_at_every_depth() -> None:
@@ -275,39 +277,42 @@ def test_unknown_members_are_kept_at_every_depth() -> None:
         "data": [{**STEP, "new": 1, "templates": [{**TEMPLATE, "newer": [2]}]}],
         "newest": {"a": None},
     }
-    steps = loads(CampaignSteps, json.dumps(value).encode())
+    steps = decode_model(CampaignSteps, json.dumps(value).encode())
     assert (steps.extra, steps.data[0].extra, steps.data[0].templates[0].extra) == (
         {"newest": {"a": None}},
         {"new": 1},
         {"newer": [2]},
     )
-    assert json.loads(dumps(steps)) == value
+    assert json.loads(encode_model(steps)) == value
 
 
 @pytest.mark.parametrize("number", [0, 3, 3.0, 3.5, -1, 2**63, 2**64, 2**70, 1e300, 5e-324])
 def test_whole_and_fractional_numbers_are_taken_as_they_came(number: float) -> None:
     for extra in ({}, {"new": 1}):
-        box = loads(Mailbox, json.dumps({**MAILBOX, "sent_today": number, **extra}).encode())
+        box = decode_model(Mailbox, json.dumps({**MAILBOX, "sent_today": number, **extra}).encode())
         assert exactly(box.sent_today) == exactly(number)
 
 
 @pytest.mark.parametrize("date", ["Complete", "Mar 14, 2026", 1773446400, 1773446400.5])
 def test_an_estimated_end_is_a_text_or_a_number(date: str | float) -> None:
     value = {"status": "ok", "days_left": 1, "days_left_date": date, "days_left_display": "", "data": []}
-    assert exactly(loads(CampaignSteps, json.dumps(value).encode()).days_left_date) == exactly(date)
+    assert exactly(decode_model(CampaignSteps, json.dumps(value).encode()).days_left_date) == exactly(date)
 
 
 @pytest.mark.parametrize("extra", [{}, {"new": 1}])
 def test_the_services_spelling_of_overwritten_is_right_in_both_directions(extra: Wire) -> None:
-    answer = loads(CreateAnswer, json.dumps({**ANSWER, "status": "overwriten", **extra}).encode())
+    answer = decode_model(CreateContactResponse, json.dumps({**ANSWER, "status": "overwriten", **extra}).encode())
     assert answer.status is Outcome.OVERWRITTEN
-    assert json.loads(dumps(answer))["status"] == "overwriten"
-    assert loads(CreateAnswer, json.dumps({**ANSWER, "status": "overwritten"}).encode()).status is not Outcome.OVERWRITTEN
+    assert json.loads(encode_model(answer))["status"] == "overwriten"
+    assert (
+        decode_model(CreateContactResponse, json.dumps({**ANSWER, "status": "overwritten"}).encode()).status
+        is not Outcome.OVERWRITTEN
+    )
 
 
 @pytest.mark.parametrize("extra", [{}, {"new": 1}])
 def test_an_unknown_status_is_kept_whichever_way_it_is_read(extra: Wire) -> None:
-    answer = loads(CreateAnswer, json.dumps({**ANSWER, "status": "merged", **extra}).encode())
+    answer = decode_model(CreateContactResponse, json.dumps({**ANSWER, "status": "merged", **extra}).encode())
     assert type(answer.status) is Outcome
     assert (answer.status, answer.status.value, type(to_wire(answer)["status"])) == ("merged", "merged", str)
 
@@ -324,7 +329,7 @@ def test_reading_item_by_item_keeps_the_good_and_reports_the_bad(items: list[tup
         if not good:
             name = None if place.path == "$.id" else item["id"]
             bad.append((index, name, f"$.data[{index}]{place.path[1:]}: expected {place.expected}, got {kind_of(wrong)}"))
-    page = loads_each(Page[Mailbox], json.dumps({**PAGE, "data": sent, "new": 1}).encode())
+    page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": sent, "new": 1}).encode())
     assert exactly(page.data) == exactly([made("Mailbox", item) for item, good in items if good])
     assert [(each.index, each.id, each.error) for each in page.undecodable] == bad
     assert [each.fields for each in page.undecodable] == [sent[index] for index, _, _ in bad]
@@ -332,7 +337,7 @@ def test_reading_item_by_item_keeps_the_good_and_reports_the_bad(items: list[tup
 
 
 def test_an_item_that_is_no_object_is_reported_without_fields() -> None:
-    page = loads_each(Page[Mailbox], json.dumps({**PAGE, "data": [None, MAILBOX, 7]}).encode())
+    page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [None, MAILBOX, 7]}).encode())
     assert page.undecodable == [
         Undecodable(index=0, id=None, error="$.data[0]: expected object, got None"),
         Undecodable(index=2, id=None, error="$.data[2]: expected object, got int"),
@@ -342,7 +347,7 @@ def test_an_item_that_is_no_object_is_reported_without_fields() -> None:
 
 def test_an_item_with_several_faults_reports_them_all_each_with_its_path() -> None:
     item = {**MAILBOX, "id": 5, "spf": 1}
-    page = loads_each(Page[Mailbox], json.dumps({**PAGE, "data": [without(item, ("email",))]}).encode())
+    page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [without(item, ("email",))]}).encode())
     assert page.undecodable[0].error == (
         "$.data[0].id: expected str, got int; $.data[0].email: missing member 'email'; $.data[0].spf: expected bool, got int"
     )
@@ -359,26 +364,26 @@ def test_an_item_with_several_faults_reports_them_all_each_with_its_path() -> No
 )
 def test_a_page_that_is_itself_wrong_is_a_fault_even_item_by_item(value: Wire, faults: list[str]) -> None:
     with pytest.raises(DecodeError) as caught:
-        loads_each(Page[Mailbox], json.dumps(value).encode())
+        decode_page(Page[Mailbox], json.dumps(value).encode())
     assert caught.value.faults == faults
     assert caught.value.value is not None
 
 
 def test_no_json_is_a_fault_even_item_by_item() -> None:
     with pytest.raises(DecodeError, match="empty body"):
-        loads_each(Page[Mailbox], b"")
+        decode_page(Page[Mailbox], b"")
 
 
 def test_a_good_page_is_read_item_by_item_as_it_is_as_a_whole() -> None:
     body = json.dumps({**PAGE, "data": [MAILBOX]}).encode()
-    assert exactly(loads_each(Page[Mailbox], body)) == exactly(loads(Page[Mailbox], body))
+    assert exactly(decode_page(Page[Mailbox], body)) == exactly(decode_model(Page[Mailbox], body))
 
 
 def test_a_new_contact_is_written_as_what_was_set() -> None:
     contact = NewContact("a@b.example", first_name="A", last_name=None, custom={"custom_1": "x"}, extra={"linkedin": None})
     members = {"email": "a@b.example", "first_name": "A", "last_name": None, "custom_1": "x", "linkedin": None}
     assert to_wire(contact) == members
-    assert json.loads(dumps(contact)) == members
+    assert json.loads(encode_model(contact)) == members
 
 
 class Masked(str):
@@ -412,16 +417,16 @@ def test_a_fault_survives_pickling_and_copying(faults: list[str], value: Wire | 
 
 def test_the_hooks_make_any_converter_strict() -> None:
     converter = configure_converter(Converter())
-    assert converter.structure({**ANSWER, "new": 1}, CreateAnswer).extra == {"new": 1}
-    with pytest.raises(BaseException, match="CreateAnswer"):
-        converter.structure({**ANSWER, "status": None}, CreateAnswer)
+    assert converter.structure({**ANSWER, "new": 1}, CreateContactResponse).extra == {"new": 1}
+    with pytest.raises(BaseException, match="CreateContactResponse"):
+        converter.structure({**ANSWER, "status": None}, CreateContactResponse)
     assert converter.structure({"label": "A", "code": "a", "searchable": []}, WorkspaceField).searchable == []
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "loaded"),
     [
-        (CreateAnswer, ANSWER, False),
+        (CreateContactResponse, ANSWER, False),
         (Page[Mailbox], {**PAGE, "data": [MAILBOX]}, False),
         (CampaignSteps, {"status": "ok", "days_left": 1, "days_left_date": 5, "days_left_display": "", "data": [STEP]}, False),
         (WorkspaceFields, {"status": "ok", "data": [{"label": "A", "code": "a", "searchable": ["a"]}]}, False),
@@ -430,13 +435,13 @@ def test_the_hooks_make_any_converter_strict() -> None:
     ids=["creation", "page", "steps", "fields", "unknown member"],
 )
 def test_cattrs_is_imported_only_for_what_the_fast_way_cannot_keep(kind: Any, value: Wire, loaded: bool) -> None:
-    loads(kind, json.dumps(value).encode())
+    decode_model(kind, json.dumps(value).encode())
     code = (
         "import sys\n"
         "from outreach_async.contacts import *\n"
-        "from outreach_async.codec import loads\n"
+        "from outreach_async.codec import decode_model\n"
         "from outreach_async.models import *\n"
-        f"loads({name_of(kind)}, {json.dumps(value, separators=(',', ':')).encode()!r})\n"
+        f"decode_model({name_of(kind)}, {json.dumps(value, separators=(',', ':')).encode()!r})\n"
         "print('cattrs' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
@@ -450,4 +455,4 @@ def name_of(kind: Any) -> str:
 
 @given(numbers)
 def test_a_number_written_and_read_again_is_the_same_number(number: float) -> None:
-    assert exactly(read_json(encode({"n": number}))) == exactly({"n": number})
+    assert exactly(decode_json(encode({"n": number}))) == exactly({"n": number})

@@ -39,9 +39,9 @@ from outreach_async import NewContact
 from outreach_async.audit import Policy
 from outreach_async.fake import FakeService
 from outreach_async.fake.behaviour import load_behaviour
-from outreach_async.fake.request_log import Journal
+from outreach_async.fake.request_log import RequestLog
 from outreach_async.fake.server import serve
-from outreach_async.fake.simulation.control import Control
+from outreach_async.fake.simulation.control import SimulationControl
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 
 NAMES = [named for package in PACKAGES for named in public(package)]
@@ -50,8 +50,8 @@ PARTS = {
     "OutreachClient.mailboxes": Mailboxes,
     "OutreachClient.contacts": Contacts,
     "OutreachClient.workspaces": Workspaces,
-    "fake.FakeService.requests": Journal,
-    "fake.FakeService.sim": Control,
+    "fake.FakeService.requests": RequestLog,
+    "fake.FakeService.sim": SimulationControl,
 }
 """What public objects have as attributes, and what callers call without ever naming its class."""
 PART_NAMES = [

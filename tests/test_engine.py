@@ -30,10 +30,10 @@ from outreach_async import (
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.call import Terms, Verdict
+from outreach_async.call import CallOptions, RetryDecision
 from outreach_async.engine import Engine
 from outreach_async.operations import Operation
-from outreach_async.retry import Evidence, Repeat
+from outreach_async.retry import FailureKind, Idempotency
 from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time
@@ -191,8 +191,8 @@ async def test_retry_after_is_honoured_in_seconds_and_as_a_date(form: str) -> No
 async def test_retry_after_as_a_date_counts_from_the_wall_clock_where_the_answer_has_no_date() -> None:
     script = Script(status(503, retry_after=formatdate(1_000_007, usegmt=True)), status(200))
     engine = Engine(script, max_in_flight=1, policy=RetryPolicy(), wall=lambda: 1_000_000.0)
-    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Repeat.FREELY)
-    await engine.run(operation, Terms(None, None))
+    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Idempotency.SAFE)
+    await engine.run(operation, CallOptions(None, None))
     assert script.times[1] - script.times[0] == pytest.approx(7.0)
 
 
@@ -286,7 +286,7 @@ async def test_a_call_whose_deadline_lies_before_the_gate_opens_is_refused_at_on
 class Judge:
     """A flow that says of each failure what its script says, and notes what the engine tells it."""
 
-    def __init__(self, *verdicts: Verdict) -> None:
+    def __init__(self, *verdicts: RetryDecision) -> None:
         self.halted: OutreachError | None = None
         self.verdicts = list(verdicts)
         self.told: list[str] = []
@@ -294,24 +294,24 @@ class Judge:
         self.asked: list[float | None] = []
         self.waits: list[float] = []
 
-    def admits(self, _now: float) -> bool:
+    def try_start(self, _now: float) -> bool:
         self.told.append("admitted")
         return True
 
-    async def turn(self, not_before: float) -> None:
+    async def wait_and_start(self, not_before: float) -> None:
         self.waits.append(max(0.0, not_before - anyio.current_time()))
         await anyio.sleep_until(not_before)
         self.told.append("admitted")
 
-    def forgo(self) -> None:
+    def cancel_start(self) -> None:
         self.told.append("forgone")
 
-    def answered(self, _now: float, _started: float, _headers: Mapping[str, str]) -> None:
+    def on_success(self, _now: float, _started: float, _headers: Mapping[str, str]) -> None:
         self.told.append("answered")
 
-    def failed(
-        self, _error: OutreachError, evidence: Evidence, *, blamed: int, asked: float | None, started: float, now: float
-    ) -> Verdict:
+    def on_failure(
+        self, _error: OutreachError, evidence: FailureKind, *, blamed: int, asked: float | None, started: float, now: float
+    ) -> RetryDecision:
         assert started <= now == anyio.current_time()
         self.told.append(evidence.name)
         self.blamed.append(blamed)
@@ -321,12 +321,12 @@ class Judge:
 
 async def within(judge: Judge, *entries: Any, timeout: float | None = 30.0, deadline: float | None = 120.0) -> Response:
     engine = Engine(Script(*entries), max_in_flight=1, policy=RetryPolicy(jitter=FULL))
-    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Repeat.KNOWINGLY)
-    return await engine.run(operation, Terms(timeout, deadline, judge))
+    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Idempotency.IDEMPOTENT)
+    return await engine.run(operation, CallOptions(timeout, deadline, judge))
 
 
 async def test_a_flow_hears_of_every_attempt_that_it_admitted() -> None:
-    judge = Judge(Verdict.REPEAT)
+    judge = Judge(RetryDecision.RETRY)
     await within(judge, lost(), unsent(), status(500), HANG, status(429, retry_after="7"), page())
     evidence = ["AMBIGUOUS", "NOT_SENT", "AMBIGUOUS", "AMBIGUOUS", "REFUSED", "answered"]
     assert judge.told == [word for each in evidence for word in ("admitted", each)]
@@ -334,7 +334,7 @@ async def test_a_flow_hears_of_every_attempt_that_it_admitted() -> None:
 
 
 async def test_a_flow_waits_for_the_calls_own_back_off_and_for_the_gate_that_a_refusal_closed() -> None:
-    judge = Judge(Verdict.REPEAT)
+    judge = Judge(RetryDecision.RETRY)
     await within(judge, lost(), status(429, retry_after="40"), page())
     assert judge.waits == [0.5, 40.0]
 
@@ -345,29 +345,29 @@ async def test_an_attempt_that_finds_the_gate_closed_after_its_turn_is_forgone_a
 
         engine: Engine
 
-        def admits(self, _now: float) -> bool:
+        def try_start(self, _now: float) -> bool:
             return False
 
-        async def turn(self, not_before: float) -> None:
-            await super().turn(not_before)
+        async def wait_and_start(self, not_before: float) -> None:
+            await super().wait_and_start(not_before)
             if self.told == ["admitted"]:
-                self.engine._gate.hold(anyio.current_time() + 9)
+                self.engine._gate.close_until(anyio.current_time() + 9)
 
-    judge = Held(Verdict.REPEAT)
+    judge = Held(RetryDecision.RETRY)
     judge.engine = Engine(Script(page()), max_in_flight=1, policy=RetryPolicy())
-    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Repeat.KNOWINGLY)
-    await judge.engine.run(operation, Terms(30.0, 120.0, judge))
+    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Idempotency.IDEMPOTENT)
+    await judge.engine.run(operation, CallOptions(30.0, 120.0, judge))
     assert (judge.told, judge.waits) == (["admitted", "forgone", "admitted", "answered"], [0.0, 9.0])
 
 
 async def test_what_a_flow_does_not_blame_a_call_for_costs_it_neither_attempts_nor_time() -> None:
-    judge = Judge(Verdict.REPEAT)
+    judge = Judge(RetryDecision.RETRY)
     await within(judge, *[HANG] * 9, page())
     assert judge.blamed == [0] * 9
 
 
 async def test_a_call_that_is_blamed_ends_when_its_own_attempts_have_taken_its_time() -> None:
-    judge = Judge(Verdict.BLAME)
+    judge = Judge(RetryDecision.RETRY_COUNTED)
     with pytest.raises(DeadlineExceeded, match="its failed attempts used up the deadline of 70 s") as caught:
         await within(judge, HANG, deadline=70.0)
     assert (judge.blamed, caught.value.attempts, caught.value.maybe_applied) == ([0, 1, 2], 3, True)
@@ -376,19 +376,19 @@ async def test_a_call_that_is_blamed_ends_when_its_own_attempts_have_taken_its_t
 
 async def test_a_blamed_attempt_that_fails_by_itself_when_no_time_is_left_is_the_last() -> None:
     with pytest.raises(DeadlineExceeded, match="its failed attempts used up the deadline of 5 s") as caught:
-        await within(Judge(Verdict.BLAME), 5.0, lost(), timeout=None, deadline=5.0)
+        await within(Judge(RetryDecision.RETRY_COUNTED), 5.0, lost(), timeout=None, deadline=5.0)
     assert caught.value.maybe_applied
 
 
-@pytest.mark.parametrize("verdict", [Verdict.GIVE_UP, Verdict.HALT])
-async def test_a_flow_ends_a_call_with_the_error_of_its_last_attempt(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [RetryDecision.GIVE_UP, RetryDecision.STOP_RUN])
+async def test_a_flow_ends_a_call_with_the_error_of_its_last_attempt(verdict: RetryDecision) -> None:
     with pytest.raises(TransportError, match="the answer was lost") as caught:
-        await within(Judge(Verdict.REPEAT, verdict), lost())
+        await within(Judge(RetryDecision.RETRY, verdict), lost())
     assert caught.value.attempts == 2
 
 
 async def test_a_flow_cannot_have_a_refusal_for_good_repeated() -> None:
-    judge = Judge(Verdict.REPEAT)
+    judge = Judge(RetryDecision.RETRY)
     with pytest.raises(StatusError):
         await within(judge, status(422))
     assert judge.told == ["admitted", "FINAL"]
@@ -549,8 +549,8 @@ def test_a_label_always_contains_the_truth(anyio_backend: Any, faults: list[str]
         return await client(script).contacts.create(CONTACT)
 
     made = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
-    tainted = not {"lost", "503", "500", "garbled", "hang"}.isdisjoint(faults)
-    assert made.possible == ({Outcome.ADDED, made.status} if tainted else {made.status})
+    maybe_applied = not {"lost", "503", "500", "garbled", "hang"}.isdisjoint(faults)
+    assert made.possible == ({Outcome.ADDED, made.status} if maybe_applied else {made.status})
     assert made.attempts == len(faults) + 1
 
 

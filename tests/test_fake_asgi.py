@@ -15,7 +15,7 @@ from starlette.routing import Mount
 from support_tiny_service import CREATE, TinyService, answer_to
 
 from outreach_async.fake import faults as f
-from outreach_async.fake.asgi import BODY_BOUND, Message, Scope, asgi_app, joined, target
+from outreach_async.fake.asgi import MAX_REQUEST_BYTES, Message, Scope, asgi_app, join_headers, rebuild_target
 from outreach_async.transport.wire import Request, Response
 
 ODD = "/campaigns/camp_%C3%A9%20%C3%BC%2F%3F%23/steps?a%26b=%C3%A7%2B%20%2f&empty="
@@ -80,24 +80,24 @@ def test_a_prefix_is_taken_off_and_nothing_else(segments: list[str], root: str, 
     quoted = "".join("/" + "".join(f"%{byte:{'02X' if upper else '02x'}}" for byte in segment.encode()) for segment in segments)
     raw = (root.replace(" ", "%20").replace("é", "%c3%a9") + quoted).encode()
     scope: Scope = {"path": unquote(raw.decode()), "raw_path": raw, "root_path": root, "query_string": b"a=%2F"}
-    assert target(scope) == quoted + "?a=%2F"
+    assert rebuild_target(scope) == quoted + "?a=%2F"
 
 
 def test_the_prefix_alone_is_the_root() -> None:
-    assert target({"raw_path": b"/root", "root_path": "/root", "path": "/root", "query_string": b""}) == "/"
+    assert rebuild_target({"raw_path": b"/root", "root_path": "/root", "path": "/root", "query_string": b""}) == "/"
 
 
 @pytest.mark.parametrize("scope", [{}, {"raw_path": None}])
 def test_without_a_raw_path_the_decoded_one_is_encoded_again(scope: Scope) -> None:
-    assert target({"path": "/campaigns/camp_é ?", "query_string": b"", **scope}) == "/campaigns/camp_%C3%A9%20%3F"
+    assert rebuild_target({"path": "/campaigns/camp_é ?", "query_string": b"", **scope}) == "/campaigns/camp_%C3%A9%20%3F"
 
 
 def test_a_query_in_the_raw_path_is_not_doubled() -> None:
-    assert target({"path": "/a", "raw_path": b"/a?b=1", "query_string": b"b=1"}) == "/a?b=1"
+    assert rebuild_target({"path": "/a", "raw_path": b"/a?b=1", "query_string": b"b=1"}) == "/a?b=1"
 
 
 def test_repeated_header_fields_are_joined_and_names_are_lower_case() -> None:
-    assert joined([(b"X-A", b"1"), (b"x-b", b"\xe9"), (b"x-a", b"2")]) == {"x-a": "1, 2", "x-b": "é"}
+    assert join_headers([(b"X-A", b"1"), (b"x-b", b"\xe9"), (b"x-a", b"2")]) == {"x-a": "1, 2", "x-b": "é"}
 
 
 async def test_a_body_in_parts_is_read_whole() -> None:
@@ -124,7 +124,7 @@ async def test_a_body_beyond_the_bound_is_refused_without_reading_on() -> None:
 
     start, body = await call(service, parts())
     assert (start["status"], json.loads(body["body"])["status"], service.asked) == (413, "error", [])
-    assert read == BODY_BOUND // 2**20 + 1
+    assert read == MAX_REQUEST_BYTES // 2**20 + 1
 
 
 @pytest.mark.parametrize("fault", [f.latency(0.001), f.slow_drip(bytes=100, every=0.001)], ids=lambda fault: fault.label)

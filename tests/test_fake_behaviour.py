@@ -6,13 +6,13 @@ import attrs
 import pytest
 
 from outreach_async.fake import Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.behaviour import READINGS
+from outreach_async.fake.behaviour import KNOB_VALUES
 
-KNOBS = [(name, reading) for name, readings in READINGS.items() for reading in readings]
+KNOBS = [(name, reading) for name, readings in KNOB_VALUES.items() for reading in readings]
 
 
 def test_documented_takes_the_first_reading_of_every_knob() -> None:
-    assert attrs.asdict(Behaviour.documented()) == {name: readings[0] for name, readings in READINGS.items()} | {
+    assert attrs.asdict(Behaviour.documented()) == {name: readings[0] for name, readings in KNOB_VALUES.items()} | {
         "auth": None,
         "rate_limit": None,
         "max_in_flight": None,
@@ -20,7 +20,7 @@ def test_documented_takes_the_first_reading_of_every_knob() -> None:
 
 
 def test_every_knob_has_readings_but_those_with_values_of_their_own() -> None:
-    assert {field.name for field in attrs.fields(Behaviour)} - set(READINGS) == {"auth", "rate_limit", "max_in_flight"}
+    assert {field.name for field in attrs.fields(Behaviour)} - set(KNOB_VALUES) == {"auth", "rate_limit", "max_in_flight"}
 
 
 @pytest.mark.parametrize(("knob", "reading"), KNOBS)
@@ -28,7 +28,7 @@ def test_every_reading_is_taken(knob: str, reading: Any) -> None:
     assert getattr(Behaviour(**{knob: reading}), knob) == reading
 
 
-@pytest.mark.parametrize("knob", READINGS)
+@pytest.mark.parametrize("knob", KNOB_VALUES)
 @pytest.mark.parametrize("reading", ["no such reading", -1, 1.5, ["all", 3.0]])
 def test_what_is_no_reading_is_refused_by_name(knob: str, reading: Any) -> None:
     if knob == "strict_fields" and isinstance(reading, list):

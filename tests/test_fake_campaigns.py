@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support_fake import SPACE, START, create, document, get, page, refusal, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake.rendering import Figures, estimate
+from outreach_async.fake.rendering import PercentFormat, estimate_completion
 
 DAY_MS = 86_400_000
 
@@ -156,14 +156,14 @@ def test_t8_percentages_of_nothing_sent_are_0() -> None:
 def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: int) -> None:
     exact = Fraction(100 * min(n, of), of)
 
-    assert Fraction(str(Figures("float", digits).percent(min(n, of), of, ""))) == round(exact, digits)
+    assert Fraction(str(PercentFormat("float", digits).percent(min(n, of), of, ""))) == round(exact, digits)
 
 
 @pytest.mark.parametrize(
     ("digits", "n", "of", "rounded"), [(0, 1, 200, 0), (0, 3, 200, 2), (1, 1, 2000, 0.0), (1, 3, 2000, 0.2), (2, 1, 3, 33.33)]
 )
 def test_t8_a_half_goes_to_the_even_side(digits: int, n: int, of: int, rounded: float) -> None:
-    assert Figures("int_when_whole", digits).percent(n, of, "") == rounded
+    assert PercentFormat("int_when_whole", digits).percent(n, of, "") == rounded
 
 
 def kinds(fake: FakeService) -> set[type]:
@@ -392,7 +392,7 @@ def test_t13_a_day_is_the_least() -> None:
 )
 def test_t5_one_contact_more_never_makes_a_campaign_end_earlier(lefts: list[int], waits: list[int], speed: int) -> None:
     def days(extra: int) -> int:
-        return estimate(99, [left + extra for left in lefts], waits[: len(lefts)], Fraction(speed)).days
+        return estimate_completion(99, [left + extra for left in lefts], waits[: len(lefts)], Fraction(speed)).days
 
     assert days(0) <= days(1) <= days(2)
 

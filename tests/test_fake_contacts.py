@@ -7,7 +7,7 @@ import pytest
 from support_fake import KEY, MISSING, OTHER, SPACE, create, creation, document, get, page, post, refusal, small_world, steps
 
 from outreach_async.fake import FakeService
-from outreach_async.fake.records import STANDARD
+from outreach_async.fake.records import STANDARD_FIELDS
 
 ADA = "ada@acme.example"
 
@@ -476,10 +476,10 @@ def test_c28_strict_validation_comes_before_the_duplicate_test() -> None:
 
 def test_all_35_optional_fields_are_stored() -> None:
     fake = small_world()
-    with_ada(fake, **dict.fromkeys(STANDARD, "x"))
+    with_ada(fake, **dict.fromkeys(STANDARD_FIELDS, "x"))
 
-    assert fields(fake) == dict.fromkeys(STANDARD, "x")
-    assert len(STANDARD) == 35
+    assert fields(fake) == dict.fromkeys(STANDARD_FIELDS, "x")
+    assert len(STANDARD_FIELDS) == 35
 
 
 def test_f1_and_f2_fields_come_with_email_first_and_custom_ones_last_by_number() -> None:
@@ -488,7 +488,7 @@ def test_f1_and_f2_fields_come_with_email_first_and_custom_ones_last_by_number()
     data = document(get(fake, "/workspaces/space_5/all-fields"))["data"]
     codes = [field["code"] for field in data]
 
-    assert codes == ["email", *STANDARD, "linkedin", "custom_9", "custom_10"]
+    assert codes == ["email", *STANDARD_FIELDS, "linkedin", "custom_9", "custom_10"]
     assert all(set(field) == {"label", "code", "searchable"} for field in data)
     assert all(name == name.lower() for field in data for name in field["searchable"])
     assert data[-1] == {"label": "Ten", "code": "custom_10", "searchable": ["ten", "custom_10"]}

@@ -14,7 +14,7 @@ from support_fake import KEY, SPACE, create, creation, get, post, small_world
 
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, RateLimit, Recorded, faults
 from outreach_async.fake.control import schemas
-from outreach_async.fake.control.schemas import MAKERS
+from outreach_async.fake.control.schemas import FAULT_FACTORIES
 from outreach_async.transport.wire import Request
 
 # Seeding.
@@ -73,10 +73,10 @@ def test_what_is_seeded_over_http_is_what_is_seeded_from_python() -> None:
 @pytest.mark.parametrize(
     ("form", "call"),
     [
-        (schemas.Workspace, FakeService.add_workspace),
-        (schemas.Campaign, FakeService.add_campaign),
-        (schemas.NewContacts, FakeService.add_contacts),
-        (schemas.Answers, FakeService().sim.script),
+        (schemas.WorkspaceBody, FakeService.add_workspace),
+        (schemas.CampaignBody, FakeService.add_campaign),
+        (schemas.ContactsBody, FakeService.add_contacts),
+        (schemas.ScriptedActionsBody, FakeService().sim.script),
     ],
 )
 def test_seeding_takes_what_the_calls_of_python_take(form: type[msgspec.Struct], call: Any) -> None:
@@ -146,7 +146,7 @@ def test_the_journal_is_told_without_any_key() -> None:
 
 
 def test_the_journal_is_told_whole_but_for_header_fields_which_may_hold_credentials() -> None:
-    assert set(schemas.Asked.__struct_fields__) == {field.name for field in attrs.fields(Recorded)} - {"headers"}
+    assert set(schemas.LoggedRequest.__struct_fields__) == {field.name for field in attrs.fields(Recorded)} - {"headers"}
 
 
 def test_the_journal_is_told_in_part_and_emptied() -> None:
@@ -226,10 +226,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(set(MAKERS) - {"commit_then"}))
+@pytest.mark.parametrize("name", sorted(set(FAULT_FACTORIES) - {"commit_then"}))
 def test_every_fault_can_be_scripted_alone_and_after_the_commit(name: str) -> None:
     plane, given = Plane(), ARGUMENTS.get(name, {})
-    fault = MAKERS[name](**given)
+    fault = FAULT_FACTORIES[name](**given)
     said = [{"name": name, **given}, *([{"name": "commit_then", "fault": {"name": name, **given}}] if name != "refuse" else [])]
     wanted = [fault, *(faults.commit_then(fault) for _ in said[1:])]
     told = plane("POST", "/faults/script", {"operation": "list_steps", "faults": said})
@@ -243,9 +243,9 @@ def test_every_fault_can_be_scripted_alone_and_after_the_commit(name: str) -> No
 
 
 def test_there_is_a_form_for_every_fault() -> None:
-    made = {name for name in faults.__all__ if name == "ok" or name in MAKERS}
+    made = {name for name in faults.__all__ if name == "ok" or name in FAULT_FACTORIES}
     assert made == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults", "error_response"}
-    assert set(get_args(schemas.Operation)) == set(faults.OPERATIONS)
+    assert set(get_args(schemas.OperationName)) == set(faults.OPERATIONS)
 
 
 def test_a_script_is_met_in_order_and_ok_is_no_fault() -> None:

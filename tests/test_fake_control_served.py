@@ -27,14 +27,14 @@ from support_fake import KEY, SPACE, creation, small_world
 from support_openapi import DOCUMENT
 
 from outreach_async.fake import Behaviour, FakeService, control
-from outreach_async.fake.control import Controlled, is_loopback
+from outreach_async.fake.control import ControlPlane, is_loopback
 from outreach_async.fake.control.app import ROUTES
-from outreach_async.fake.control.schemas import MAKERS
+from outreach_async.fake.control.schemas import FAULT_FACTORIES
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with served(Controlled(small_world())) as url:
+    with served(ControlPlane(small_world())) as url:
         yield url
 
 
@@ -46,7 +46,7 @@ EXAMPLES = re.findall(r"^    \$ (curl .*)\n    (.*)$", str(control.__doc__), re.
 @pytest.mark.skipif(not shutil.which("curl"), reason="the examples are commands of curl")
 def test_the_examples_answer_what_they_say() -> None:
     assert len(EXAMPLES) == str(control.__doc__).count("$ curl") > 15
-    with served(Controlled(FakeService())) as url:
+    with served(ControlPlane(FakeService())) as url:
         script = "\n".join(f"{command} --silent --show-error; echo" for command, _ in EXAMPLES)
         environment = {"FAKE": f"{url}/_fake", "PATH": os.defpath}
         done = subprocess.run(["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
@@ -124,7 +124,7 @@ def test_the_control_plane_is_described_whole() -> None:
     names = [said["operationId"] for methods in CONTROL["paths"].values() for said in methods.values()]
     assert len(set(names)) == len(names)
     forms = [schema for name, schema in CONTROL["components"]["schemas"].items() if name.endswith("Fault")]
-    assert {schema["properties"]["name"]["enum"][0] for schema in forms} == {"ok", *MAKERS}
+    assert {schema["properties"]["name"]["enum"][0] for schema in forms} == {"ok", *FAULT_FACTORIES}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
@@ -143,7 +143,7 @@ JSON = st.recursive(
 def questions(draw: st.DrawFn) -> tuple[Any, Any]:
     """Take an operation, and say its members or others."""
     route = draw(st.sampled_from(ROUTES))
-    names = getattr(route.says, "__struct_fields__", ("now", "workspaces", "owner_keys", "x"))
+    names = getattr(route.request_type, "__struct_fields__", ("now", "workspaces", "owner_keys", "x"))
     return route, draw(st.dictionaries(st.sampled_from([*names, "x"]), JSON, max_size=3) | JSON)
 
 

@@ -29,7 +29,7 @@ class Act:
 
 def strike(fault: Fault, answer: Response = SERVED) -> tuple[Exchange, int]:
     act = Act(answer)
-    return fault.strike(act), act.times
+    return fault.inject(act), act.times
 
 
 def ask(faults: Faults, operation: str = "create_contact", request: Request = CREATE) -> int:

@@ -19,8 +19,8 @@ from support_fake import KEY, SPACE, creation_request, small_world
 from support_levels import LEVELS, Connect
 
 from outreach_async import NewContact, Outcome, OutreachClient
-from outreach_async.codec import dumps, loads
-from outreach_async.contacts import CreateAnswer
+from outreach_async.codec import decode_model, encode_model
+from outreach_async.contacts import CreateContactResponse
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
 from outreach_async.transport.wire import Progress, Request, Response
@@ -165,7 +165,7 @@ def test_answers_are_the_same_at_every_level(
 KINDS: dict[str, Any] = {
     "list_campaigns": Page[Campaign],
     "list_mailboxes": Page[Mailbox],
-    "create_contact": CreateAnswer,
+    "create_contact": CreateContactResponse,
     "list_steps": CampaignSteps,
     "list_fields": WorkspaceFields,
 }
@@ -180,8 +180,8 @@ def test_every_good_answer_decodes_by_the_clients_converters_and_encodes_to_itse
     for request in requests:
         response = fake.handle(request)
         if response.status < 300:
-            model = loads(KINDS[fake.requests[-1].operation], response.body)
-            assert same(json.loads(dumps(model)), json.loads(response.body))
+            model = decode_model(KINDS[fake.requests[-1].operation], response.body)
+            assert same(json.loads(encode_model(model)), json.loads(response.body))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -15,7 +15,7 @@ from support_fake import JSON, MISSING, OTHER, SPACE, creation, small_world
 from support_openapi import DOCUMENT, OPERATIONS, checked, resolved
 
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
-from outreach_async.fake.operations import ANY, ROUTES
+from outreach_async.fake.operations import ANY_SEGMENT, ROUTES
 from outreach_async.transport.wire import Request, Response
 
 BODY = Draft202012Validator({"components": DOCUMENT["components"], "$ref": "#/components/schemas/CreateContact"})
@@ -51,7 +51,7 @@ def test_the_document_is_valid_openapi() -> None:
 
 def test_the_document_has_the_operations_of_the_fake() -> None:
     def shape(path: str) -> tuple[str, ...]:
-        return tuple(ANY if part.startswith("{") else part for part in path.strip("/").split("/"))
+        return tuple(ANY_SEGMENT if part.startswith("{") else part for part in path.strip("/").split("/"))
 
     said = {(name, method, shape(path)) for name, (method, path, _) in OPERATIONS.items()}
     assert said == {(route.operation, route.method, route.path) for route in ROUTES}

@@ -14,7 +14,7 @@ from support_tiny_service import CREATE, LIST, TinyService
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake import faults as f
-from outreach_async.fake.fault_plan import Kind
+from outreach_async.fake.fault_plan import WireFaultKind
 from outreach_async.fake.transport import FakeTransport
 from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.transport.wire import Progress, Request, Response, Transport
@@ -32,7 +32,7 @@ class Outcome:
     acts: int = 0
 
 
-FAULTS: dict[Kind, f.Fault] = {
+FAULTS: dict[WireFaultKind, f.Fault] = {
     "latency": f.latency(0.001),
     "hang": f.hang(),
     "reset": f.reset(),
@@ -142,4 +142,4 @@ async def test_the_service_answers_alike_in_memory_over_a_socket_and_mounted(con
 
 
 def test_every_kind_of_fault_is_compared() -> None:
-    assert {*FAULTS, "refuse"} == set(get_args(Kind))
+    assert {*FAULTS, "refuse"} == set(get_args(WireFaultKind))

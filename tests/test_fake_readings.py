@@ -28,7 +28,7 @@ from support_fake import (
 
 import outreach_async.fake.behaviour
 from outreach_async.fake import FakeService
-from outreach_async.fake.records import CAMPAIGN_HEADERS, MAILBOX_HEADERS, STANDARD
+from outreach_async.fake.records import CAMPAIGN_HEADERS, MAILBOX_HEADERS, STANDARD_FIELDS
 from outreach_async.transport.wire import Request, Response
 
 Row = tuple[str, str, str]
@@ -477,7 +477,7 @@ def one_limit(fake: FakeService) -> None:
 def order_of_fields(fake: FakeService) -> None:
     space = fake.add_workspace(custom_fields={"custom_10": "J", "custom_2": "B"}, extra_fields={"linkedin": "LinkedIn"})
     codes = [field["code"] for field in document(get(fake, f"/workspaces/{space}/all-fields"))["data"]]
-    assert codes == ["email", *STANDARD, "linkedin", "custom_2", "custom_10"]
+    assert codes == ["email", *STANDARD_FIELDS, "linkedin", "custom_2", "custom_10"]
 
 
 @row(

@@ -17,8 +17,8 @@ from support_raw_http import CLOSED, connected, exchanged, read_to_end, read_unt
 from support_tiny_service import CREATE, BrokenService, TinyService, answer_on_the_wire, answer_to
 
 from outreach_async.fake import faults as f
-from outreach_async.fake.asgi import BODY_BOUND
-from outreach_async.fake.server import HEAD_BOUND, Line, _accept, _url, run, serve
+from outreach_async.fake.asgi import MAX_REQUEST_BYTES
+from outreach_async.fake.server import MAX_HEAD_BYTES, RawConnection, _accept_connections, _build_url, serve, serve_forever
 from outreach_async.transport.wire import Request, Response
 
 POST = written("POST", "/contacts", CREATE.body)
@@ -136,9 +136,9 @@ async def test_a_client_that_waits_is_told_to_continue() -> None:
         (b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: ten\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip\r\n\r\n", 501),
         (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nno size\r\n", 400),
-        (b"GET / HTTP/1.1\r\nhost: a\r\nx-long: " + b"l" * HEAD_BOUND, 431),
-        (written("POST", "/").replace(b"length: 0", b"length: %d" % (BODY_BOUND + 1)), 413),
-        (written("POST", "/").replace(b"length: 0", b"length: %d\r\nexpect: 100-continue" % (BODY_BOUND + 1)), 413),
+        (b"GET / HTTP/1.1\r\nhost: a\r\nx-long: " + b"l" * MAX_HEAD_BYTES, 431),
+        (written("POST", "/").replace(b"length: 0", b"length: %d" % (MAX_REQUEST_BYTES + 1)), 413),
+        (written("POST", "/").replace(b"length: 0", b"length: %d\r\nexpect: 100-continue" % (MAX_REQUEST_BYTES + 1)), 413),
     ],
 )
 async def test_what_is_no_request_is_refused_and_the_connection_closed(sent: bytes, status: int) -> None:
@@ -157,7 +157,7 @@ async def test_a_body_in_chunks_beyond_the_bound_is_refused_and_not_kept() -> No
     chunk = b"100000\r\n" + bytes(2**20) + b"\r\n"
     async with serve(service) as url, connected(url) as stream:
         await stream.send(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
-        for _ in range(BODY_BOUND // 2**20):
+        for _ in range(MAX_REQUEST_BYTES // 2**20):
             await stream.send(chunk)
         await stream.send(b"1\r\nx\r\n")
         got, _ = await read_to_end(stream)
@@ -165,7 +165,7 @@ async def test_a_body_in_chunks_beyond_the_bound_is_refused_and_not_kept() -> No
 
 
 async def test_a_client_that_goes_on_sending_still_gets_its_refusal() -> None:
-    head = written("POST", "/").replace(b"length: 0", b"length: %d" % (BODY_BOUND + 1))
+    head = written("POST", "/").replace(b"length: 0", b"length: %d" % (MAX_REQUEST_BYTES + 1))
     async with serve(TinyService()) as url, connected(url) as stream:
         await stream.send(head + bytes(2**18))
         got = await stream.receive()
@@ -289,7 +289,7 @@ async def test_it_runs_until_cancelled_and_tells_where() -> None:
             urls.append(url)
             started.set()
 
-        group.start_soon(run, TinyService(), "127.0.0.1", 0, note)
+        group.start_soon(serve_forever, TinyService(), "127.0.0.1", 0, note)
         await started.wait()
         assert (await exchanged(urls[0], written("GET", "/", b"", LAST)))[0].startswith(b"HTTP/1.1 201")
         group.cancel_scope.cancel()
@@ -320,7 +320,7 @@ class Listener(socket.socket):
 
 def test_an_address_of_ipv6_stands_in_brackets() -> None:
     with Listener() as listener:
-        assert _url(listener) == "http://[::1]:80"
+        assert _build_url(listener) == "http://[::1]:80"
 
 
 async def test_a_connection_that_cannot_be_accepted_yet_is_accepted_later() -> None:
@@ -331,7 +331,7 @@ async def test_a_connection_that_cannot_be_accepted_yet_is_accepted_later() -> N
         listener.setblocking(False)
         address = socket.socket.getsockname(listener)
         async with anyio.create_task_group() as group:
-            group.start_soon(_accept, listener, group, TinyService())
+            group.start_soon(_accept_connections, listener, group, TinyService())
             got, _ = await exchanged(f"http://127.0.0.1:{address[1]}", written("GET", "/", b"", LAST))
             group.cancel_scope.cancel()
     assert (got[:12], listener.errors) == (b"HTTP/1.1 201", [])
@@ -353,7 +353,7 @@ async def test_a_connection_woken_for_nothing_waits_on() -> None:
     here, there = socket.socketpair()
     with there, Woken(fileno=here.detach()) as woken:
         there.send(b"abc")
-        assert await Line(woken).read() == b"abc"
+        assert await RawConnection(woken).read() == b"abc"
 
 
 async def test_what_the_other_side_does_not_take_at_once_is_written_later() -> None:
@@ -362,7 +362,7 @@ async def test_what_the_other_side_does_not_take_at_once_is_written_later() -> N
     with here, there:
         here.setblocking(False)
         async with anyio.create_task_group() as group:
-            group.start_soon(Line(here).write, sent)
+            group.start_soon(RawConnection(here).write, sent)
             while len(taken) < len(sent):
                 await anyio.wait_readable(there)
                 taken += there.recv(2**16)

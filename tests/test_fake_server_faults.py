@@ -9,7 +9,7 @@ from support_tiny_service import CREATE, TinyService, answer_on_the_wire
 
 from outreach_async.fake import faults as f
 from outreach_async.fake.server import serve
-from outreach_async.fake.transport import LONG_HEADER
+from outreach_async.fake.transport import LONG_HEADER_BYTES
 
 POST = written("POST", "/contacts", CREATE.body)
 LAST = "connection: close"
@@ -32,7 +32,7 @@ FAULTS: list[tuple[f.Fault, str, Bytes]] = [
     (f.bad_chunk(), CLOSED, lambda got: got == CHUNKED + b"no size\r\n"),
     (f.no_final_chunk(), CLOSED, lambda got: got == CHUNKED),
     (f.garbage(), CLOSED, lambda got: got != b"" and b"HTTP" not in got),
-    (f.long_header(), CLOSED, lambda got: len(got) > LONG_HEADER),
+    (f.long_header(), CLOSED, lambda got: len(got) > LONG_HEADER_BYTES),
     (f.wrong_encoding(), CLOSED, lambda got: got == HEAD + b"\r\ncontent-encoding: gzip\r\n\r\n" + BODY),
     (f.wrong_length(5), CLOSED, lambda got: got.endswith(BODY) and b"length: %d\r\n" % (len(BODY) - 5) in got),
     (f.commit_then(f.reset()), RESET, lambda got: got == b""),

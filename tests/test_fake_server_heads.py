@@ -13,7 +13,7 @@ from support_raw_http import CLOSED, exchanged
 from support_time import virtual_time
 from support_tiny_service import TinyService
 
-from outreach_async.fake.server import HEAD_BOUND, HEAD_SECONDS, Line, _request, serve
+from outreach_async.fake.server import HEAD_TIMEOUT, MAX_HEAD_BYTES, RawConnection, _read_request, serve
 from outreach_async.transport.wire import Request
 
 CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -42,7 +42,7 @@ BARE = [
 UNFINISHED = [b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\r\nhost: a\n", CHUNKED + b"3\n", CHUNKED + b"0\r\nx-last: 1\n"]
 
 
-class Pieces(Line):
+class Pieces(RawConnection):
     """A connection on which these pieces arrive, each so many seconds after the one before; then nothing more."""
 
     def __init__(self, pieces: Iterable[bytes], seconds: float = 0.0) -> None:
@@ -62,8 +62,8 @@ class Pieces(Line):
 
 async def requested(*pieces: bytes, seconds: float = 0.0) -> Request | None:
     """What is read of these pieces as one request."""
-    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BOUND)
-    return await _request(Pieces(pieces, seconds), conversation)
+    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+    return await _read_request(Pieces(pieces, seconds), conversation)
 
 
 def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
@@ -107,7 +107,7 @@ async def test_line_feeds_after_a_head_belong_to_its_body() -> None:
 async def test_a_head_that_arrives_byte_by_byte_is_given_up_in_the_end() -> None:
     began = anyio.current_time()
     assert await requested(*cut(WHOLE, range(30)), seconds=1.0) is None
-    assert anyio.current_time() - began == pytest.approx(1 + HEAD_SECONDS)
+    assert anyio.current_time() - began == pytest.approx(1 + HEAD_TIMEOUT)
 
 
 @virtual_time
@@ -115,7 +115,7 @@ async def test_a_head_that_stops_is_given_up_in_the_end() -> None:
     began = anyio.current_time()
     assert await requested(b"GET / HTTP/1.1\r\n") is None
     assert anyio.current_time() - began == pytest.approx(10)
-    assert HEAD_SECONDS == 10
+    assert HEAD_TIMEOUT == 10
 
 
 @virtual_time
@@ -127,12 +127,12 @@ async def test_a_connection_may_be_idle_and_a_body_slow() -> None:
 
 @virtual_time
 async def test_the_rest_of_a_head_sent_ahead_has_as_long() -> None:
-    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BOUND)
+    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     line = Pieces([b"GET /1 HTTP/1.1\r\nhost: a\r\n\r\nGET /2 HT"])
-    assert await _request(line, conversation) == Request("GET", "/1", {"host": "a"})
+    assert await _read_request(line, conversation) == Request("GET", "/1", {"host": "a"})
     conversation.send(h11.Response(status_code=204, headers=[]))
     conversation.send(h11.EndOfMessage())
     conversation.start_next_cycle()
     began = anyio.current_time()
-    assert await _request(line, conversation) is None
-    assert anyio.current_time() - began == pytest.approx(HEAD_SECONDS)
+    assert await _read_request(line, conversation) is None
+    assert anyio.current_time() - began == pytest.approx(HEAD_TIMEOUT)

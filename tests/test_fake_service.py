@@ -18,7 +18,7 @@ from support_fake import KEY, OTHER, SPACE, START, create, creation, document, g
 import outreach_async.fake
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, JournalOverflow, faults
 from outreach_async.fake.clock import Clock
-from outreach_async.fake.request_log import CAPACITY, Journal, Recorded
+from outreach_async.fake.request_log import CAPACITY, Recorded, RequestLog
 from outreach_async.transport.wire import Request
 
 # Determinism.
@@ -199,7 +199,7 @@ def test_two_steps_come_to_where_their_sum_does(one: int, other: int) -> None:
         stepped.advance(timedelta(microseconds=step))
     at_once.advance(timedelta(microseconds=one + other))
 
-    assert stepped.text == at_once.text
+    assert stepped.iso == at_once.iso
 
 
 @pytest.mark.parametrize("act", [lambda: FakeService(clock="noon"), lambda: FakeService().advance(days=-1)])
@@ -377,8 +377,8 @@ def test_requests_that_ask_for_nothing_are_unknown_to_faults() -> None:
 # The journal.
 
 
-def journal(count: int, capacity: int = 3) -> Journal:
-    kept = Journal(capacity)
+def journal(count: int, capacity: int = 3) -> RequestLog:
+    kept = RequestLog(capacity)
     for number in range(count):
         operation = "list_steps" if number % 2 else "create_contact"
         kept.add(Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0))
@@ -406,7 +406,7 @@ def test_every_request_is_in_the_journal_as_it_was() -> None:
     assert (third.json, third.status) == (None, 400)
     assert repr(second) == "<Recorded #1 list_steps: GET /campaigns/camp_9/steps -> 404>"
     assert (fourth.headers, "5ecret" in repr(fourth)) == ({"authorization": "Bearer 5ecret"}, False)
-    assert repr(fake.requests) == "<Journal of 4 requests>"
+    assert repr(fake.requests) == "<RequestLog of 4 requests>"
     assert CAPACITY == 10_000
 
 
@@ -440,7 +440,7 @@ def test_counts_stay_exact_when_requests_are_let_go() -> None:
         lambda kept: kept[7] in kept,
     ],
 )
-def test_what_was_let_go_is_missed_and_not_denied(look: Callable[[Journal], Any]) -> None:
+def test_what_was_let_go_is_missed_and_not_denied(look: Callable[[RequestLog], Any]) -> None:
     with pytest.raises(JournalOverflow):
         look(journal(10))
 

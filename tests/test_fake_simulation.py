@@ -12,7 +12,7 @@ from support_fake import SPACE, START, create, document, page, steps
 from support_simulation import DAY, HOUR_MS, NOTHING, SILENT, boxes_of, flow, listed, quiet_world, watched
 
 from outreach_async.fake import Behaviour, FakeService, WorldError
-from outreach_async.fake.simulation.control import microseconds
+from outreach_async.fake.simulation.control import span_to_microseconds
 
 Rows = list[dict[str, str | None]]
 ADA, BO, CY = ("ada@acme.example", "bo@acme.example", "cy@acme.example")
@@ -637,19 +637,19 @@ def test_a_script_that_cannot_be_played_is_refused(said: dict[str, Any], message
     ],
 )
 def test_spans_are_texts_seconds_or_timedeltas(span: Any, expected: float) -> None:
-    assert microseconds(span) == expected * 1_000_000
+    assert span_to_microseconds(span) == expected * 1_000_000
 
 
 @pytest.mark.parametrize("span", ["", "2", "h", "2 h", "-2h", "2h!", -1, float("nan"), float("inf"), timedelta(seconds=-1)])
 def test_what_is_no_span_is_refused(span: Any) -> None:
     with pytest.raises(ValueError, match="span of time"):
-        microseconds(span)
+        span_to_microseconds(span)
 
 
 @pytest.mark.parametrize("span", [True, None, [1]])
 def test_what_is_no_span_at_all_is_refused_by_its_kind(span: Any) -> None:
     with pytest.raises(TypeError, match=r"expected a span of time \(a string such as '2h'"):
-        microseconds(span)
+        span_to_microseconds(span)
 
 
 # Joining again.
@@ -803,11 +803,11 @@ def test_whoever_was_due_before_the_world_was_made_is_due_when_it_is_made() -> N
 def test_a_snapshot_shares_what_nobody_has_changed_since() -> None:
     fake = quiet_world(50, boxes=2)
     fake.advance()
-    flows, ledgers = fake._world.simulation.flows, fake._world.simulation.ledgers
+    flows, ledgers = fake._world.simulation.flows, fake._world.simulation.stats
     kept = fake.snapshot()._world.simulation
 
     assert kept.flows["camp_1"] is flows["camp_1"]
-    assert [kept.ledgers[id_] is ledgers[id_] for id_ in ledgers] == [True, True]
+    assert [kept.stats[id_] is ledgers[id_] for id_ in ledgers] == [True, True]
     before = copy.deepcopy(kept.flows)
     fake.add_contacts(SPACE, 3, campaign="camp_1")
     fake.advance(days=2)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support_fake import SPACE, create, creation, post, refusal, small_world
 
-from outreach_async.fake.countries import COUNTRIES, country_code
-from outreach_async.fake.records import STANDARD
+from outreach_async.fake.countries import COUNTRIES, find_country_code
+from outreach_async.fake.records import STANDARD_FIELDS
 from outreach_async.fake.states import STATES
 from outreach_async.fake.timezones import TIMEZONES
-from outreach_async.fake.validation import CHECKS, failures, is_date, is_email
+from outreach_async.fake.validation import FIELD_CHECKS, find_failures, is_date, is_email
 
 PHONES = ["mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone"]
 WEBSITES = ["website", "website_2", "website_3"]
@@ -102,12 +102,12 @@ def cases(table: list[tuple[list[str], list[str]]]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("code", "value"), cases(GOOD))
 def test_c27_a_good_value_passes(code: str, value: str) -> None:
-    assert failures("a@b.co", {code: value}, "all") == {}
+    assert find_failures("a@b.co", {code: value}, "all") == {}
 
 
 @pytest.mark.parametrize(("code", "value"), cases(BAD))
 def test_c27_a_bad_value_is_refused_by_its_field(code: str, value: str) -> None:
-    assert list(failures("a@b.co", {code: value}, "all")) == [code]
+    assert list(find_failures("a@b.co", {code: value}, "all")) == [code]
 
 
 EMAILS = [
@@ -177,21 +177,21 @@ def test_c27_plain_emails_pass(email: str) -> None:
     ],
 )
 def test_c27_a_state_is_judged_by_the_country_beside_it(state: str, country: str | None, passes: bool) -> None:
-    assert ("state" not in failures("a@b.co", {"state": state, "country": country}, "all")) == passes
+    assert ("state" not in find_failures("a@b.co", {"state": state, "country": country}, "all")) == passes
 
 
 @pytest.mark.parametrize("value", [None, "", " ", "\t\n"])
-@pytest.mark.parametrize("code", STANDARD)
+@pytest.mark.parametrize("code", STANDARD_FIELDS)
 def test_c27_null_and_blank_are_no_values_to_judge(code: str, value: str | None) -> None:
-    assert failures("a@b.co", {code: value}, "all") == {}
+    assert find_failures("a@b.co", {code: value}, "all") == {}
 
 
 def test_c27_custom_and_further_fields_are_never_looked_at() -> None:
-    assert failures("a@b.co", {"custom_1": "\x00", "linkedin": "x" * 5000}, "all") == {}
+    assert find_failures("a@b.co", {"custom_1": "\x00", "linkedin": "x" * 5000}, "all") == {}
 
 
 def test_c27_every_standard_field_and_the_email_has_a_check() -> None:
-    assert set(CHECKS) == {*STANDARD, "email"}
+    assert set(FIELD_CHECKS) == {*STANDARD_FIELDS, "email"}
 
 
 @pytest.mark.parametrize(("strict_fields", "refused"), [("all", ["email", "zip", "city"]), ({"zip"}, ["zip"]), ([], [])])
@@ -224,7 +224,7 @@ def test_c27_every_real_date_passes_in_every_form(day: dt.date) -> None:
 def test_c27_countries_are_the_249_of_iso_3166_and_each_name_finds_its_own() -> None:
     assert len(COUNTRIES) == 249
     assert all(len(code) == 2 and set(code) <= set(string.ascii_uppercase) for code in COUNTRIES)
-    assert all(country_code(name) == code for code, names in COUNTRIES.items() for name in (code, *names))
+    assert all(find_country_code(name) == code for code, names in COUNTRIES.items() for name in (code, *names))
 
 
 def test_c27_states_are_the_50_the_district_the_territories_and_the_posts_of_the_forces() -> None:

@@ -34,18 +34,18 @@ from outreach_async import (
     StatusError,
     UnexpectedResponse,
 )
-from outreach_async.bulk.journal import Identity, Writer
-from outreach_async.call import Terms
+from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.call import CallOptions
 from outreach_async.engine import Engine
 from outreach_async.hooks import (
     AttemptEnded,
     AttemptStarted,
-    BulkPaced,
+    BulkRateChanged,
     BulkStateChanged,
     CallEnded,
     CallStarted,
     Event,
-    Repeating,
+    RetryScheduled,
     RowEnded,
 )
 from outreach_async.operations import Operation
@@ -109,10 +109,10 @@ async def test_a_call_is_told_from_its_start_over_its_attempts_to_its_end() -> N
         (CallStarted, {**one, "method": "POST", "target": "/contacts", "base_url": None, "run": None}),
         (AttemptStarted, {**one, "attempt": 1}),
         (AttemptEnded, {**lost_one, "seconds": pytest.approx(2.0), "request_id": None}),
-        (Repeating, {**lost_one, "evidence": "ambiguous", "wait": pytest.approx(0.5)}),
+        (RetryScheduled, {**lost_one, "evidence": "ambiguous", "wait": pytest.approx(0.5)}),
         (AttemptStarted, {**one, "attempt": 2}),
         (AttemptEnded, {**refused, "seconds": pytest.approx(0.0), "request_id": None, "error": None}),
-        (Repeating, {**refused, "error": "RateLimited", "evidence": "refused", "wait": pytest.approx(7.0)}),
+        (RetryScheduled, {**refused, "error": "RateLimited", "evidence": "refused", "wait": pytest.approx(7.0)}),
         (AttemptStarted, {**one, "attempt": 3}),
         (AttemptEnded, {**answered, "attempt": 3, "seconds": pytest.approx(0.0)}),
         (CallEnded, {**answered, "attempts": 3, "seconds": pytest.approx(9.5)}),
@@ -177,7 +177,7 @@ async def test_an_error_that_is_none_of_the_librarys_ends_a_call_too() -> None:
     spy = Spy()
     engine = client(Script(page()), spy)._engine
     with pytest.raises(ZeroDivisionError):
-        await engine.run(Operation("read", Request("GET", "/"), parse), Terms(1.0, 1.0))
+        await engine.run(Operation("read", Request("GET", "/"), parse), CallOptions(1.0, 1.0))
     assert (spy.kinds[-1], spy.events[-1].error, spy.events[-1].attempts) == ("CallEnded", "ZeroDivisionError", 1)
 
 
@@ -213,7 +213,7 @@ def test_whatever_happens_every_start_is_followed_by_its_end(
                 await (one.contacts.create_many(rows(6), concurrency=3) if many else one.contacts.create(CONTACT))
 
     anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
-    assert not one._engine._seen  # type: ignore[attr-defined]  # the engine is one that is observed
+    assert not one._engine._calls  # type: ignore[attr-defined]  # the engine is one that is observed
     for number in {event.call for event in spy.of(CallStarted)}:
         own = [event for event in spy.events if getattr(event, "call", None) == number]
         assert [type(own[0]), type(own[-1])] == [CallStarted, CallEnded]
@@ -234,7 +234,7 @@ class Breaking(Journal):
 
     verb = "end"
 
-    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> Writer:
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
         writer = super().writer(identity, resume=resume, **options)
 
         def failing(*_values: Any) -> None:
@@ -277,7 +277,7 @@ async def test_a_run_that_is_held_up_says_so_at_once_and_says_when_it_no_longer_
     times: list[float] = []
 
     def timed(event: Event, /) -> None:
-        if isinstance(event, BulkPaced):
+        if isinstance(event, BulkRateChanged):
             times.append(anyio.current_time())
 
     await client(script, spy, timed).contacts.create_many(rows(200), concurrency=2)
@@ -287,7 +287,7 @@ async def test_a_run_that_is_held_up_says_so_at_once_and_says_when_it_no_longer_
     assert (paused.before, paused.wait, paused.rows) == ("running", pytest.approx(11.0), 1)
     assert paused.limit > 0
     assert (after.before, after.wait) == ("paused", 0.0)
-    paced = spy.of(BulkPaced)
+    paced = spy.of(BulkRateChanged)
     assert paced
     assert all(later - earlier > 0.99 for earlier, later in pairwise(times))
     assert [event.limit for event in paced] == sorted(event.limit for event in paced)

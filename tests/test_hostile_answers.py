@@ -23,10 +23,17 @@ from support_time import virtual_time
 from support_wire import KINDS, OF_EVERY_KIND, TABLES, changed, places, unhurried, wire, without
 
 from outreach_async import OutreachClient
-from outreach_async.codec import DecodeError, loads, loads_each
+from outreach_async.codec import DecodeError, decode_model, decode_page
 from outreach_async.errors import BODY_LIMIT, OutreachError, TransportError
 from outreach_async.models import CampaignSteps, Mailbox, Page
-from outreach_async.responses import MASK, _spellings, masked, masked_headers, refused, unexpected
+from outreach_async.responses import (
+    MASK,
+    _secret_patterns,
+    build_status_error,
+    build_unexpected_response,
+    mask_bytes,
+    mask_headers,
+)
 from outreach_async.transport.wire import Progress, Request, Response
 
 MEGABYTE = 1_000_000
@@ -82,7 +89,7 @@ FLOODS: dict[str, bytes] = {
 @pytest.mark.parametrize("flood", FLOODS)
 @pytest.mark.parametrize("kind", [Page[Mailbox], CampaignSteps], ids=["page", "steps"])
 def test_nonsense_takes_a_bounded_multiple_of_its_size_to_read(kind: Any, flood: str) -> None:
-    for load in (loads, loads_each) if kind is Page[Mailbox] else (loads,):
+    for load in (decode_model, decode_page) if kind is Page[Mailbox] else (decode_model,):
         with grows_by_at_most(16), pytest.raises(DecodeError) as caught:
             load(kind, FLOODS[flood])
         assert len(str(caught.value)) < 500_000
@@ -91,15 +98,15 @@ def test_nonsense_takes_a_bounded_multiple_of_its_size_to_read(kind: Any, flood:
 def test_of_a_list_of_nonsense_the_first_faults_are_told_and_all_is_kept_of_a_page_with_few() -> None:
     page = LIST % b",".join([b"1"] * 100)
     with pytest.raises(DecodeError) as caught:
-        loads(Page[Mailbox], page)
+        decode_model(Page[Mailbox], page)
     assert caught.value.faults == [f"$.data[{index}]: expected object, got int" for index in range(20)]
-    assert [item.index for item in loads_each(Page[Mailbox], page).undecodable] == [*range(100)]
+    assert [item.index for item in decode_page(Page[Mailbox], page).undecodable] == [*range(100)]
 
 
 def test_a_page_of_more_faults_than_anyone_reads_is_itself_a_fault() -> None:
-    assert len(loads_each(Page[Mailbox], LIST % b",".join([b"1"] * 10_000)).undecodable) == 10_000
+    assert len(decode_page(Page[Mailbox], LIST % b",".join([b"1"] * 10_000)).undecodable) == 10_000
     with pytest.raises(DecodeError, match=r"^\$\.data\[0\]: expected object, got int; "):
-        loads_each(Page[Mailbox], LIST % b",".join([b"1"] * 10_001))
+        decode_page(Page[Mailbox], LIST % b",".join([b"1"] * 10_001))
 
 
 @pytest.mark.parametrize("make", ["refused", "unexpected"])
@@ -108,14 +115,18 @@ def test_an_error_is_made_from_the_beginning_of_a_large_answer_alone(make: str, 
     response = Response(200, {f"x-{number}": "y" * MEGABYTE for number in range(3)}, body)
     fault = DecodeError(["$: x"], {"status": body.decode()})
     with grows_by_at_most(1):  # its parts are some 20 KB each
-        error = refused("op", response, (KEY,), now=0.0) if make == "refused" else unexpected("op", response, (KEY,), fault)
+        error = (
+            build_status_error("op", response, (KEY,), now=0.0)
+            if make == "refused"
+            else build_unexpected_response("op", response, (KEY,), fault)
+        )
     assert len(error.body) <= BODY_LIMIT
     assert len(pickle.dumps(error)) < 100_000
     assert KEY not in repr(vars(error)) + str(error)
 
 
 def test_header_fields_beyond_what_any_backend_takes_are_left_out() -> None:
-    assert len(masked_headers({f"x-{number}": "y" for number in range(1_000)}, (KEY,))) == 256
+    assert len(mask_headers({f"x-{number}": "y" for number in range(1_000)}, (KEY,))) == 256
 
 
 # Large answers, of which nothing is read that msgspec refuses
@@ -252,9 +263,9 @@ def test_the_one_fault_of_a_large_answer_is_one_of_those_that_a_small_one_is_tol
         value = changed(value, place.way, data.draw(st.sampled_from([o for o in OF_EVERY_KIND if type(o) not in place.takes])))
     body = json.dumps(value).encode()
     with pytest.raises(DecodeError) as small:
-        loads(KINDS[name], body)
+        decode_model(KINDS[name], body)
     with pytest.raises(DecodeError) as large:
-        loads(KINDS[name], body + b" " * 2**20)
+        decode_model(KINDS[name], body + b" " * 2**20)
     assert len(large.value.faults) == 1
     assert set(large.value.faults) <= set(small.value.faults)
     assert (large.value.value is None) == (small.value.value is None)
@@ -271,7 +282,7 @@ def test_of_a_large_object_the_status_is_read_whatever_else_is_wrong() -> None:
         (b"", None),
     ):
         with pytest.raises(DecodeError) as caught:
-            loads(CampaignSteps, body + padding)
+            decode_model(CampaignSteps, body + padding)
         assert caught.value.value == value
 
 
@@ -285,7 +296,7 @@ def large_page(*items: Any, count: int = 2_600, **members: Any) -> bytes:
 
 def test_a_large_page_keeps_its_good_items_and_tells_what_is_wrong_with_the_others() -> None:
     odd = {**mailbox("mailbox_2"), "spf": "yes", "dkim": 1}
-    page = loads_each(Page[Mailbox], large_page(odd, {**mailbox("mailbox_3"), "new": "x: y"}, {"id": 7}))
+    page = decode_page(Page[Mailbox], large_page(odd, {**mailbox("mailbox_3"), "new": "x: y"}, {"id": 7}))
     assert (len(page.data), page.data[-1].extra) == (2_601, {"new": "x: y"})
     first, second = page.undecodable
     assert (first.index, first.id, first.fields) == (2_600, "mailbox_2", odd)
@@ -295,7 +306,7 @@ def test_a_large_page_keeps_its_good_items_and_tells_what_is_wrong_with_the_othe
 
 def test_of_wrong_items_beyond_a_mebibyte_of_a_large_page_the_first_fault_and_the_id_are_told() -> None:
     odd = {**mailbox("mailbox_2"), "spf": "yes", "dkim": 1}
-    page = loads_each(Page[Mailbox], large_page(*[odd] * 2_600, count=0, headers=["a"]))
+    page = decode_page(Page[Mailbox], large_page(*[odd] * 2_600, count=0, headers=["a"]))
     assert len(page.undecodable) == 2_600
     assert page.undecodable[0].fields == odd
     assert page.undecodable[-1].fields == {"status": "active", "id": "mailbox_2"}
@@ -303,7 +314,7 @@ def test_of_wrong_items_beyond_a_mebibyte_of_a_large_page_the_first_fault_and_th
 
 
 def test_a_large_page_with_members_of_its_own_keeps_them_beside_its_good_items() -> None:
-    page = loads_each(Page[Mailbox], large_page({}, more={"a": [1]}))
+    page = decode_page(Page[Mailbox], large_page({}, more={"a": [1]}))
     assert (page.extra, len(page.data), len(page.undecodable)) == ({"more": {"a": [1]}}, 2_600, 1)
 
 
@@ -318,7 +329,7 @@ def test_a_large_page_with_members_of_its_own_keeps_them_beside_its_good_items()
 )
 def test_a_large_page_that_is_wrong_itself_or_has_too_many_faults_is_refused(body: bytes, said: str) -> None:
     with pytest.raises(DecodeError, match=f"^{said}$"):
-        loads_each(Page[Mailbox], body)
+        decode_page(Page[Mailbox], body)
 
 
 # What is cut off must not show a part of a key
@@ -329,7 +340,7 @@ secrets = st.text(st.characters(codec="utf-8"), min_size=5, max_size=12)
 @unhurried
 @given(st.data(), secrets)
 def test_no_spelling_of_a_secret_is_wider_than_what_is_left_out_for_it(data: st.DataObject, secret: str) -> None:
-    _, pattern = data.draw(st.sampled_from(_spellings(secret)))
+    _, pattern = data.draw(st.sampled_from(_secret_patterns(secret)))
     assert len(data.draw(st.from_regex(pattern, fullmatch=True))) <= 64 * len(secret)
 
 
@@ -350,8 +361,8 @@ def test_a_key_across_the_end_of_what_is_looked_at_leaves_no_part_behind(spellin
     lead = spelling * (reach // len(spelling)) if keys else b"x" * (reach - back)
     body = lead[: reach - back] if not keys else lead[back % len(spelling) :]
     whole = body + spelling + b"y" * reach
-    error = refused("op", Response(500, {"x": whole.decode("latin-1")}, whole), (KEY,), now=0.0)
-    expected = masked(whole, (KEY,))
+    error = build_status_error("op", Response(500, {"x": whole.decode("latin-1")}, whole), (KEY,), now=0.0)
+    expected = mask_bytes(whole, (KEY,))
     assert expected.startswith(error.body)
     assert expected.decode("latin-1").startswith(error.headers["x"])
     assert len(error.body) > 0 or keys
@@ -359,7 +370,7 @@ def test_a_key_across_the_end_of_what_is_looked_at_leaves_no_part_behind(spellin
 
 def test_a_key_too_long_to_be_told_from_what_follows_leaves_nothing_behind() -> None:
     key = "key_" + "x" * 1_500
-    error = refused("op", Response(500, {}, key.encode() * 100), (key,), now=0.0)
+    error = build_status_error("op", Response(500, {}, key.encode() * 100), (key,), now=0.0)
     assert error.body == MASK.encode() * (len(error.body) // 3)
     assert "key_" not in str(error)
 
@@ -370,5 +381,5 @@ def test_a_body_within_what_is_looked_at_is_masked_as_a_whole(seed: int) -> None
     choice = random.Random(seed)  # noqa: S311 - nothing here is secret
     words = [choice.choice([KEY, "x" * 50, json.dumps(KEY)]) for _ in range(100)]
     body = json.dumps({"error": " ".join(words)}).encode()
-    error = refused("op", Response(500, {}, body), (KEY,), now=0.0)
-    assert error.body == masked(body, (KEY,))[:BODY_LIMIT]
+    error = build_status_error("op", Response(500, {}, body), (KEY,), now=0.0)
+    assert error.body == mask_bytes(body, (KEY,))[:BODY_LIMIT]

@@ -18,7 +18,7 @@ from support_transports import ALL, GET, LOOPS, MAKERS, OWN, POST, Make, pairs
 from support_wire import unhurried
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.response_reader import Intake
+from outreach_async.transport.response_reader import BodyReader
 from outreach_async.transport.wire import Progress, Response
 
 LIMIT: Final = 500_000
@@ -215,26 +215,26 @@ async def test_a_length_that_lies_gives_no_more_than_it_states(make: Make, state
 
 
 def test_many_small_pieces_take_little_more_than_their_sum() -> None:
-    intake = Intake({}, LIMIT)
+    intake = BodyReader({}, LIMIT)
     with grows_by_at_most(1):
         for number in range(50_000):
             intake.feed(b"%02d" % (number % 100))
-        whole = intake.whole()
+        whole = intake.finish()
     assert whole == b"".join(b"%02d" % number for number in range(100)) * 500
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_a_bomb_is_inflated_no_further_than_the_limit(coding: str) -> None:
     bomb = CODINGS[coding](bytes(20_000_000))
-    intake = Intake({"content-encoding": coding}, LIMIT)
+    intake = BodyReader({"content-encoding": coding}, LIMIT)
     with grows_by_at_most(3), pytest.raises(TransportError, match="too large"):
         intake.feed(bomb)
 
 
 def test_parts_that_hold_something_are_taken_up_to_a_number() -> None:
     part = gzip.compress(b"x", mtime=0)
-    intake = Intake({"content-encoding": "gzip"}, LIMIT)
+    intake = BodyReader({"content-encoding": "gzip"}, LIMIT)
     intake.feed(part * 1_024)
-    assert intake.whole() == b"x" * 1_024
+    assert intake.finish() == b"x" * 1_024
     with pytest.raises(TransportError, match="more than 1024 members"):
         intake.feed(part)

@@ -17,7 +17,7 @@ from support_transports import GET, LOOPS, MAKERS, OWN, Make
 from support_wire import unhurried
 
 from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError
-from outreach_async.transport.aiohttp_session import place as place_of
+from outreach_async.transport.aiohttp_session import resolve_destination as place_of
 from outreach_async.transport.httpx import HttpxTransport
 from outreach_async.transport.httpx_pool import FAMILIES
 from outreach_async.transport.urls import parse_base_url
@@ -314,14 +314,14 @@ def test_a_base_url_that_could_be_read_in_two_ways_is_refused(text: str, monkeyp
 async def test_any_base_url_is_refused_or_leads_to_its_own_host(text: str) -> None:
     for family in FAMILIES.values():
         try:
-            route: Any = HttpxTransport(f"http://{text}", family=family)._route
-            lanes = route._lanes.get()
+            route: Any = HttpxTransport(f"http://{text}", family=family)._sender
+            lanes = route._pool.get()
         except InvalidRequest:
             continue
         parts = urlsplit(f"http://{text}")
         assert parts.hostname
-        assert route.where == f"http://{place(parts)}"
-        assert re.fullmatch(r"[!-~]+", route._own["host"])
+        assert route.base_url == f"http://{place(parts)}"
+        assert re.fullmatch(r"[!-~]+", route._default_headers["host"])
         assert route._root.raw_path.decode().rstrip("/") == parts.path.rstrip("/")
         await lanes.aclose()
     with suppress(InvalidRequest):

@@ -18,6 +18,30 @@ PACKAGE = ROOT / "outreach_async"
 TOOLS = Path(sys.executable).parent
 
 
+SMALL_MODULES = {
+    "__main__.py": "runs the command, or says how to install it, without importing click",
+    "bulk/journal/__init__.py": "public names",
+    "bulk/journal/writer_thread.py": "runs writing and reading alike, and imports neither",
+    "bulk/possibly_sent.py": "rows, windows and the journal share it, and none of them imports another for it",
+    "cli/__init__.py": "a package",
+    "cli/files.py": "audit and import share it, and neither imports the other",
+    "conformance/__main__.py": "runs the suite",
+    "conformance/conftest.py": "pytest looks for this name",
+    "conformance/test_conformance.py": "pytest looks for this name",
+    "fake/simulation/__init__.py": "a guide to the package",
+    "spreadsheets.py": "the audit and the importer share it, and neither imports the other",
+    "testing/__init__.py": "public names and a guide",
+    "testing/collection.py": "imports pytest, which the rest of the package does not need",
+}
+"""Modules of fewer than 60 lines, and why each is a file of its own."""
+REPEATED_CLASS_NAMES = dict.fromkeys(
+    ("Campaign", "Mailbox", "Step", "Template"), "the fake's records are named as the wire's resources"
+) | {
+    "Row": "public in two packages that never import each other",
+    "_Body": "private in adapters that never import each other",
+}
+
+
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **environment}
@@ -65,6 +89,18 @@ def test_functions_and_files_keep_the_house_budget() -> None:
     assert counts[-1] <= 60, sizes[-1]
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
     assert max(lengths.values()) <= 600, max(lengths, key=lambda path: lengths[path])
+    assert statistics.median(lengths.values()) >= 150
+    small = {path.relative_to(PACKAGE).as_posix() for path, length in lengths.items() if length < 60}
+    assert small == SMALL_MODULES.keys()
+
+
+def test_a_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
+    assert {name for name, paths in homes.items() if len(paths) > 1} == REPEATED_CLASS_NAMES.keys()
 
 
 def test_only_the_engine_the_conformance_suite_and_transports_that_wrap_another_await_send() -> None:

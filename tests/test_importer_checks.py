@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, value_checks
-from outreach_async.importer.checks import CHECKS, LINTS, Checks, Policy
+from outreach_async.importer.checks import CHECKS, LINTS, CheckPolicy, Checks
 from outreach_async.importer.table import Remark
 
 # Policy.
 
 
 def test_without_a_word_every_check_warns() -> None:
-    assert set(Policy.of().levels.values()) == {"warn"}
-    assert Policy.of().levels.keys() == CHECKS.keys()
+    assert set(CheckPolicy.of().levels.values()) == {"warn"}
+    assert CheckPolicy.of().levels.keys() == CHECKS.keys()
 
 
 def test_all_checks_become_errors_but_those_that_are_a_suspicion() -> None:
-    levels = Policy.of(["error"]).levels
+    levels = CheckPolicy.of(["error"]).levels
     assert {check for check, level in levels.items() if level == "warn"} == LINTS
-    assert Policy.of(["error", "date=error"]).levels["date"] == "error"
+    assert CheckPolicy.of(["error", "date=error"]).levels["date"] == "error"
 
 
 def test_what_comes_later_wins() -> None:
-    assert Policy.of(["off", "email=error"]).levels == {**dict.fromkeys(CHECKS, "off"), "email": "error"}
-    assert set(Policy.of(["email=error", "off"]).levels.values()) == {"off"}
+    assert CheckPolicy.of(["off", "email=error"]).levels == {**dict.fromkeys(CHECKS, "off"), "email": "error"}
+    assert set(CheckPolicy.of(["email=error", "off"]).levels.values()) == {"off"}
 
 
 @pytest.mark.parametrize(
@@ -44,24 +44,24 @@ def test_what_comes_later_wins() -> None:
 )
 def test_a_level_or_check_that_there_is_not_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        Policy.of([text])
+        CheckPolicy.of([text])
     assert message in str(caught.value)
 
 
 def test_a_check_that_needs_what_is_not_installed_is_off_and_says_so() -> None:
-    policy = Policy.of(has=lambda module: module != "phonenumbers")
+    policy = CheckPolicy.of(has=lambda module: module != "phonenumbers")
     assert (policy.levels["phone"], policy.levels["email"]) == ("off", "warn")
     assert policy.note == "not checked: phone; to check, run pip install 'outreach_async[validate]'"
-    assert Policy.of().note is None
-    assert Policy.of(["off"], has=lambda _module: None).note is None
+    assert CheckPolicy.of().note is None
+    assert CheckPolicy.of(["off"], has=lambda _module: None).note is None
 
 
 def test_a_check_that_was_asked_for_and_needs_what_is_not_installed_is_refused() -> None:
     with pytest.raises(
         InvalidRequest, match=r"the extra 'validate' is missing for email and phone; run pip install 'outreach_async\[validate\]'"
     ):
-        Policy.of(["warn"], has=lambda _module: None)
-    assert Policy.of(["warn", "email=off", "phone=off"], has=lambda _module: None).note is None
+        CheckPolicy.of(["warn"], has=lambda _module: None)
+    assert CheckPolicy.of(["warn", "email=off", "phone=off"], has=lambda _module: None).note is None
 
 
 # E-mail addresses.
@@ -74,38 +74,38 @@ def test_an_address_that_is_plain_is_one_that_the_library_takes(address: str) ->
         taken = True
     except EmailNotValidError:
         taken = False
-    assert (value_checks.email_complaint(address) is None) == taken
+    assert (value_checks.check_email(address) is None) == taken
 
 
 @pytest.mark.parametrize(
     "address", ["ann@a.example", "a.b+c@mail.co.uk", "jörg@bücher.example", "a" * 64 + "@a.example", "用户@例え.jp"]
 )
 def test_addresses_that_can_be_written_to_pass(address: str) -> None:
-    assert value_checks.email_complaint(address) is None
+    assert value_checks.check_email(address) is None
 
 
 @pytest.mark.parametrize(
     "address", ["a@@b.example", "a b@c.example", "a@b", "a.@b.example", "a@b..example", "a" * 65 + "@a.example", "a@x.test"]
 )
 def test_addresses_that_cannot_be_written_to_do_not(address: str) -> None:
-    assert (value_checks.email_complaint(address) or "").startswith("not a valid address: ")
+    assert (value_checks.check_email(address) or "").startswith("not a valid address: ")
 
 
 @pytest.mark.parametrize(
     ("domain", "meant"), [("gamil.com", "gmail.com"), ("Hotmial.com", "hotmail.com"), ("yaho.com", "yahoo.com")]
 )
 def test_a_domain_that_is_one_slip_from_a_providers_is_told(domain: str, meant: str) -> None:
-    assert value_checks.typo_complaint(f"a@{domain}") == f"the domain is one typing error away from {meant}"
+    assert value_checks.check_typo(f"a@{domain}") == f"the domain is one typing error away from {meant}"
 
 
 @pytest.mark.parametrize("domain", ["gmail.com", "ymail.com", "gmx.at", "mail.com", "works.example"])
 def test_a_domain_that_somebody_has_is_no_slip(domain: str) -> None:
-    assert value_checks.typo_complaint(f"a@{domain}") is None
+    assert value_checks.check_typo(f"a@{domain}") is None
 
 
 def test_a_functions_address_is_told() -> None:
-    assert value_checks.role_complaint("Info@a.example") == "info@ is a role address, not a person's"
-    assert value_checks.role_complaint("inform@a.example") is None
+    assert value_checks.check_role("Info@a.example") == "info@ is a role address, not a person's"
+    assert value_checks.check_role("inform@a.example") is None
 
 
 # Phones.
@@ -140,7 +140,7 @@ def test_a_number_that_is_right_at_first_sight_is_right_for_the_library() -> Non
             (text[:-1] + "7", None),
             (text + "0", None),
         ):
-            if value_checks._is_plain(number, country):
+            if value_checks._is_plainly_valid(number, country):
                 quick += 1
                 assert dialled(number, country), (number, country)
     assert quick > len(examples())
@@ -150,11 +150,11 @@ def test_a_number_that_is_right_at_first_sight_is_right_for_the_library() -> Non
 @example("+", None)
 def test_any_number_is_judged_as_the_library_judges_it(text: str, country: str | None) -> None:
     text = text.strip()
-    assert (value_checks.phone_complaint((text, country)) is None) == (not text or dialled(text, country))
+    assert (value_checks.check_phone((text, country)) is None) == (not text or dialled(text, country))
 
 
 def test_numbers_that_are_plain_never_reach_the_library() -> None:
-    before = value_checks._check_phone.cache_info().misses
+    before = value_checks._validate_phone.cache_info().misses
     for at in range(100):
         for number in (
             (f"+1 206 555 01{at:02}", None),
@@ -162,8 +162,8 @@ def test_numbers_that_are_plain_never_reach_the_library() -> None:
             (f"030 1234{at:02}", "DE"),
             (f"02 9374 40{at:02}", "AU"),
         ):
-            assert value_checks.phone_complaint(number) is None
-    assert value_checks._check_phone.cache_info().misses == before
+            assert value_checks.check_phone(number) is None
+    assert value_checks._validate_phone.cache_info().misses == before
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_numbers_that_are_plain_never_reach_the_library() -> None:
     ],
 )
 def test_a_number_that_nobody_has_is_told_with_the_reason(text: str, country: str | None, message: str) -> None:
-    assert message in (value_checks.phone_complaint((text, country)) or "")
+    assert message in (value_checks.check_phone((text, country)) or "")
 
 
 @pytest.mark.parametrize(
     ("text", "country"), [("+44 20 7946 0958", None), ("0161 496 0000", "GB"), ("(206) 555-0100 ext. 12", "US"), ("", None)]
 )
 def test_numbers_that_somebody_may_have_pass(text: str, country: str | None) -> None:
-    assert value_checks.phone_complaint((text, country)) is None
+    assert value_checks.check_phone((text, country)) is None
 
 
 # Countries and states.
@@ -203,34 +203,34 @@ def test_numbers_that_somebody_may_have_pass(text: str, country: str | None) -> 
     ],
 )
 def test_a_country_by_code_or_name_is_known(text: str, code: str) -> None:
-    assert (value_checks.country_code(text), value_checks.country_complaint(text)) == (code, None)
+    assert (value_checks.find_country_code(text), value_checks.check_country(text)) == (code, None)
 
 
 @pytest.mark.parametrize(
     ("text", "code", "meant"), [("USA", "US", "US"), ("UK", "GB", "GB"), ("Germny", None, "DE"), ("Atlantis", None, "")]
 )
 def test_a_country_that_is_written_otherwise_is_told_with_what_may_be_meant(text: str, code: str | None, meant: str) -> None:
-    assert value_checks.country_code(text) == code
-    complaint = value_checks.country_complaint(text) or ""
+    assert value_checks.find_country_code(text) == code
+    complaint = value_checks.check_country(text) or ""
     assert complaint.startswith(("expected a two-letter code or a name", "expected a country's two-letter code or name"))
     assert complaint.endswith(f"; did you mean {meant!r}?" if meant else "two-letter code or name")
 
 
 def test_all_countries_are_there_and_none_shares_a_name() -> None:
-    codes, names, longer = value_checks._countries()
+    codes, names, longer = value_checks._load_countries()
     assert len(codes) == len(longer) == 249
     assert set(names.values()) == set(codes.values())
     assert len(names) == sum(
-        len({value_checks.folded(name) for name in line.split("\t")[2:]}) for line in value_checks._lines("countries")
+        len({value_checks.fold_name(name) for name in line.split("\t")[2:]}) for line in value_checks._read_lines("countries")
     )
 
 
 def test_states_are_known_where_they_are_known() -> None:
     for state in (("WA", "US"), ("Ontario", "CA"), ("nsw", "AU"), ("Québec", "CA"), ("Bayern", "DE"), ("XX", None)):
-        assert value_checks.state_complaint(state) is None
-    assert value_checks.state_complaint(("Washingtn", "US")) == "not a state of US; did you mean 'WA'?"
-    assert value_checks.state_complaint(("Bayern", "US")) == "not a state of US"
-    assert {country: len(set(states.values())) for country, states in value_checks._states().items()} == {
+        assert value_checks.check_state(state) is None
+    assert value_checks.check_state(("Washingtn", "US")) == "not a state of US; did you mean 'WA'?"
+    assert value_checks.check_state(("Bayern", "US")) == "not a state of US"
+    assert {country: len(set(states.values())) for country, states in value_checks._load_states().items()} == {
         "US": 60,
         "CA": 13,
         "AU": 8,
@@ -242,28 +242,28 @@ def test_states_are_known_where_they_are_known() -> None:
 
 def test_dates_that_cannot_be_misread_pass() -> None:
     for text in ("2024-02-29", "2024-02", "2024"):
-        assert value_checks.date_complaint(text) is None
-    assert value_checks.date_complaint("2023-02-29") == "there is no such date"
-    assert "use YYYY-MM-DD, which is unambiguous" in (value_checks.date_complaint("02/03/2024") or "")
+        assert value_checks.check_date(text) is None
+    assert value_checks.check_date("2023-02-29") == "there is no such date"
+    assert "use YYYY-MM-DD, which is unambiguous" in (value_checks.check_date("02/03/2024") or "")
 
 
 def test_time_zones_of_the_database_and_offsets_pass() -> None:
     for text in ("Europe/Berlin", "UTC", "UTC+05:30"):
-        assert value_checks.timezone_complaint(text) is None
-    assert (value_checks.timezone_complaint("europe/berlin") or "").endswith("; did you mean 'Europe/Berlin'?")
-    assert value_checks.timezone_complaint("Mars") == "expected a name of the time zone database, such as 'Europe/Berlin'"
+        assert value_checks.check_timezone(text) is None
+    assert (value_checks.check_timezone("europe/berlin") or "").endswith("; did you mean 'Europe/Berlin'?")
+    assert value_checks.check_timezone("Mars") == "expected a name of the time zone database, such as 'Europe/Berlin'"
 
 
 @pytest.mark.parametrize("text", ["example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example."])
 def test_websites_that_can_be_visited_pass(text: str) -> None:
-    assert value_checks.website_complaint(text) is None
+    assert value_checks.check_website(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["none", "http://", "ftp://example.com", "a b.example", "-a.example", "10.0.0.1", "see https://example.com"]
 )
 def test_websites_that_cannot_do_not(text: str) -> None:
-    assert value_checks.website_complaint(text) == "expected an http or https URL, or a host such as www.example.com"
+    assert value_checks.check_website(text) == "expected an http or https URL, or a host such as www.example.com"
 
 
 # Rows.
@@ -278,7 +278,7 @@ def row(*cells: str, line: int = 2, fault: str | None = None, warnings: tuple[Re
 
 
 def test_findings_name_the_field_the_value_and_the_fault_in_the_row_where_they_are() -> None:
-    found = Checks(COLUMNS, Policy.of()).findings(
+    found = Checks(COLUMNS, CheckPolicy.of()).findings(
         [row("a@a.example"), row(" info@gamil.com", "12", "Germny"), row("", fault="torn")]
     )
     assert list(found) == [1]
@@ -292,15 +292,15 @@ def test_findings_name_the_field_the_value_and_the_fault_in_the_row_where_they_a
 
 
 def test_a_country_in_the_row_says_where_phone_and_state_belong() -> None:
-    checks = Checks(COLUMNS, Policy.of())
+    checks = Checks(COLUMNS, CheckPolicy.of())
     assert checks.findings([row("a@a.example", "0161 496 0000", "UK"), row("a@a.example", "", "USA", "WA")]).keys() == {0, 1}
     assert {each.check for each in checks.findings([row("a@a.example", "0161 496 0000", "GB", "")]).get(0, [])} == set()
     assert [each.check for each in checks.findings([row("a@a.example", "0161 496 0000", "US", "Kent")])[0]] == ["phone", "state"]
-    assert Checks(map_columns(["email"]), Policy.of()).findings([]) == {}
+    assert Checks(map_columns(["email"]), CheckPolicy.of()).findings([]) == {}
 
 
 def test_a_long_value_is_cut_and_a_key_is_not_shown() -> None:
-    checks = Checks(COLUMNS, Policy.of(["off", "website=warn"]))
+    checks = Checks(COLUMNS, CheckPolicy.of(["off", "website=warn"]))
     (found,) = checks.findings([row("a@a.example", "", "", "", "x" * 100)])[0]
     assert found.message.startswith(f"website: '{'x' * 60}...': ")
     (found,) = checks.findings([row("a@a.example", "", "", "", "key_secret")])[0]
@@ -309,25 +309,25 @@ def test_a_long_value_is_cut_and_a_key_is_not_shown() -> None:
 
 def test_rows_with_an_error_are_kept_from_being_sent_and_the_others_left_as_they_are() -> None:
     rows = [row("a@a.example"), row("a@@a"), row("b@b.example", "", "Germny"), row("", fault="torn")]
-    guarded = list(Checks(COLUMNS, Policy.of(["off", "email=error", "country=warn"])).guarded(rows))
+    guarded = list(Checks(COLUMNS, CheckPolicy.of(["off", "email=error", "country=warn"])).guarded(rows))
     assert guarded[0] is rows[0]
     assert (guarded[1].fault or "").startswith("email: 'a@@a': not a valid address")
     assert guarded[2:] == rows[2:]
-    assert list(Checks(COLUMNS, Policy.of()).guarded(iter(rows))) == rows
+    assert list(Checks(COLUMNS, CheckPolicy.of()).guarded(iter(rows))) == rows
 
 
 def test_cells_that_the_file_itself_warns_of_count_as_asked() -> None:
     odd = row("a@a.example", warnings=(Remark("mojibake", "Plan", "custom_1", "'Ã©' is probably 'é'"),))
-    (found,) = Checks(COLUMNS, Policy.of()).findings([odd])[0]
+    (found,) = Checks(COLUMNS, CheckPolicy.of()).findings([odd])[0]
     assert found == ("cells", "warn", "custom_1", "custom_1: 'Ã©' is probably 'é'")
-    assert Checks(COLUMNS, Policy.of(["off"])).findings([odd]) == {}
-    (guarded, plain) = Checks(COLUMNS, Policy.of(["off", "cells=error"])).guarded([odd, row("a@a.example")])
+    assert Checks(COLUMNS, CheckPolicy.of(["off"])).findings([odd]) == {}
+    (guarded, plain) = Checks(COLUMNS, CheckPolicy.of(["off", "cells=error"])).guarded([odd, row("a@a.example")])
     assert (guarded.fault, plain.fault) == ("custom_1: 'Ã©' is probably 'é'", None)
 
 
 @given(st.lists(st.tuples(*[st.text(max_size=8)] * len(HEADERS)), max_size=8))
 def test_looking_at_many_rows_at_once_finds_what_looking_at_each_finds(cells: list[tuple[str, ...]]) -> None:
-    checks = Checks(COLUMNS, Policy.of())
+    checks = Checks(COLUMNS, CheckPolicy.of())
     rows = [row(*each) for each in cells]
     alone = {at: checks.findings([each]).get(0, []) for at, each in enumerate(rows)}
     assert checks.findings(rows) == {at: found for at, found in alone.items() if found}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, parse_overrides
 from outreach_async.models import WorkspaceField
-from outreach_async.validation import contact_of
+from outreach_async.validation import to_contact
 from outreach_async.vocabulary import STANDARD_FIELDS
 
 CODES = ("email", *STANDARD_FIELDS)
@@ -136,13 +136,13 @@ def test_a_row_is_a_mapping_that_makes_a_contact() -> None:
     row = Row(2, ("a@b.example", "Ann"), {"email": "a@b.example", "first_name": "Ann"})
     assert dict(row) == {"email": "a@b.example", "first_name": "Ann"}
     assert len(row) == 2
-    assert contact_of(row).first_name == "Ann"
+    assert to_contact(row).first_name == "Ann"
 
 
 def test_a_row_with_a_fault_refuses_to_be_read() -> None:
     row = Row(2, ("a",), {}, "the row has 1 cells")
     with pytest.raises(InvalidRequest, match="the row has 1 cells"):
-        contact_of(row)
+        to_contact(row)
     with pytest.raises(InvalidRequest, match="the row has 1 cells"):
         dict(row)
 

@@ -15,7 +15,7 @@ from support_files import csv_text, packed, read
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import CsvFile, Row, map_columns
-from outreach_async.validation import contact_of
+from outreach_async.validation import to_contact
 
 HEADER = ("E-mail", "first_name", "City")
 cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
@@ -117,7 +117,7 @@ def test_a_row_too_long_or_too_short_is_a_row_with_its_reason() -> None:
         None,
     ]
     with pytest.raises(InvalidRequest, match="expected 2 cells, as in the header, got 1"):
-        contact_of(rows[0])
+        to_contact(rows[0])
 
 
 def test_empty_columns_at_the_end_that_a_spreadsheet_saved_are_none() -> None:

@@ -7,7 +7,7 @@ from support_exports import APOLLO, EXPORTS, HUBSPOT, OUTLOOK, SALESFORCE_REPORT
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
-from outreach_async.importer.known_exports import Export, export_of, exports
+from outreach_async.importer.known_exports import ExportFormat, detect_export, load_exports
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import STANDARD_FIELDS
 
@@ -46,8 +46,8 @@ def test_a_row_of_an_export_becomes_the_person_it_is_about(key: str) -> None:
     assert not any(value.startswith("of ") for value in members.values())
 
 
-@pytest.mark.parametrize("export", exports(), ids=lambda export: export.name)
-def test_a_tools_table_sends_to_fields_that_there_are_and_says_whence_it_is_known(export: Export) -> None:
+@pytest.mark.parametrize("export", load_exports(), ids=lambda export: export.name)
+def test_a_tools_table_sends_to_fields_that_there_are_and_says_whence_it_is_known(export: ExportFormat) -> None:
     assert set(export.fields) <= {"email", *STANDARD_FIELDS}
     assert export.known_from
     assert len(export.marks) > export.least
@@ -94,4 +94,4 @@ def test_a_column_of_the_users_own_in_an_export_is_still_unknown() -> None:
 
 @pytest.mark.parametrize("header", ["email,first_name", "E-mail,First Name,Last Name,Phone", "Email,Email Status", ""])
 def test_a_header_of_nobodys_is_no_export(header: str) -> None:
-    assert export_of(header.split(",")) is None
+    assert detect_export(header.split(",")) is None

@@ -21,7 +21,7 @@ from outreach_async.importer import FORMATS, open_file
 from outreach_async.importer.csv_file import CsvFile
 from outreach_async.importer.jsonl import JsonLinesFile
 from outreach_async.importer.parquet import ParquetFile
-from outreach_async.importer.source import Source, Spool
+from outreach_async.importer.source import ByteSource, StreamCopy
 from outreach_async.importer.workbook import WorkbookFile
 
 CSV = b"email,city\na@b.example,x\n"
@@ -183,7 +183,7 @@ def test_readers_of_one_stream_do_not_disturb_each_other() -> None:
 
 
 def test_a_stream_is_kept_in_a_file_that_has_no_name_and_goes_with_it() -> None:
-    spool = Spool(io.BytesIO(CSV))
+    spool = StreamCopy(io.BytesIO(CSV))
     kept = os.fstat(number := spool._file.fileno())
     assert (kept.st_mode & 0o777, kept.st_nlink) == (0o600, 0)
     with spool.open() as file:
@@ -215,4 +215,4 @@ def test_a_stream_that_fails_is_an_error_of_the_caller() -> None:
             raise OSError(5, "Input/output error")
 
     with pytest.raises(InvalidRequest, match="the stream: Input/output error"):
-        Source.of(Broken())
+        ByteSource.of(Broken())

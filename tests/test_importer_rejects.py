@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from outreach_async import Journal
 from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk.outcomes import refused_repeat, stood_for, unsent
+from outreach_async.bulk.outcomes import repeated_outcome, superseded_outcome, unsent_outcome
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import RejectsFile, is_reject, open_file, reject, rejects_of, spooled_rejects
-from outreach_async.importer.rejects import field_of
+from outreach_async.importer.rejects import find_field
 from outreach_async.vocabulary import Outcome
 
 KEY = "key_1"
 
 
 def rejected(error: OutreachError, index: int = 0) -> ContactOutcome:
-    return unsent(index, None, Outcome.REJECTED, error)
+    return unsent_outcome(index, None, Outcome.REJECTED, error)
 
 
 def answered(words: str, body: bytes = b"") -> StatusError:
@@ -49,15 +49,15 @@ def answered(words: str, body: bytes = b"") -> StatusError:
     ],
 )
 def test_the_field_at_fault_is_the_one_that_a_check_or_the_service_names(error: OutreachError, field: str) -> None:
-    assert field_of(rejected(error)) == field
+    assert find_field(rejected(error)) == field
 
 
 def test_a_row_that_repeats_another_names_it_by_its_line() -> None:
-    outcome = refused_repeat(7, None, 3, InvalidRequest("email: same address as row 3; leave one out"))
+    outcome = repeated_outcome(7, None, 3, InvalidRequest("email: same address as row 3; leave one out"))
     assert reject(12, ["x"], outcome, lambda index: index + 2).message.startswith("email: same address as line 5; ")
     assert reject(12, ["x"], outcome).message.startswith("email: same address as row 3; ")
     assert reject(12, ["x"], outcome).field == "email"
-    assert not is_reject(stood_for(1, None, 0))
+    assert not is_reject(superseded_outcome(1, None, 0))
 
 
 def test_rejects_are_found_by_index_and_repeated_rows_by_line(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_rejects_are_found_by_index_and_repeated_rows_by_line(tmp_path: Path) ->
     path.write_text('email,city\na@a.example,"x\ny"\nbad,z\na@a.example,w\n', encoding="utf-8")
     outcomes = [
         attrs.evolve(rejected(InvalidRequest("email: bad"), 1)),
-        refused_repeat(2, None, 0, InvalidRequest("email: same address as row 0")),
+        repeated_outcome(2, None, 0, InvalidRequest("email: same address as row 0")),
     ]
     found = list(rejects_of(open_file(path), outcomes))
     assert [(each.line, list(each.cells), each.field) for each in found] == [

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from outreach_async.bulk import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer.checks import Policy
-from outreach_async.importer.preflight import Seen, Survey, estimate, require_rate, survey
+from outreach_async.importer.checks import CheckPolicy
+from outreach_async.importer.preflight import EmailIndex, Preflight, estimate_duration, require_rate, run_preflight
 
 ADDRESSES = st.sampled_from(
     ["a@a.example", "A@a.example", "b@b.example", "", "a@@a.example", " ", "info@gamil.com", "ü@b.example"]
@@ -31,11 +31,15 @@ def table(rows: Iterable[Sequence[str]]) -> io.BytesIO:
 
 async def looked_at(
     rows: Iterable[Sequence[str]], *checks: str, repeats: Repeats = "serial"
-) -> tuple[Survey, list[tuple[Row, InvalidRequest]]]:
+) -> tuple[Preflight, list[tuple[Row, InvalidRequest]]]:
     file = open_file(table(rows), format="csv")
     refused: list[tuple[Row, InvalidRequest]] = []
-    found = await survey(
-        file, map_columns(file.headers), Policy.of(checks), repeats=repeats, tell=lambda row, error: refused.append((row, error))
+    found = await run_preflight(
+        file,
+        map_columns(file.headers),
+        CheckPolicy.of(checks),
+        repeats=repeats,
+        tell=lambda row, error: refused.append((row, error)),
     )
     return found, refused
 
@@ -50,9 +54,9 @@ async def test_the_rows_that_are_sent_refused_and_stood_for_are_all_the_rows_the
 ) -> None:
     rows = [row for row in rows if any(map(str.strip, row))]
     found, refused = await looked_at(rows, level, repeats=repeats)
-    assert found.rows == found.sent + found.refused + found.stood_for == len(rows)
+    assert found.rows == found.sent + found.refused + found.superseded == len(rows)
     assert found.refused == len(refused)
-    assert min(found.sent, found.refused, found.stood_for) >= 0
+    assert min(found.sent, found.refused, found.superseded) >= 0
     if repeats in {"first", "last", "coalesce"}:
         good = [row[0] for row in rows if row not in [kept.cells for kept, _ in refused]]
         assert found.sent == len(set(good))
@@ -78,10 +82,10 @@ async def test_rows_that_repeat_an_email_are_named_with_the_row_they_repeat() ->
     rows = [("a@a.example", ""), ("b@b.example", ""), ("A@a.example ", ""), ("a@a.example", ""), ("", "US"), ("", "US")]
     found, _ = await looked_at(rows)
     assert found.kinds["repeat"].first == [(4, "email: same address as line 2"), (5, "email: same address as line 2")]
-    assert (found.sent, found.stood_for, found.refused) == (4, 0, 2)
+    assert (found.sent, found.superseded, found.refused) == (4, 0, 2)
     found, _ = await looked_at(rows, repeats="last")
     assert found.kinds["repeat"].first == [(5, "email: same address as line 2")]
-    assert (found.sent, found.stood_for, found.refused) == (3, 1, 2)
+    assert (found.sent, found.superseded, found.refused) == (3, 1, 2)
     found, refused = await looked_at(rows, repeats="error")
     assert next((row.line, str(error).partition(";")[0]) for row, error in refused) == (5, "email: same address as line 2")
     assert (found.sent, found.refused, found.kinds) == (3, 3, {})
@@ -97,17 +101,17 @@ async def test_a_row_that_cannot_be_read_is_refused_with_its_fault() -> None:
 
 async def test_how_far_it_came_is_shown() -> None:
     file, shown = open_file(table([(f"p{at}@a.example", "") for at in range(2500)]), format="csv"), list[int]()
-    await survey(file, map_columns(file.headers), Policy.of(["off"]), show=shown.append)
+    await run_preflight(file, map_columns(file.headers), CheckPolicy.of(["off"]), show=shown.append)
     assert shown == [0, 1000, 2000]
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=30))
 def test_repeats_are_all_found_each_with_the_first_of_its_kind(emails: list[str]) -> None:
-    seen = Seen()
+    seen = EmailIndex()
     for line, email in enumerate(emails):
         seen.add(line, email)
     pairs = [(line, emails.index(email)) for line, email in enumerate(emails) if emails.index(email) != line]
-    assert seen.first(100) == pairs
+    assert seen.first_repeats(100) == pairs
     assert seen.count() == len(pairs)
 
 
@@ -115,10 +119,10 @@ def test_repeats_are_all_found_each_with_the_first_of_its_kind(emails: list[str]
 
 
 def test_the_rate_that_the_caller_knows_says_how_long_it_takes() -> None:
-    known = estimate(3600, 2.0, None)
+    known = estimate_duration(3600, 2.0, None)
     assert known is not None
-    assert (known.seconds, known.known) == (1800.0, "as given")
-    assert estimate(3600, None, None) is None
+    assert (known.seconds, known.rate_source) == (1800.0, "as given")
+    assert estimate_duration(3600, None, None) is None
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])

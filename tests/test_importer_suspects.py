@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from support_files import read
 
 from outreach_async.importer import Row, map_columns
-from outreach_async.importer.cells import suspects_of
-from outreach_async.importer.table import Record, row_of
+from outreach_async.importer.cells import find_issues
+from outreach_async.importer.table import Record, build_row
 
 LATIN = st.text(st.characters(min_codepoint=0xC0, max_codepoint=0x17F, categories=["L"]), min_size=1, max_size=8)
 
 
 def row(cell: str, code: str) -> Row:
     columns = map_columns(["email", "Column"], {"Column": code})
-    return row_of(Record(2, ("a@b.example", cell)), columns)
+    return build_row(Record(2, ("a@b.example", cell)), columns)
 
 
 def misread(text: str) -> str:
@@ -28,7 +28,7 @@ def misread(text: str) -> str:
 
 @given(before=st.text(st.characters(codec="ascii", exclude_characters="\0+"), max_size=5), text=LATIN)
 def test_latin_letters_that_were_once_read_in_the_wrong_encoding_are_a_warning(before: str, text: str) -> None:
-    (flaw,) = suspects_of(["plain", before + misread(text)])
+    (flaw,) = find_issues(["plain", before + misread(text)])
     assert (flaw.column, flaw.kind, flaw.fatal) == (1, "mojibake", False)
     assert f"is probably {text[0]!r}" in flaw.message
 
@@ -45,7 +45,7 @@ def test_other_scripts_punctuation_and_emoji_are_found_too(meant: str, found: st
 
 @given(st.text(st.characters(max_codepoint=0xFF, categories=["L", "Nd"], exclude_characters="ªºµ"), max_size=20))
 def test_words_of_latin_letters_are_no_suspects(text: str) -> None:
-    assert suspects_of([text]) == ()
+    assert find_issues([text]) == ()
 
 
 @pytest.mark.parametrize("text", ["„CAFÉ”", "»É«", "ESPAÑA", "IRMÃO", "Ñ’", "café…”", "Â", "E+", "1E+1", "12E+10", "â€", "ð€€€"])  # noqa: RUF001 - so people write

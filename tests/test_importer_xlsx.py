@@ -33,7 +33,7 @@ from support_files import (
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File, Row, open_file
-from outreach_async.importer.workbook_reader import Refused, marks_of
+from outreach_async.importer.workbook_reader import UnreadableWorkbook, read_marks
 
 HEADER = ("email", "City", "Zip")
 NAMES = [text(name) for name in HEADER]
@@ -187,8 +187,8 @@ def test_a_workbook_without_styles_or_with_paths_from_the_root_is_read_too() -> 
     ],
 )
 def test_parts_that_do_not_hang_together_are_refused_rather_than_taken_for_free_of_errors(content: bytes) -> None:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive, pytest.raises(Refused, match="cannot read sheet 'A'"):
-        list(marks_of(archive, "A"))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive, pytest.raises(UnreadableWorkbook, match="cannot read sheet 'A'"):
+        list(read_marks(archive, "A"))
 
 
 @pytest.mark.parametrize("content", [old_workbook(), opendocument([["email", "zip"], ["ann@a.example", "41791234567"]])])

@@ -19,9 +19,9 @@ import pytest
 from journal_child import IDENTITY, opened, outcome, steps, window
 from support_journal import facts, killed_journal
 
-from outreach_async.bulk.journal import Identity, Journal, Window, Writer, lock
-from outreach_async.bulk.journal.reader import asked
-from outreach_async.bulk.possibly_sent import Suspects
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter, MarkedWindow, lock
+from outreach_async.bulk.journal.reader import read_snapshot
+from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.vocabulary import Outcome
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def writing(path: Path, *, resume: bool = False, **options: Any) -> Iterator[Writer]:
+def writing(path: Path, *, resume: bool = False, **options: Any) -> Iterator[JournalWriter]:
     writer = opened(path, resume=resume, **options)
     try:
         yield writer
@@ -53,9 +53,9 @@ def test_what_was_recorded_is_read_beside_the_run_after_it_and_by_a_resumed_one(
     assert [found.index for found in Journal(path).outcomes()] == [0, 1, 3]
     with writing(path, resume=True) as writer:
         assert (writer.resumed, writer.hwm, writer.state) == (True, 5, "running")
-        assert writer.done(0, 5) == {0, 1, 3}
-        assert writer.done(1, 2) == {1}
-        assert writer.totals().report(0).outcomes[Outcome.ADDED] == 2
+        assert writer.completed_rows(0, 5) == {0, 1, 3}
+        assert writer.completed_rows(1, 2) == {1}
+        assert writer.create_counts().report(0).outcomes[Outcome.ADDED] == 2
 
 
 def test_a_journal_opens_its_own_writer(path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_new_journal_is_empty_and_not_resumed_and_so_is_one_resumed_without_a_
                 False,
                 None,
             )
-            assert writer.suspects == Suspects()
+            assert writer.possibly_sent == PossiblySent()
             assert writer.window_at(0) is None
 
 
@@ -245,7 +245,7 @@ class TestRefused:
     def test_any_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
             "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
-            "try: Writer.open(Journal(sys.argv[1]), Identity('space_1', {}), resume=False)\n"
+            "try: JournalWriter.open(Journal(sys.argv[1]), Identity('space_1', {}), resume=False)\n"
             "except ValueError as error: print(error)"
         )
         done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
@@ -265,7 +265,7 @@ class TestRefused:
 @pytest.mark.parametrize("beside", [False, True])
 def test_either_way_of_locking_keeps_others_out_to_the_end_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
     path.touch()
-    hold = lock.Hold.take(str(path), resume=True, beside=beside)
+    hold = lock.JournalLock.acquire(str(path), resume=True, beside=beside)
     db = sqlite3.connect(path)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("CREATE TABLE t (a)")
@@ -276,8 +276,8 @@ def test_either_way_of_locking_keeps_others_out_to_the_end_and_lets_sqlite_work(
         hold.release()
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with pytest.raises(InvalidRequest, match="another run is writing"):
-            lock.Hold.take(str(path), resume=True, beside=beside)
-    lock.Hold.take(str(path), resume=True, beside=beside).release()
+            lock.JournalLock.acquire(str(path), resume=True, beside=beside)
+    lock.JournalLock.acquire(str(path), resume=True, beside=beside).release()
 
 
 class TestMarking:
@@ -288,13 +288,13 @@ class TestMarking:
             writer.mark(window(0, 7, b"aaaaaaaa"))
             writer.mark(window(7, 3, b"bbbbbbbb"))
         with writing(path, resume=True) as writer:
-            assert writer.window_at(7) == Window(7, 3, b"bbbbbbbb")
+            assert writer.window_at(7) == MarkedWindow(7, 3, b"bbbbbbbb")
             assert writer.window_at(3) is None
             writer.mark(window(0, 7, b"aaaaaaaa"))
             assert writer.hwm == 10
 
     @pytest.mark.parametrize("other", [window(0, 7, b"cccccccc"), window(0, 6, b"aaaaaaaa"), window(3, 4, b"aaaaaaaa")])
-    def test_a_window_of_other_rows_is_refused_and_the_journal_stays_of_use(self, path: Path, other: Window) -> None:
+    def test_a_window_of_other_rows_is_refused_and_the_journal_stays_of_use(self, path: Path, other: MarkedWindow) -> None:
         with writing(path) as writer:
             writer.mark(window(0, 7, b"aaaaaaaa"))
             with pytest.raises(InvalidRequest, match="the input changed"):
@@ -302,7 +302,7 @@ class TestMarking:
             writer.mark(window(7))
 
     @pytest.mark.parametrize("other", [window(1), window(0, 0)])
-    def test_a_window_that_does_not_follow_is_refused(self, path: Path, other: Window) -> None:
+    def test_a_window_that_does_not_follow_is_refused(self, path: Path, other: MarkedWindow) -> None:
         with writing(path) as writer, pytest.raises(InvalidRequest, match="mark rows in order"):
             writer.mark(other)
 
@@ -312,7 +312,7 @@ class TestMarking:
             writer.mark(window(0, 5))
             with pytest.raises(InvalidRequest, match=f"got row {index}; mark a row before it is sent"):
                 writer.record([outcome(0), outcome(index)])
-            assert writer.done(0, 5) == set()
+            assert writer.completed_rows(0, 5) == set()
 
 
 def test_a_second_outcome_of_a_row_is_an_error_and_nothing_of_its_batch_is_kept(path: Path) -> None:
@@ -333,20 +333,20 @@ class TestEnds:
     def test_a_killed_run_leaves_every_marked_row_suspect(self, path: Path) -> None:
         killed_journal(path, commits=7)
         with writing(path, resume=True) as writer:
-            assert writer.suspects == Suspects(((0, writer.hwm),))
+            assert writer.possibly_sent == PossiblySent(((0, writer.hwm),))
             assert writer.hwm
 
     @pytest.mark.parametrize("state", ["suspended", "stopped", "interrupted"])
     def test_a_run_that_ended_in_order_names_its_suspects_until_the_next_begins(self, path: Path, state: str) -> None:
         with writing(path) as writer:
             writer.mark(window(0))
-            writer.end(state, Suspects(((2, 4), (7, 8))))
+            writer.end(state, PossiblySent(((2, 4), (7, 8))))
             assert writer.state == Journal(path).report().state == state
         with writing(path, resume=True) as writer:
-            assert writer.suspects == Suspects(((2, 4), (7, 8)))
+            assert writer.possibly_sent == PossiblySent(((2, 4), (7, 8)))
             assert Journal(path).report().state == "running"
         with writing(path, resume=True) as writer:
-            assert writer.suspects == Suspects(((0, 20),))
+            assert writer.possibly_sent == PossiblySent(((0, 20),))
         assert [(kind, data) for _, kind, data in Journal(path).events()] == [
             ("resumed", {"after": state}),
             ("resumed", {"after": "running"}),
@@ -359,7 +359,7 @@ class TestEnds:
             writer.end("finished")
         content = path.read_bytes()
         with writing(path, resume=True) as writer:
-            assert (writer.finished, writer.suspects, writer.totals().rows) == (True, Suspects(), 2)
+            assert (writer.finished, writer.possibly_sent, writer.create_counts().rows) == (True, PossiblySent(), 2)
             writer.end("stopped")
         assert path.read_bytes() == content
 
@@ -381,7 +381,7 @@ class TestReport:
     def test_it_holds_the_figures_of_the_run_and_the_journals_own(self, path: Path) -> None:
         clock = iter([100.0, 101.0, 102.0, 103.5])
         with writing(path, wall=lambda: next(clock)) as writer:
-            writer.note("gate", {"seconds": 3})
+            writer.record_event("gate", {"seconds": 3})
             writer.mark(window(0, 9))
             possible = frozenset({Outcome.SKIPPED, Outcome.ADDED})
             writer.record([outcome(0), outcome(1, Outcome.SKIPPED, possible=possible), outcome(4, Outcome("archived"))])
@@ -605,14 +605,14 @@ def test_a_question_is_asked_again_when_the_file_changed_meanwhile_but_not_for_e
         return tries
 
     changes = 3
-    assert asked(path, question) == 4
+    assert read_snapshot(path, question) == 4
     tries, changes = 1, 1_000_000
     with pytest.raises(JournalError, match="changes faster than it can be read"):
-        asked(path, question)
+        read_snapshot(path, question)
 
 
 def test_every_commit_waits_for_the_disk(path: Path) -> None:
-    with writing(path) as writer, writer._store.reads() as db:
+    with writing(path) as writer, writer._store.connection() as db:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
@@ -622,7 +622,7 @@ def test_a_file_system_that_takes_no_log_is_refused(path: Path) -> None:
         writer._store._db.close()
         writer._store._db = memory
         with pytest.raises(InvalidRequest, match="without shared memory"):
-            writer._store._use_log()
+            writer._store._enable_log()
 
 
 def test_a_log_without_its_index_is_an_error_that_says_so_but_is_resumed(path: Path) -> None:
@@ -649,7 +649,7 @@ def test_a_closed_writer_refuses_and_lets_go_and_may_be_closed_again(path: Path)
 
 def test_what_interrupts_a_commit_rolls_it_back_and_the_journal_stays_of_use(path: Path) -> None:
     def interrupted() -> None:
-        with writer._store.changes() as db:
+        with writer._store.transaction() as db:
             db.execute("DELETE FROM meta")
             raise KeyboardInterrupt
 

@@ -24,14 +24,14 @@ from support_time import virtual_time
 from support_transport import HANG, Script, added, skipped
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
-from outreach_async.bulk.journal import Writer
-from outreach_async.bulk.journal.lock import require_still
-from outreach_async.bulk.journal.making import make
-from outreach_async.bulk.journal.reader import Damaged, unreadable
-from outreach_async.bulk.possibly_sent import Suspects
+from outreach_async.bulk.journal import JournalWriter
+from outreach_async.bulk.journal.lock import require_same_file
+from outreach_async.bulk.journal.making import create_journal
+from outreach_async.bulk.journal.reader import DamagedJournalError, read_error
+from outreach_async.bulk.possibly_sent import PossiblySent
 
 ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
-EVERY_ROW = Suspects(((0, 2**63 - 1),))
+EVERY_ROW = PossiblySent(((0, 2**63 - 1),))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def writing(path: Path, **options: Any) -> Iterator[Writer]:
+def writing(path: Path, **options: Any) -> Iterator[JournalWriter]:
     writer = opened(path, resume=True, **options)
     try:
         yield writer
@@ -113,7 +113,7 @@ class TestLog:
         with writing(path) as writer:
             writer.mark(window(0))
             writer.record([outcome(0)])
-            writer.end("interrupted", Suspects(((1, 2),)))
+            writer.end("interrupted", PossiblySent(((1, 2),)))
             os.truncate(f"{path}-wal", 33)
             Path(f"{path}-shm").rename(path.with_name("shm"))  # SQLite reads the log anew
             with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
@@ -126,15 +126,15 @@ class TestLog:
         for ending in ENDINGS[1:]:
             shutil.copyfile(f"{path}{ending}", path.with_name(f"old{ending}"))
         writer.record([outcome(0), outcome(1)])
-        writer.end("interrupted", Suspects(((2, 3),)))
+        writer.end("interrupted", PossiblySent(((2, 3),)))
         writer.close()
         for ending in ENDINGS[1:]:
             path.with_name(f"old{ending}").rename(f"{path}{ending}")
         report = Journal(path).report()
         assert (report.state, report.rows) == ("interrupted", 2)
         with writing(path) as writer:
-            assert writer.suspects == Suspects(((2, 3),))
-            assert writer.done(0, 20) == {0, 1}
+            assert writer.possibly_sent == PossiblySent(((2, 3),))
+            assert writer.completed_rows(0, 20) == {0, 1}
         assert path.with_name("run.db.damaged-wal").read_bytes() == log
         assert Journal(path).report().rows == 2
 
@@ -152,7 +152,7 @@ class TestLog:
             with pytest.raises(JournalError, match=r"the file is missing, but its log .* exists"):
                 opened(path, resume=resume)
         with writing(path, earlier="unknown") as writer:
-            assert writer.suspects == EVERY_ROW
+            assert writer.possibly_sent == EVERY_ROW
         assert {"run.db", "run.db.damaged-wal", "run.db.damaged-shm"} <= names(path.parent)
 
     def test_an_empty_log_of_no_journal_is_nothing(self, path: Path) -> None:
@@ -177,7 +177,7 @@ class TestClosing:
         writer = opened(path)
         writer.mark(window(0))
         writer.record([outcome(0)])
-        writer._hold.release()
+        writer._lock.release()
         del writer
         gc.collect()
         assert Journal(path).report().rows == 1
@@ -208,7 +208,7 @@ class TestClosing:
             assert "run.db-wal" in names(path.parent)
         assert (Journal(path).report().state, Journal(path).report().rows) == ("interrupted", 1)
         with writing(path) as again:
-            assert again.suspects == Suspects()
+            assert again.possibly_sent == PossiblySent()
         assert names(path.parent) == {"run.db"}
 
     def test_the_file_holds_every_outcome_before_it_denies_its_log(self, path: Path) -> None:
@@ -269,7 +269,7 @@ class TestEarlierUnknown:
         Path(f"{path}-wal").unlink()
         content = path.read_bytes()
         with writing(path, earlier="unknown") as writer:
-            assert (writer.resumed, writer.hwm, writer.suspects) == (False, 0, EVERY_ROW)
+            assert (writer.resumed, writer.hwm, writer.possibly_sent) == (False, 0, EVERY_ROW)
         assert path.with_name("run.db.damaged").read_bytes() == content
         ((_, kind, said),) = Journal(path).events()
         assert (kind, said["kept"]) == ("damaged", "run.db.damaged")
@@ -287,7 +287,7 @@ class TestEarlierUnknown:
     def test_a_lost_journal_is_begun_anew(self, path: Path) -> None:
         for resume in (True, False):
             writer = opened(path.with_name(f"{resume}.db"), resume=resume, earlier="unknown")
-            assert (writer.resumed, writer.suspects) == (False, EVERY_ROW)
+            assert (writer.resumed, writer.possibly_sent) == (False, EVERY_ROW)
             writer.close()
 
     @pytest.mark.parametrize("content", [b"email\na@a.example\n", bytes(4096), b"SQLite format 3\0"])
@@ -310,8 +310,8 @@ class TestEarlierUnknown:
     def test_it_implies_resume_and_leaves_out_no_outcome_of_a_sound_journal(self, path: Path) -> None:
         killed_journal(path, 2)
         writer = opened(path, earlier="unknown")
-        assert (writer.resumed, writer.hwm, writer.suspects) == (True, 20, EVERY_ROW)
-        assert writer.done(0, 20) == set(range(12))
+        assert (writer.resumed, writer.hwm, writer.possibly_sent) == (True, 20, EVERY_ROW)
+        assert writer.completed_rows(0, 20) == set(range(12))
         writer.close()
 
     @pytest.mark.parametrize("end", [None, "interrupted"])
@@ -321,13 +321,13 @@ class TestEarlierUnknown:
             if end is not None:
                 writer.end(end)
         with writing(path) as writer:
-            assert writer.suspects == EVERY_ROW
+            assert writer.possibly_sent == EVERY_ROW
 
     def test_a_finished_run_stays_finished(self, path: Path) -> None:
         ended(path)
         content = path.read_bytes()
         with writing(path, earlier="unknown") as writer:
-            assert (writer.finished, writer.suspects) == (True, Suspects())
+            assert (writer.finished, writer.possibly_sent) == (True, PossiblySent())
         assert path.read_bytes() == content
 
     def test_a_journal_that_is_in_use_is_not_set_aside(self, path: Path) -> None:
@@ -338,7 +338,7 @@ class TestEarlierUnknown:
     def test_another_run_is_refused_all_the_same(self, path: Path) -> None:
         ended(path, "interrupted")
         with pytest.raises(InvalidRequest, match="workspace was"):
-            Writer.open(Journal(path), attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
+            JournalWriter.open(Journal(path), attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
 
 
 CHANGES = {
@@ -365,7 +365,7 @@ def test_whatever_changed_in_a_journal_is_noticed_before_it_is_resumed(path: Pat
     with writing(path) as writer:
         writer.spool([(index, "", b'{"email":"a"}') for index in range(40)])
         writer.end_spool(40)
-        writer.note("gate", {})
+        writer.record_event("gate", {})
         for first in (0, 20):
             writer.mark(window(first))
         writer.record([outcome_of(index) for index in range(20)])
@@ -382,7 +382,7 @@ def test_a_spooled_row_that_changes_under_way_is_an_error_of_the_journal(path: P
     with writing(path) as writer:
         writer.spool([(0, "", b"{}")])
         writer.end_spool(1)
-        with writer._store.changes() as db:
+        with writer._store.transaction() as db:
             db.execute("UPDATE spool SET payload = '{'")
         with pytest.raises(JournalError, match="checksum mismatch in spooled row 0"):
             writer.spooled_rows(0, 1, "serial")
@@ -392,10 +392,10 @@ def test_a_spooled_row_that_changes_under_way_is_an_error_of_the_journal(path: P
 def test_an_error_that_may_pass_is_no_damage(path: Path, code: int) -> None:
     error = sqlite3.OperationalError("it is so")
     error.sqlite_errorcode = code
-    assert not isinstance(unreadable(path, error), Damaged)
-    assert "it is so; fix the cause and try again" in str(unreadable(path, error))
+    assert not isinstance(read_error(path, error), DamagedJournalError)
+    assert "it is so; fix the cause and try again" in str(read_error(path, error))
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHORT_READ
-    assert isinstance(unreadable(path, error), Damaged)
+    assert isinstance(read_error(path, error), DamagedJournalError)
 
 
 class TestCreation:
@@ -414,19 +414,19 @@ class TestCreation:
             raise OSError(errno.EPERM, "not here")
 
         with pytest.raises(OSError, match="not here"):
-            make(str(path), self.FACTS, refuse)
+            create_journal(str(path), self.FACTS, refuse)
         assert (len(seen), names(path.parent)) == (1, set())
 
     def test_a_file_that_came_meanwhile_is_not_replaced(self, path: Path) -> None:
         path.write_bytes(b"mine")
         with pytest.raises(FileExistsError):
-            make(str(path), self.FACTS)
+            create_journal(str(path), self.FACTS)
         assert (path.read_bytes(), names(path.parent)) == (b"mine", {"run.db"})
 
     def test_nothing_is_left_of_one_that_cannot_be_written(self, path: Path) -> None:
         facts: Any = {("no", "name"): "running"}
         with pytest.raises(OSError, match="type 'tuple' is not supported"):
-            make(str(path), facts)
+            create_journal(str(path), facts)
         assert names(path.parent) == set()
 
     def test_one_that_cannot_be_begun_is_let_go(self, path: Path) -> None:
@@ -438,11 +438,11 @@ class TestCreation:
     def test_a_file_that_took_the_place_of_the_locked_one_is_another_runs(self, path: Path) -> None:
         path.touch()
         with path.open("rb") as file:
-            require_still(str(path), file.fileno())
+            require_same_file(str(path), file.fileno())
             path.rename(path.with_name("run.db.damaged"))
             path.touch()
             with pytest.raises(InvalidRequest, match="another run is writing"):
-                require_still(str(path), file.fileno())
+                require_same_file(str(path), file.fileno())
 
     @pytest.mark.parametrize("size", [5000, 15000, 25000])
     def test_a_full_disk_is_an_error_of_the_journal_and_leaves_nothing(self, path: Path, size: int) -> None:

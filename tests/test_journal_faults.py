@@ -10,7 +10,7 @@ from journal_child import opened, outcome_of, window
 from journal_faults import broken_log, cuts, full_disk, kills
 from support_journal import cut_copy, killed_journal, require_prefix, require_resumable
 
-from outreach_async.bulk.journal import Journal, Writer
+from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import JournalError
 
 
@@ -50,9 +50,9 @@ def test_a_log_that_cannot_be_written_ends_the_writing_for_good_and_nothing_said
     assert broken_log(tmp_path, [9]) == 1
 
 
-def fill(writer: Writer) -> None:
+def fill(writer: JournalWriter) -> None:
     for _ in range(100):
-        writer.note("filler", {"text": "x" * 1000})
+        writer.record_event("filler", {"text": "x" * 1000})
 
 
 def test_a_full_database_is_an_error_after_which_nothing_is_written_and_the_run_can_be_resumed(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_full_database_is_an_error_after_which_nothing_is_written_and_the_run_
     with pytest.raises(JournalError, match="is full"):
         writer.record([outcome_of(12)])
     with pytest.raises(JournalError, match="is full"):
-        writer.note("filler", {})
+        writer.record_event("filler", {})
     writer.close()
     assert require_prefix(path) == (20, 12)
     assert len(list(Journal(path).events())) == noted

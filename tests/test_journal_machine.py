@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from journal_child import IDENTITY, opened, window
 from support_journal import ENDINGS, facts, outcomes
 
-from outreach_async.bulk.journal import Journal, Window, Writer
+from outreach_async.bulk.journal import Journal, JournalWriter, MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.possibly_sent import Suspects
+from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.vocabulary import Outcome
 
@@ -29,13 +29,13 @@ class JournalMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.generations = itertools.count()
         self.path = self.folder / "run.db"
-        self.windows: list[Window] = []
+        self.windows: list[MarkedWindow] = []
         self.recorded: dict[int, ContactOutcome] = {}
         self.spooled: dict[int, bytes] = {}
         self.events: list[str] = []
         self.state = "running"
-        self.suspects = Suspects()
-        self.writer: Writer
+        self.suspects = PossiblySent()
+        self.writer: JournalWriter
 
     @property
     def hwm(self) -> int:
@@ -87,7 +87,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(["gate", "breaker"]))
     def note(self, kind: str) -> None:
-        self.writer.note(kind, {"kind": kind})
+        self.writer.record_event(kind, {"kind": kind})
         self.events.append(kind)
 
     @rule(rows=st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b"])), max_size=5, unique_by=lambda row: row[0]))
@@ -118,7 +118,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(state=st.sampled_from(["suspended", "stopped", "interrupted"]), data=st.data())
     def end_and_resume(self, state: str, data: st.DataObject) -> None:
-        suspects = Suspects.of(data.draw(st.lists(st.sampled_from(self.free), max_size=5)) if self.free else [])
+        suspects = PossiblySent.of(data.draw(st.lists(st.sampled_from(self.free), max_size=5)) if self.free else [])
         self.writer.end(state, suspects)
         assert self.read().report().state == state
         self.writer.close()
@@ -127,8 +127,8 @@ class JournalMachine(RuleBasedStateMachine):
 
     def resume(self) -> None:
         self.writer = opened(self.path, resume=True)
-        expected = Suspects.of(ranges=[(0, self.hwm)]) if self.state == "running" else self.suspects
-        assert (self.writer.resumed, self.writer.suspects) == (True, expected)
+        expected = PossiblySent.of(ranges=[(0, self.hwm)]) if self.state == "running" else self.suspects
+        assert (self.writer.resumed, self.writer.possibly_sent) == (True, expected)
         self.events.append("resumed")
         self.state = "running"
 
@@ -138,7 +138,7 @@ class JournalMachine(RuleBasedStateMachine):
     @invariant()
     def the_writer_knows_what_was_written(self) -> None:
         assert (self.writer.hwm, self.writer.state, self.writer.finished) == (self.hwm, "running", False)
-        assert self.writer.done(0, self.hwm + 1) == self.recorded.keys()
+        assert self.writer.completed_rows(0, self.hwm + 1) == self.recorded.keys()
         assert self.writer.window_at(self.hwm) is None
         assert all(self.writer.window_at(each.first) == each for each in self.windows)
         assert {row.index: row.payload for row in self.writer.spooled_rows(0, 10, "serial")} == self.spooled

@@ -15,17 +15,17 @@ from support_journal import facts, outcomes
 
 from outreach_async import errors
 from outreach_async.bulk.journal import Identity, identity
-from outreach_async.bulk.journal.lock import file_system, mounts, require_local
+from outreach_async.bulk.journal.lock import file_system_type, read_mounts, require_local
 from outreach_async.bulk.journal.records import (
     APPLICATION_ID,
     MESSAGE_LIMIT,
-    Damage,
-    batch,
+    CorruptContentError,
     checksum,
+    classify_header,
+    decode_outcome,
     digest,
-    judge,
-    plain,
-    unpacked,
+    encode_batch,
+    to_storable,
 )
 from outreach_async.bulk.journal.writer import merge
 from outreach_async.bulk.outcomes import ContactOutcome
@@ -37,10 +37,10 @@ NAMES = ["email", "city", "title", "custom_1"]
 
 def through(found: ContactOutcome) -> ContactOutcome:
     """Store an outcome and read it back, without a database."""
-    stored = batch([found])
+    stored = encode_batch([found])
     texts = dict(msgspec.json.decode(stored.errors)) if stored.errors else {}
     (row,) = msgspec.json.decode(stored.rows)
-    return unpacked(row, texts.get(row[5]), found.contact)
+    return decode_outcome(row, texts.get(row[5]), found.contact)
 
 
 @given(outcomes())
@@ -67,7 +67,7 @@ def test_an_error_of_a_class_from_elsewhere_comes_back_as_the_nearest_of_ours() 
 def test_an_error_of_a_class_of_a_newer_library_comes_back_as_the_root() -> None:
     text = msgspec.json.encode(["Vanished", "x", None, 418, 3, True, False]).decode()
     columns = [1, 0, None, 3, None, digest(text), None]
-    error = unpacked([*columns, checksum(columns)], text, None).error
+    error = decode_outcome([*columns, checksum(columns)], text, None).error
     assert (type(error), error and error.status_code, error and error.maybe_applied) == (OutreachError, 418, False)
 
 
@@ -77,33 +77,33 @@ def test_the_message_of_an_error_is_bounded_and_may_hold_what_utf_8_cannot() -> 
 
 
 def test_equal_errors_are_stored_once() -> None:
-    stored = batch([outcome(index, error=StatusError("same", status_code=422)) for index in range(50)])
+    stored = encode_batch([outcome(index, error=StatusError("same", status_code=422)) for index in range(50)])
     assert stored.errors is not None
     assert len(msgspec.json.decode(stored.errors)) == 1
 
 
 def test_an_id_is_stored_without_its_prefix() -> None:
-    assert batch([outcome(3, id="contact_abc")]).rows.startswith('[[3,0,"abc",1,null,null,null,')
+    assert encode_batch([outcome(3, id="contact_abc")]).rows.startswith('[[3,0,"abc",1,null,null,null,')
 
 
 @given(outcomes(), st.data())
 def test_a_change_of_any_column_is_noticed(found: ContactOutcome, data: st.DataObject) -> None:
-    stored = batch([found])
+    stored = encode_batch([found])
     texts = dict(msgspec.json.decode(stored.errors)) if stored.errors else {}
     (row,) = msgspec.json.decode(stored.rows)
     place = data.draw(st.integers(0, 6))
     row[place] = data.draw((st.none() | st.integers(-(2**40), 2**40) | st.text()).filter(lambda value: value != row[place]))
-    with pytest.raises(Damage):
-        unpacked(row, texts.get(row[5]), None)
+    with pytest.raises(CorruptContentError):
+        decode_outcome(row, texts.get(row[5]), None)
 
 
 def test_an_error_that_is_missing_or_another_is_noticed() -> None:
-    stored = batch([outcome(1, error=StatusError("x"))])
+    stored = encode_batch([outcome(1, error=StatusError("x"))])
     (row,) = msgspec.json.decode(stored.rows)
-    with pytest.raises(Damage, match="the error of row 1 is missing"):
-        unpacked(row, None, None)
-    with pytest.raises(Damage, match="checksum mismatch in the error of row 1"):
-        unpacked(row, '["StatusError","y",null,null,0,false,false]', None)
+    with pytest.raises(CorruptContentError, match="the error of row 1 is missing"):
+        decode_outcome(row, None, None)
+    with pytest.raises(CorruptContentError, match="checksum mismatch in the error of row 1"):
+        decode_outcome(row, '["StatusError","y",null,null,0,false,false]', None)
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.binary(), max_size=6))
@@ -113,8 +113,8 @@ def test_a_checksum_fits_into_four_bytes(columns: list[Any]) -> None:
 
 @given(st.text(max_size=6), st.text(max_size=6))
 def test_texts_that_differ_are_stored_as_texts_that_differ_and_without_nul(one: str, other: str) -> None:
-    assert (plain(one) == plain(other)) == (one == other)
-    assert "\0" not in plain(one)
+    assert (to_storable(one) == to_storable(other)) == (one == other)
+    assert "\0" not in to_storable(one)
 
 
 class Service:
@@ -196,12 +196,12 @@ MOUNTS = """\
     ],
 )
 def test_a_path_is_on_the_last_of_its_innermost_mounts(path: str, expected: str) -> None:
-    assert file_system(path, MOUNTS) == expected
+    assert file_system_type(path, MOUNTS) == expected
 
 
 def test_without_a_list_of_mounts_the_file_system_is_not_known_and_nothing_is_refused(tmp_path: Path) -> None:
-    assert mounts(tmp_path / "none") == ""
-    assert file_system("/run.db", "") is None
+    assert read_mounts(tmp_path / "none") == ""
+    assert file_system_type("/run.db", "") is None
     require_local("/run.db", "")
 
 
@@ -217,18 +217,18 @@ def test_a_local_file_system_is_taken(kind: str) -> None:
 
 
 def test_this_machine_lists_its_mounts() -> None:
-    assert file_system("/", mounts()) is not None
+    assert file_system_type("/", read_mounts()) is not None
 
 
 def test_a_file_is_told_by_its_header() -> None:
     def header(kind: int, version: int, magic: bytes = b"SQLite format 3\0") -> bytes:
         return magic + bytes(44) + version.to_bytes(4) + bytes(4) + kind.to_bytes(4) + bytes(28)
 
-    assert judge(header(APPLICATION_ID, 1)) == "ours"
-    assert judge(header(APPLICATION_ID, 2)) == "newer"
-    assert judge(header(0, 1)) == "foreign"
-    assert judge(header(APPLICATION_ID, 1)[:99]) == "foreign"
-    assert judge(header(APPLICATION_ID, 1, b"name,email\r\na,b\r\n")) == "foreign"
+    assert classify_header(header(APPLICATION_ID, 1)) == "ours"
+    assert classify_header(header(APPLICATION_ID, 2)) == "newer"
+    assert classify_header(header(0, 1)) == "foreign"
+    assert classify_header(header(APPLICATION_ID, 1)[:99]) == "foreign"
+    assert classify_header(header(APPLICATION_ID, 1, b"name,email\r\na,b\r\n")) == "foreign"
 
 
 options = st.dictionaries(st.sampled_from("abc"), st.none() | st.booleans() | st.text(max_size=2), max_size=3)
@@ -245,17 +245,17 @@ def test_only_the_same_run_is_gone_on_with(kept: Identity, given: Identity) -> N
         and (None in (kept.fingerprint, given.fingerprint) or kept.fingerprint == given.fingerprint)
     )
     if same:
-        identity.require_same("run.db", given, identity.facts(kept))
+        identity.require_same_run("run.db", given, identity.encode_identity(kept))
     else:
         with pytest.raises(InvalidRequest, match=r"run\.db belongs to another run"):
-            identity.require_same("run.db", given, identity.facts(kept))
+            identity.require_same_run("run.db", given, identity.encode_identity(kept))
 
 
 def test_the_refusal_of_another_run_names_what_changed_but_no_key() -> None:
-    kept = identity.facts(Identity("space_1", {"campaign": None, "strict_validation": True}, fingerprint="f"))
+    kept = identity.encode_identity(Identity("space_1", {"campaign": None, "strict_validation": True}, fingerprint="f"))
     given = Identity("space_2", {"campaign": "key_secret", "strict_validation": True}, fingerprint="g")
     with pytest.raises(InvalidRequest) as caught:
-        identity.require_same("run.db", given, kept)
+        identity.require_same_run("run.db", given, kept)
     message = str(caught.value)
     assert "workspace was 'space_1' and is now 'space_2'; campaign was null and is now 'key_...'" in message
     assert "its fingerprint differs" in message
@@ -264,9 +264,9 @@ def test_the_refusal_of_another_run_names_what_changed_but_no_key() -> None:
 
 
 def test_options_are_compared_as_the_json_that_they_are() -> None:
-    identity.require_same(
+    identity.require_same_run(
         "run.db",
         Identity("space_1", {"status": Outcome.ADDED, "sizes": (1, 2)}),
-        identity.facts(Identity("space_1", {"status": "added", "sizes": [1, 2]})),
+        identity.encode_identity(Identity("space_1", {"status": "added", "sizes": [1, 2]})),
     )
-    assert identity.facts(IDENTITY)["source"] == "rows.csv"
+    assert identity.encode_identity(IDENTITY)["source"] == "rows.csv"

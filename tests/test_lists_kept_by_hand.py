@@ -13,27 +13,27 @@ from support_wire import KINDS, OF_EVERY_KIND
 import outreach_async.contacts
 import outreach_async.models
 from outreach_async.codec import DecodeError, structure, to_wire
-from outreach_async.contacts import CreateAnswer
+from outreach_async.contacts import CreateContactResponse
 from outreach_async.fake.control import schemas
 from outreach_async.fake.faults import OPERATIONS
-from outreach_async.fake.operations import ANY, ROUTES
-from outreach_async.models import NOT_ON_THE_WIRE, Answered, WorkspaceFields
-from outreach_async.otel import TEMPLATES
+from outreach_async.fake.operations import ANY_SEGMENT, ROUTES
+from outreach_async.models import LOCAL_FIELDS, ResponseModel, WorkspaceFields
+from outreach_async.otel import URL_TEMPLATES
 
 NAMES = [route.operation for route in ROUTES]
 """The service's operations, as the fake serves them."""
 
-INNER = {CreateAnswer, WorkspaceFields}
+INNER = {CreateContactResponse, WorkspaceFields}
 """Models that callers get the parts of."""
 
 
-def models() -> set[type[Answered]]:
+def models() -> set[type[ResponseModel]]:
     values = [*vars(outreach_async.models).values(), *vars(outreach_async.contacts).values()]
-    return {value for value in values if isinstance(value, type) and issubclass(value, Answered)} - {Answered}
+    return {value for value in values if isinstance(value, type) and issubclass(value, ResponseModel)} - {ResponseModel}
 
 
 def segments(path: str) -> tuple[str, ...]:
-    return tuple(ANY if part.startswith("{") else part for part in path.split("/")[1:])
+    return tuple(ANY_SEGMENT if part.startswith("{") else part for part in path.split("/")[1:])
 
 
 def kinds_of_fields() -> Iterator[Any]:
@@ -41,19 +41,19 @@ def kinds_of_fields() -> Iterator[Any]:
     for kind in KINDS.values():
         hints = get_type_hints(get_origin(kind) or kind)
         for field in attrs.fields(get_origin(kind) or kind):
-            if field.name not in NOT_ON_THE_WIRE and field.name != "data":
+            if field.name not in LOCAL_FIELDS and field.name != "data":
                 yield hints[field.name]
 
 
 def test_every_operation_is_described_traced_and_can_be_broken_on_the_control_plane() -> None:
     routes = {route.operation: route.path for route in ROUTES}
-    assert get_args(schemas.Operation) == OPERATIONS == (*NAMES, "unknown")
-    assert {name: segments(path) for name, path in TEMPLATES.items()} == routes
+    assert get_args(schemas.OperationName) == OPERATIONS == (*NAMES, "unknown")
+    assert {name: segments(path) for name, path in URL_TEMPLATES.items()} == routes
     assert {name: segments(path) for name, (_, path, _) in DESCRIBED.items()} == routes
 
 
 @pytest.mark.parametrize("model", sorted(models() - INNER, key=str))
-def test_a_model_that_callers_get_is_a_public_name(model: type[Answered]) -> None:
+def test_a_model_that_callers_get_is_a_public_name(model: type[ResponseModel]) -> None:
     assert model.__name__ in outreach_async.__all__
 
 

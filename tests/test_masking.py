@@ -17,10 +17,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support_wire import unhurried
 
-from outreach_async.codec import DecodeError, loads
-from outreach_async.contacts import CreateAnswer
+from outreach_async.codec import DecodeError, decode_model
+from outreach_async.contacts import CreateContactResponse
 from outreach_async.errors import BODY_LIMIT, OutreachError, TransportError
-from outreach_async.responses import MASK, is_secret_header, masked, masked_headers, refused, scrubbed, secret_parts, unexpected
+from outreach_async.responses import (
+    MASK,
+    build_status_error,
+    build_unexpected_response,
+    is_secret_header,
+    mask_bytes,
+    mask_headers,
+    scrub_error,
+    secret_parts,
+)
 from outreach_async.transport.wire import Response
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
@@ -51,7 +60,7 @@ PLAIN = "key_4f9a8b7c6d5e"
 )
 def test_which_header_fields_may_carry_a_secret(name: str, secret: bool) -> None:
     assert is_secret_header(name) is secret
-    assert masked_headers({name: "value"}, ()) == {name: MASK if secret else "value"}
+    assert mask_headers({name: "value"}, ()) == {name: MASK if secret else "value"}
 
 
 def test_a_secret_is_a_fields_whole_value_and_each_word_of_it() -> None:
@@ -61,13 +70,13 @@ def test_a_secret_is_a_fields_whole_value_and_each_word_of_it() -> None:
 
 def test_a_secret_that_begins_as_another_is_masked_to_its_end() -> None:
     for secrets in (("key_abc", "key_abcdef"), ("key_abcdef", "key_abc")):
-        assert masked(b"x key_abcdef y key_abc", secrets) == b"x *** y ***"
+        assert mask_bytes(b"x key_abcdef y key_abc", secrets) == b"x *** y ***"
 
 
 def test_a_body_without_secrets_is_left_as_it_is() -> None:
     body = bytes(range(256)) * 3
-    assert masked(body, (PLAIN,)) == body
-    assert masked(body, ()) == body
+    assert mask_bytes(body, (PLAIN,)) == body
+    assert mask_bytes(body, ()) == body
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,7 @@ def test_a_body_without_secrets_is_left_as_it_is() -> None:
     ],
 )
 def test_a_key_is_masked_in_every_spelling(spelling: bytes) -> None:
-    assert masked(b"a" + spelling + b"z", (PLAIN,)) == b"a***z"
+    assert mask_bytes(b"a" + spelling + b"z", (PLAIN,)) == b"a***z"
 
 
 @pytest.mark.parametrize(
@@ -107,14 +116,14 @@ def test_a_key_is_masked_in_every_spelling(spelling: bytes) -> None:
     ],
 )
 def test_a_secret_of_odd_characters_is_masked_in_every_spelling(secret: str, spelling: bytes) -> None:
-    assert masked(b"[" + spelling + b"]", (secret,)) == b"[***]"
+    assert mask_bytes(b"[" + spelling + b"]", (secret,)) == b"[***]"
 
 
 @pytest.mark.parametrize(
     ("secret", "body"), [("\\" * 40 + "x", b"\\" * 5_000), ("%25" * 20 + "x", b"%25" * 5_000), ("a" * 60, b"a" * 59)]
 )
 def test_looking_for_a_secret_of_any_shape_comes_to_an_end(secret: str, body: bytes) -> None:
-    assert masked(body, (secret,)) == body
+    assert mask_bytes(body, (secret,)) == body
 
 
 # `***` itself stands in for secrets, and U+FFFD for bytes that are no text: masking could put together a key that held them.
@@ -197,14 +206,16 @@ def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachE
     """Return every error that an answer can become."""
     fault: DecodeError | str = "unknown status 'x', no contact id"
     try:
-        answer = loads(CreateAnswer, body)
+        answer = decode_model(CreateContactResponse, body)
     except DecodeError as error:
         fault = error
     else:
         fault = f"unknown status {answer.status.value!r}, no contact id"
     response = Response(200, headers, body)
-    errors: list[OutreachError] = [unexpected("create_contact", response, (key,), fault)]
-    errors += [refused("create_contact", Response(status, headers, body), (key,), now=NOW) for status in (401, 429, 500)]
+    errors: list[OutreachError] = [build_unexpected_response("create_contact", response, (key,), fault)]
+    errors += [
+        build_status_error("create_contact", Response(status, headers, body), (key,), now=NOW) for status in (401, 429, 500)
+    ]
     return [raised(error) for error in errors]
 
 
@@ -241,7 +252,7 @@ def test_a_key_that_header_fields_echo_is_nowhere_in_the_error(key: str, spell: 
 def test_a_field_of_bytes_that_were_read_as_latin_1_is_masked_too() -> None:
     key = "key_pass\xe9 \u4f60\u597d"
     fields = {"x-hint": f"no key {key.encode().decode('latin-1')}", "x-other": key, "x-odd": "\ud800"}
-    assert masked_headers(fields, (key,)) == {"x-hint": "no key ***", "x-other": "***", "x-odd": "\ufffd" * 3}
+    assert mask_headers(fields, (key,)) == {"x-hint": "no key ***", "x-other": "***", "x-odd": "\ufffd" * 3}
 
 
 @settings(unhurried, max_examples=50)
@@ -258,14 +269,14 @@ def test_a_key_across_the_end_of_what_is_kept_leaves_no_part_behind(key: str, sp
 @unhurried
 @given(plain_keys, st.integers(0, 300))
 def test_a_key_across_the_end_of_what_is_told_leaves_no_part_behind(key: str, before: int) -> None:
-    error = refused("list_fields", Response(400, {}, b"x" * before + key.encode() + b"y" * 300), (key,), now=NOW)
+    error = build_status_error("list_fields", Response(400, {}, b"x" * before + key.encode() + b"y" * 300), (key,), now=NOW)
     assert "key_" not in str(error)
 
 
 def test_a_secret_of_the_requests_header_is_masked_wherever_the_service_repeats_it() -> None:
     secrets = secret_parts({"authorization": "Bearer abcdef123456"})
     response = Response(401, {"x-echo": "bearer=abcdef123456"}, b'{"error": "bad token abcdef123456"}')
-    error = refused("list_fields", response, secrets, now=NOW)
+    error = build_status_error("list_fields", response, secrets, now=NOW)
     assert str(error) == "list_fields: the service answered 401: bad token ***"
     assert error.headers == {"x-echo": "bearer=***"}
 
@@ -295,7 +306,7 @@ def own_cause() -> BaseException:
 )
 def test_an_error_that_shows_no_secret_keeps_what_it_came_from(cause: BaseException | None) -> None:
     error = lost(cause=cause, context=cause)
-    assert scrubbed(error, (PLAIN,)) is error
+    assert scrub_error(error, (PLAIN,)) is error
     assert (error.__cause__, error.__context__, str(error)) == (cause, cause, "lost")
     assert not hasattr(error, "__notes__")
 
@@ -316,7 +327,7 @@ QUOTING: list[Callable[[str], TransportError]] = [
 @given(plain_keys, st.sampled_from(SPELLINGS), st.sampled_from(QUOTING), st.integers(0, 2**32))
 def test_a_key_that_a_backend_quotes_is_nowhere_in_the_error(key: str, spell: Any, quoting: Any, seed: int) -> None:
     text = f"illegal status line: b'{spell(key, random.Random(seed)).decode()} 200'"  # noqa: S311 - nothing here is secret
-    error = raised(scrubbed(quoting(text), (key,)))
+    error = raised(scrub_error(quoting(text), (key,)))
     assert str(error) in {"lost", "illegal status line: b'*** 200'"}
     assert (error.__cause__, error.__context__) == (None, None)
     assert all(key.encode() not in seen for seen in shown(error))
@@ -326,4 +337,4 @@ def test_the_notes_of_an_error_stay_without_their_secrets() -> None:
     error = lost()
     error.add_note(f"sent {PLAIN}")
     error.add_note("row 7")
-    assert scrubbed(error, (PLAIN,)).__notes__ == ["sent ***", "row 7"]
+    assert scrub_error(error, (PLAIN,)).__notes__ == ["sent ***", "row 7"]

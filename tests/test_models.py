@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support_wire import ENUMS, TABLES, exactly, made, names, unhurried, wire
 
 from outreach_async import contacts, models
-from outreach_async.contacts import CreateAnswer, CreatedContact, NewContact, possible_outcomes
+from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
 from outreach_async.models import (
     Campaign,
     CampaignSteps,
@@ -27,7 +27,7 @@ from outreach_async.models import (
     WorkspaceField,
     WorkspaceFields,
 )
-from outreach_async.validation import contact_of
+from outreach_async.validation import to_contact
 from outreach_async.vocabulary import (
     DUPLICATE_OUTCOMES,
     DUPLICATE_POLICIES,
@@ -91,7 +91,7 @@ ANSWERS: dict[str, Any] = {
     "Step": Step,
     "Template": Template,
     "WorkspaceField": WorkspaceField,
-    "CreateAnswer": CreateAnswer,
+    "CreateContactResponse": CreateContactResponse,
     "Page[Campaign]": Page,
     "Page[Mailbox]": Page,
     "CampaignSteps": CampaignSteps,
@@ -150,7 +150,7 @@ def test_a_models_docstring_speaks_of_every_field(kind: Any) -> None:
     described = set(re.findall(r"^    (\w+): \S", inspect.getdoc(kind) or "", re.MULTILINE))
     undescribed = set(OPTIONAL_FIELDS) if kind is NewContact else set()  # "And all that follow"
     assert described >= {field.alias for field in attrs.fields(kind)} - undescribed
-    assert kind in {NewContact, CreatedContact, Undecodable, CreateAnswer} or "(section" in (kind.__doc__ or "")
+    assert kind in {NewContact, CreatedContact, Undecodable, CreateContactResponse} or "(section" in (kind.__doc__ or "")
 
 
 @unhurried
@@ -335,7 +335,7 @@ def test_new_contacts_hash_as_they_compare(contact: NewContact) -> None:
 @given(built)
 def test_the_members_of_a_new_contact_make_it_again(contact: NewContact) -> None:
     plain = {name: value for name, value in contact.members().items() if name not in contact.extra}
-    assert contact_of({**plain, "extra": contact.extra}) == contact
+    assert to_contact({**plain, "extra": contact.extra}) == contact
 
 
 def test_a_new_contact_keeps_codes_of_its_own() -> None:
@@ -350,7 +350,7 @@ def test_a_new_contact_keeps_codes_of_its_own() -> None:
 
 @pytest.mark.parametrize("status", [*Outcome, Outcome("merged")])
 def test_an_answer_without_a_lost_one_before_it_is_certain(status: Outcome) -> None:
-    assert possible_outcomes(status, tainted=False) == {status}
+    assert possible_outcomes(status, maybe_applied=False) == {status}
 
 
 @pytest.mark.parametrize(
@@ -363,6 +363,6 @@ def test_an_answer_without_a_lost_one_before_it_is_certain(status: Outcome) -> N
     ],
 )
 def test_after_a_lost_answer_a_duplicate_may_be_our_own(status: Outcome, possible: set[str]) -> None:
-    assert possible_outcomes(status, tainted=True) == possible
-    made_so = CreatedContact(status=status, id=None, details=None, possible=possible_outcomes(status, tainted=True))
+    assert possible_outcomes(status, maybe_applied=True) == possible
+    made_so = CreatedContact(status=status, id=None, details=None, possible=possible_outcomes(status, maybe_applied=True))
     assert made_so.certain is (status is Outcome.ADDED)

@@ -16,31 +16,31 @@ from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
 from outreach_async.models import Page
 from outreach_async.operations import (
-    Creation,
-    Dialect,
+    AttemptInfo,
+    ContactRequests,
     Operation,
-    Trail,
+    RequestDefaults,
     list_campaigns,
     list_fields,
     list_mailboxes,
     list_steps,
-    raw,
+    raw_request,
 )
-from outreach_async.responses import str_of
-from outreach_async.retry import Repeat
+from outreach_async.responses import secret_value
+from outreach_async.retry import Idempotency
 from outreach_async.transport.wire import Request, Response
 from outreach_async.vocabulary import STANDARD_FIELDS, UNSET, Outcome
 
-DIALECT = Dialect.of({"authorization": "Bearer abcdef123456", "x-team": "red"})
+DIALECT = RequestDefaults.from_headers({"authorization": "Bearer abcdef123456", "x-team": "red"})
 READ = {
     "accept": "application/json",
     "accept-encoding": "gzip, deflate",
-    "user-agent": Dialect.of({}).read["user-agent"],
+    "user-agent": RequestDefaults.from_headers({}).read_headers["user-agent"],
     "authorization": "Bearer abcdef123456",
     "x-team": "red",
 }
 WRITE = {"content-type": "application/json", **READ}
-FIRST, LATER = Trail(1, tainted=False), Trail(3, tainted=True)
+FIRST, LATER = AttemptInfo(1, maybe_applied=False), AttemptInfo(3, maybe_applied=True)
 ODD = "camp_é ü/%2F?#"
 
 READS: dict[str, tuple[Callable[[], Operation[Any]], str, str]] = {
@@ -59,9 +59,9 @@ READS: dict[str, tuple[Callable[[], Operation[Any]], str, str]] = {
 }
 
 
-def creation(key: Any = "key_1", workspace: Any = "space_1", **options: Any) -> Creation:
+def creation(key: Any = "key_1", workspace: Any = "space_1", **options: Any) -> ContactRequests:
     settings = {"duplicates": "skip", "strict_validation": True, "campaign": None, **options}
-    return Creation.under(key, workspace, DIALECT, **settings)
+    return ContactRequests.from_options(key, workspace, DIALECT, **settings)
 
 
 def answer(**members: Any) -> Response:
@@ -69,8 +69,8 @@ def answer(**members: Any) -> Response:
     return Response(201, {"x-request-id": "req_1"}, json.dumps(body).encode())
 
 
-def create(response: Response, trail: Trail = FIRST) -> CreatedContact:
-    return creation().of(NewContact("a@b.example")).parse(response, trail)
+def create(response: Response, trail: AttemptInfo = FIRST) -> CreatedContact:
+    return creation().build(NewContact("a@b.example")).parse(response, trail)
 
 
 # What is sent
@@ -81,8 +81,8 @@ def test_a_read_is_a_get_without_a_body_that_may_be_repeated_freely(name: str) -
     make, target, _ = READS[name]
     operation = make()
     assert operation.request == Request("GET", target, READ)
-    assert (operation.name, operation.repeat, operation.any_status) == (name, Repeat.FREELY, False)
-    assert {str_of(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456"}
+    assert (operation.name, operation.idempotency, operation.any_status) == (name, Idempotency.SAFE, False)
+    assert {secret_value(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456"}
 
 
 ids = st.text(min_size=1)
@@ -133,8 +133,8 @@ WRONG_READS: list[tuple[Callable[[], object], str]] = [
     (lambda: creation(duplicates="merge"), "duplicates: .*got 'merge'"),
     (lambda: creation(strict_validation=1), "strict_validation: expected bool, got int"),
     (lambda: creation(campaign="space_1"), "campaign: .*workspace id"),
-    (lambda: creation().of(NewContact("")), "email: .*blank"),
-    (lambda: creation().of(NewContact("a@b.example", custom={"plan": "x"})), r"custom\['plan'\]"),
+    (lambda: creation().build(NewContact("")), "email: .*blank"),
+    (lambda: creation().build(NewContact("a@b.example", custom={"plan": "x"})), r"custom\['plan'\]"),
 ]
 
 
@@ -149,7 +149,7 @@ def test_what_can_never_be_right_is_refused_before_it_is_sent(make: Callable[[],
 @pytest.mark.parametrize("campaign", [None, "camp_1", ODD])
 def test_a_creation_sends_the_interfaces_body(duplicates: str, strict: bool, campaign: str | None) -> None:
     kind = creation(duplicates=duplicates, strict_validation=strict, campaign=campaign)
-    operation = kind.of(NewContact("a@b.example", first_name="Zoë", custom={"custom_1": "x"}))
+    operation = kind.build(NewContact("a@b.example", first_name="Zoë", custom={"custom_1": "x"}))
     assert (operation.request.method, operation.request.target, operation.request.headers) == ("POST", "/contacts", WRITE)
     assert json.loads(operation.request.body) == {
         "owner_key": "key_1",
@@ -159,8 +159,8 @@ def test_a_creation_sends_the_interfaces_body(duplicates: str, strict: bool, cam
         "first_name": "Zoë",
         "custom_1": "x",
     }
-    assert (operation.name, operation.repeat, operation.any_status) == ("create_contact", Repeat.KNOWINGLY, False)
-    assert {str_of(secret) for secret in operation.secrets} == {"key_1", "Bearer abcdef123456", "Bearer", "abcdef123456"}
+    assert (operation.name, operation.idempotency, operation.any_status) == ("create_contact", Idempotency.IDEMPOTENT, False)
+    assert {secret_value(secret) for secret in operation.secrets} == {"key_1", "Bearer abcdef123456", "Bearer", "abcdef123456"}
     assert kind.duplicates == duplicates
 
 
@@ -173,7 +173,7 @@ def test_a_creation_sends_the_interfaces_body(duplicates: str, strict: bool, cam
 def test_a_creation_sends_what_was_set_and_null_only_where_asked_for(
     email: str, fields: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]
 ) -> None:
-    body = creation().of(NewContact(email, **fields, custom=custom, extra=extra)).request.body
+    body = creation().build(NewContact(email, **fields, custom=custom, extra=extra)).request.body
     members = json.loads(body)
     sent = {name: members[name] for name in members.keys() - {"owner_key", "workspace", "upload_options"}}
     assert sent == {"email": email, **{name: value for name, value in fields.items() if value is not UNSET}, **custom, **extra}
@@ -181,7 +181,7 @@ def test_a_creation_sends_what_was_set_and_null_only_where_asked_for(
 
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_any_key_and_workspace_are_sent_as_they_are(key: str, workspace: str) -> None:
-    body = json.loads(creation(key=f"key_{key}", workspace=f"space_{workspace}").of(NewContact("a@b.example")).request.body)
+    body = json.loads(creation(key=f"key_{key}", workspace=f"space_{workspace}").build(NewContact("a@b.example")).request.body)
     assert (body["owner_key"], body["workspace"]) == (f"key_{key}", f"space_{workspace}")
 
 
@@ -197,13 +197,15 @@ class Guarded(str):
 
 
 def test_texts_of_a_class_of_their_own_are_sent_as_their_characters() -> None:
-    body = json.loads(creation(key=Guarded("key_1")).of(NewContact(Guarded("a@b.example"), city=Guarded("Paris"))).request.body)
+    body = json.loads(
+        creation(key=Guarded("key_1")).build(NewContact(Guarded("a@b.example"), city=Guarded("Paris"))).request.body
+    )
     assert (body["owner_key"], body["email"], body["city"]) == ("key_1", "a@b.example", "Paris")
 
 
 def test_no_repr_shows_a_key_or_a_header() -> None:
     kind = creation(key="key_secret")
-    operation = kind.of(NewContact("a@b.example"))
+    operation = kind.build(NewContact("a@b.example"))
     for value in (kind, operation, operation.request, DIALECT, *(make() for make, _, _ in READS.values())):
         assert "key_secret" not in repr(value)
         assert "abcdef123456" not in repr(value)
@@ -213,15 +215,15 @@ def test_no_repr_shows_a_key_or_a_header() -> None:
 
 
 def test_every_request_names_what_it_takes_and_what_it_gives() -> None:
-    plain = Dialect.of({})
-    assert plain.read == {name: READ[name] for name in ("accept", "accept-encoding", "user-agent")}
-    assert plain.write == {**plain.read, "content-type": "application/json"}
+    plain = RequestDefaults.from_headers({})
+    assert plain.read_headers == {name: READ[name] for name in ("accept", "accept-encoding", "user-agent")}
+    assert plain.write_headers == {**plain.read_headers, "content-type": "application/json"}
     assert plain.secrets == ()
 
 
 def test_a_callers_field_comes_before_the_librarys() -> None:
-    own = Dialect.of({"user-agent": "mine", "content-type": "application/json; charset=utf-8"})
-    assert (own.read["user-agent"], own.write["content-type"]) == ("mine", "application/json; charset=utf-8")
+    own = RequestDefaults.from_headers({"user-agent": "mine", "content-type": "application/json; charset=utf-8"})
+    assert (own.read_headers["user-agent"], own.write_headers["content-type"]) == ("mine", "application/json; charset=utf-8")
 
 
 # What is made of an answer
@@ -296,14 +298,16 @@ def test_a_bad_item_is_an_error_or_kept_aside_as_the_caller_wishes(make: Any) ->
     ],
 )
 @pytest.mark.parametrize("trail", [FIRST, LATER])
-def test_an_answer_to_a_creation_becomes_a_contact_with_what_the_trail_says(status: str, id_: str | None, trail: Trail) -> None:
+def test_an_answer_to_a_creation_becomes_a_contact_with_what_the_trail_says(
+    status: str, id_: str | None, trail: AttemptInfo
+) -> None:
     contact = create(answer(status=status, id=id_, details="why", new=1), trail)
     assert type(contact.status) is Outcome
     assert contact == CreatedContact(
         status=Outcome(status),
         id=id_,
         details="why",
-        possible=frozenset({Outcome(status), Outcome.ADDED} if trail.tainted else {Outcome(status)}),
+        possible=frozenset({Outcome(status), Outcome.ADDED} if trail.maybe_applied else {Outcome(status)}),
         request_id="req_1",
         attempts=trail.attempts,
     )
@@ -355,18 +359,18 @@ def test_an_answer_that_echoes_the_key_does_not_show_it(body: bytes) -> None:
 
 
 def test_a_raw_request_is_sent_as_it_is_and_any_answer_is_its_answer() -> None:
-    operation = raw("PATCH", "/campaigns/camp_1?x=%2F", b"{}", {"x-team": "blue", "x-api-key": "hunter2"}, DIALECT)
+    operation = raw_request("PATCH", "/campaigns/camp_1?x=%2F", b"{}", {"x-team": "blue", "x-api-key": "hunter2"}, DIALECT)
     assert operation.request == Request(
         "PATCH", "/campaigns/camp_1?x=%2F", {**WRITE, "x-team": "blue", "x-api-key": "hunter2"}, b"{}"
     )
-    assert (operation.name, operation.repeat, operation.any_status) == ("request", Repeat.UNSENT, True)
-    assert {str_of(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456", "hunter2"}
+    assert (operation.name, operation.idempotency, operation.any_status) == ("request", Idempotency.UNKNOWN, True)
+    assert {secret_value(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456", "hunter2"}
     response = Response(503, {}, b"<html>")
     assert operation.parse(response, FIRST) is response
 
 
 def test_a_raw_request_without_a_body_names_no_type_of_one() -> None:
-    assert raw("GET", "/campaigns", b"", {}, DIALECT).request == Request("GET", "/campaigns", READ)
+    assert raw_request("GET", "/campaigns", b"", {}, DIALECT).request == Request("GET", "/campaigns", READ)
 
 
 @pytest.mark.parametrize(
@@ -383,4 +387,4 @@ def test_a_raw_request_without_a_body_names_no_type_of_one() -> None:
 )
 def test_a_raw_request_that_can_never_be_right_is_refused(method: Any, target: Any, body: Any, said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
-        raw(method, target, body, {}, DIALECT)
+        raw_request(method, target, body, {}, DIALECT)

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support_time import virtual_time
 
-from outreach_async.limits import Gate, RetryBudget, Slots, inherit_all
+from outreach_async.limits import RequestSlots, RetryAfterGate, RetryBudget, reset_all_after_fork
 
 
 async def test_slots_are_given_in_the_order_of_asking() -> None:
-    slots = Slots(1)
-    await slots.wait()
+    slots = RequestSlots(1)
+    await slots.acquire()
     served: list[int] = []
 
     async def ask(number: int) -> None:
-        await slots.wait()
+        await slots.acquire()
         served.append(number)
 
     async with anyio.create_task_group() as group:
@@ -30,36 +30,36 @@ async def test_slots_are_given_in_the_order_of_asking() -> None:
             group.start_soon(ask, number)
             await anyio.wait_all_tasks_blocked()
         for _ in range(5):
-            slots.give()
+            slots.release()
             await anyio.wait_all_tasks_blocked()
     assert served == [0, 1, 2, 3, 4]
 
 
 async def test_a_cancelled_wait_takes_no_slot() -> None:
-    slots = Slots(1)
-    await slots.wait()
+    slots = RequestSlots(1)
+    await slots.acquire()
     async with anyio.create_task_group() as group:
         for _ in range(3):
-            group.start_soon(slots.wait)
+            group.start_soon(slots.acquire)
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
-    slots.give()
-    assert slots.take()
-    assert not slots.take()
+    slots.release()
+    assert slots.try_acquire()
+    assert not slots.try_acquire()
 
 
 async def test_a_slot_given_to_a_wait_that_is_cancelled_at_that_moment_goes_to_the_next() -> None:
-    slots = Slots(1)
-    await slots.wait()
+    slots = RequestSlots(1)
+    await slots.acquire()
     scope = anyio.CancelScope()
     served: list[str] = []
 
     async def doomed() -> None:
         with scope:
-            await slots.wait()
+            await slots.acquire()
 
     async def patient() -> None:
-        await slots.wait()
+        await slots.acquire()
         served.append("patient")
 
     async with anyio.create_task_group() as group:
@@ -68,30 +68,30 @@ async def test_a_slot_given_to_a_wait_that_is_cancelled_at_that_moment_goes_to_t
         group.start_soon(patient)
         await anyio.wait_all_tasks_blocked()
         scope.cancel()
-        slots.give()
+        slots.release()
     if not served:  # the doomed one was quicker than its cancellation: then it holds the slot
-        slots.give()
+        slots.release()
     assert served == ["patient"]
 
 
 @virtual_time
 async def test_a_gate_that_is_held_longer_meanwhile_opens_at_the_later_instant() -> None:
-    gate = Gate()
+    gate = RetryAfterGate()
     began = anyio.current_time()
-    gate.hold(began + 5)
+    gate.close_until(began + 5)
     async with anyio.create_task_group() as group:
         group.start_soon(gate.wait)
         await anyio.wait_all_tasks_blocked()
-        gate.hold(began + 20)
-        gate.hold(began + 10)
+        gate.close_until(began + 20)
+        gate.close_until(began + 10)
     assert anyio.current_time() - began == pytest.approx(20)
 
 
 def test_a_gate_that_was_held_in_one_event_loop_is_open_in_the_next(anyio_backend: tuple[str, dict[str, Any]]) -> None:
-    gate = Gate()
+    gate = RetryAfterGate()
 
     async def hold() -> None:
-        gate.hold(anyio.current_time() + 1e9)
+        gate.close_until(anyio.current_time() + 1e9)
         assert gate.opens_at > anyio.current_time()
 
     async def pass_through() -> None:
@@ -106,20 +106,20 @@ def test_a_gate_that_was_held_in_one_event_loop_is_open_in_the_next(anyio_backen
 def test_a_retry_budget_never_goes_below_nothing_or_above_its_size(size: int, moves: list[tuple[bool, int]]) -> None:
     budget = RetryBudget(size)
     for spends, amount in moves:
-        before = budget.left
+        before = budget.remaining
         if spends:
-            assert budget.spend(amount) is (amount <= before)
+            assert budget.try_spend(amount) is (amount <= before)
         else:
             budget.refund(amount)
-        assert 0 <= budget.left <= size
+        assert 0 <= budget.remaining <= size
 
 
 FORKING = """
 import os
-from outreach_async.limits import Slots
-slots = Slots(2)
-slots.take()
-slots.take()
+from outreach_async.limits import RequestSlots
+slots = RequestSlots(2)
+slots.try_acquire()
+slots.try_acquire()
 child = os.fork()
 if child == 0:
     os._exit(slots.free)
@@ -134,8 +134,8 @@ def test_in_a_forked_child_every_slot_is_free_for_those_who_held_them_are_the_pa
 
 
 def test_what_was_taken_before_a_fork_is_free_after_it() -> None:
-    slots = Slots(2)
-    assert slots.take()
-    assert slots.take()
-    inherit_all()
-    assert slots.take()
+    slots = RequestSlots(2)
+    assert slots.try_acquire()
+    assert slots.try_acquire()
+    reset_all_after_fork()
+    assert slots.try_acquire()

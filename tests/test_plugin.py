@@ -248,8 +248,8 @@ def test_reads(outreach_fake):
     )
     number = rows.index(bad[0])
     assert f"test_reads[row{number:02}]" in told
-    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.orders.readings(bad[0])}\n" in told
-    assert "past_end='clamp'" in outreach_async.testing.orders.readings(bad[0])
+    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.orders.format_settings(bad[0])}\n" in told
+    assert "past_end='clamp'" in outreach_async.testing.orders.format_settings(bad[0])
     assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: those with past_end='clamp'" in told
 
 

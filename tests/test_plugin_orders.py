@@ -11,25 +11,25 @@ import pytest
 
 from outreach_async.fake import Behaviour, faults
 from outreach_async.testing import pairwise
-from outreach_async.testing.orders import Order, OrderError, read_behaviours, read_order
+from outreach_async.testing.orders import FakeConfig, FakeConfigError, read_behaviours, read_config
 
 WORLD = {"workspaces": [{"id": "space_1"}], "owner_keys": {"key_1": ["space_1"]}}
 HERE = Path("/folder/of/the/test")
 CLAMPING = Behaviour(past_end="clamp")
 
 
-def order(*marks: dict[str, Any], folder: Path = HERE) -> Order:
-    return read_order([pytest.mark.outreach(**mark).mark for mark in marks], folder, [CLAMPING])
+def order(*marks: dict[str, Any], folder: Path = HERE) -> FakeConfig:
+    return read_config([pytest.mark.outreach(**mark).mark for mark in marks], folder, [CLAMPING])
 
 
 def test_a_test_that_orders_nothing_gets_the_defaults() -> None:
-    assert order() == Order(behaviours=(CLAMPING,))
-    assert attrs.asdict(Order())["seed"] == 0
+    assert order() == FakeConfig(behaviours=(CLAMPING,))
+    assert attrs.asdict(FakeConfig())["seed"] == 0
 
 
 def test_what_the_closest_mark_says_holds_argument_by_argument() -> None:
     made = order({"seed": 1}, {"seed": 2, "behaviour": "strict"}, {"behaviour": "lenient", "unfired": "ignore"})
-    assert made == Order(seed=1, behaviours=(Behaviour.strict(),), unfired="ignore")
+    assert made == FakeConfig(seed=1, behaviours=(Behaviour.strict(),), unfired="ignore")
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_a_world_is_a_document_its_text_or_a_file_beside_the_test(given: Any, tm
     for path in (tmp_path / "world.json", tmp_path / "absolute.json"):
         path.write_text(json.dumps(WORLD), encoding="utf-8")
     world = str(tmp_path / "absolute.json") if given == "/absolute" else given
-    fake = order({"world": world}, folder=tmp_path).service(Behaviour(), "2026-01-01T00:00:00Z")
+    fake = order({"world": world}, folder=tmp_path).create_service(Behaviour(), "2026-01-01T00:00:00Z")
     assert [space["id"] for space in json.loads(fake.dump())["workspaces"]] == ["space_1"]
 
 
 def test_faults_wait_in_the_order_given_and_one_needs_no_list() -> None:
     scripts = {"create_contact": [faults.status(503), faults.ok, faults.reset()], "list_fields": faults.hang()}
-    fake = order({"faults": scripts}).service(Behaviour(), "2026-01-01T00:00:00Z")
+    fake = order({"faults": scripts}).create_service(Behaviour(), "2026-01-01T00:00:00Z")
     assert fake.faults.unfired == ["create_contact: status(503)", "create_contact: reset()", "list_fields: hang()"]
 
 
@@ -97,17 +97,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("given", "complaint"), WRONG, ids=[next(iter(given)) for given, _ in WRONG])
 def test_a_wrong_argument_is_named_with_what_it_takes(given: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(OrderError) as caught:
+    with pytest.raises(FakeConfigError) as caught:
         order(given)
     assert str(caught.value).startswith(complaint)
 
 
 def test_an_argument_without_a_name_is_refused() -> None:
-    with pytest.raises(OrderError, match=r"^expected keyword arguments \(seed, .*\), got 'strict'; pass it by keyword$"):
-        read_order([pytest.mark.outreach("strict").mark], HERE, [CLAMPING])
+    with pytest.raises(FakeConfigError, match=r"^expected keyword arguments \(seed, .*\), got 'strict'; pass it by keyword$"):
+        read_config([pytest.mark.outreach("strict").mark], HERE, [CLAMPING])
 
 
 @pytest.mark.parametrize("world", ["absent.json", {"workspaces": 7}], ids=["absent", "malformed"])
 def test_a_world_that_makes_none_is_named(world: Any) -> None:
-    with pytest.raises(OrderError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected a list)"):
-        order({"world": world}).service(Behaviour(), "2026-01-01T00:00:00Z")
+    with pytest.raises(FakeConfigError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected a list)"):
+        order({"world": world}).create_service(Behaviour(), "2026-01-01T00:00:00Z")

@@ -12,18 +12,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outreach_async.fake import Behaviour
-from outreach_async.fake.behaviour import READINGS
+from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.testing import differing, pairwise
-from outreach_async.testing.orders import reading as written
-from outreach_async.testing.orders import suspects, verdicts
-from outreach_async.testing.pairwise import cover
+from outreach_async.testing.orders import find_explanations, summarize_failures
+from outreach_async.testing.orders import format_setting as written
+from outreach_async.testing.pairwise import cover_pairs
 
 figures = st.lists(st.integers(1, 5), max_size=6)
 
 
 @given(levels=figures)
 def test_any_two_levels_of_two_factors_meet_in_a_row(levels: list[int]) -> None:
-    rows = cover(levels)
+    rows = cover_pairs(levels)
     assert all(0 <= level < count for row in rows for level, count in zip(row, levels, strict=True))
     for (one, count), (other, many) in combinations(enumerate(levels), 2):
         assert {(row[one], row[other]) for row in rows} == set(product(range(count), range(many)))
@@ -33,19 +33,19 @@ def test_any_two_levels_of_two_factors_meet_in_a_row(levels: list[int]) -> None:
 
 @given(levels=figures)
 def test_a_cover_begins_with_the_defaults_has_no_row_twice_and_never_more_than_all(levels: list[int]) -> None:
-    rows = cover(levels)
+    rows = cover_pairs(levels)
     assert rows[0] == (0,) * len(levels)
     assert len(set(rows)) == len(rows) <= prod(levels)
-    assert cover(levels) == rows
+    assert cover_pairs(levels) == rows
 
 
 def test_about_thirty_behaviours_cover_the_knobs_of_the_fake() -> None:
     rows = pairwise()
     assert rows[0] == Behaviour()
     assert len(rows) <= 32
-    for one, other in combinations(READINGS, 2):
+    for one, other in combinations(KNOB_VALUES, 2):
         met = [(getattr(row, one), getattr(row, other)) for row in rows]
-        assert all(pair in met for pair in product(READINGS[one], READINGS[other])), (one, other)
+        assert all(pair in met for pair in product(KNOB_VALUES[one], KNOB_VALUES[other])), (one, other)
 
 
 def test_what_differs_from_the_default_is_named_and_nothing_else() -> None:
@@ -55,17 +55,17 @@ def test_what_differs_from_the_default_is_named_and_nothing_else() -> None:
 
 # What the rows that failed have in common
 
-KNOBS = sorted(READINGS)
+KNOBS = sorted(KNOB_VALUES)
 
 
 def told(fails: Callable[[Behaviour], bool]) -> list[str]:
     rows = pairwise()
-    return suspects([row for row in rows if fails(row)], [row for row in rows if not fails(row)])
+    return find_explanations([row for row in rows if fails(row)], [row for row in rows if not fails(row)])
 
 
 @pytest.mark.parametrize("knob", KNOBS)
 def test_a_single_reading_that_a_test_cannot_bear_is_found(knob: str) -> None:
-    for reading in READINGS[knob]:
+    for reading in KNOB_VALUES[knob]:
         assert f"{knob}={reading!r}" in told(lambda row: getattr(row, knob) == reading)  # noqa: B023 - called at once
 
 
@@ -74,17 +74,17 @@ def test_two_readings_that_a_test_cannot_bear_together_are_found() -> None:
     assert "numbers='mixed' and past_end='clamp'" in found
 
 
-ALL_READINGS = sorted((knob, reading) for knob in KNOBS for reading in range(len(READINGS[knob])))
+ALL_READINGS = sorted((knob, reading) for knob in KNOBS for reading in range(len(KNOB_VALUES[knob])))
 
 
 def has(row: Behaviour, place: tuple[str, int]) -> bool:
     knob, number = place
-    return bool(getattr(row, knob) == READINGS[knob][number])
+    return bool(getattr(row, knob) == KNOB_VALUES[knob][number])
 
 
 def named(place: tuple[str, int]) -> str:
     knob, number = place
-    return f"{knob}={written(READINGS[knob][number])}"
+    return f"{knob}={written(KNOB_VALUES[knob][number])}"
 
 
 @given(places=st.lists(st.sampled_from(ALL_READINGS), min_size=2, max_size=2, unique=True))
@@ -119,7 +119,7 @@ def test_every_explanation_fits_the_rows_and_none_has_a_reading_too_many() -> No
 
 def test_a_failure_that_no_reading_explains_accuses_none() -> None:
     rows = pairwise()
-    assert suspects([rows[0], rows[0]], rows) == []
+    assert find_explanations([rows[0], rows[0]], rows) == []
 
 
 def test_a_verdict_names_the_test_the_figures_and_the_readings() -> None:
@@ -127,13 +127,15 @@ def test_a_verdict_names_the_test_the_figures_and_the_readings() -> None:
     ran = [(f"test_a.py::test_x[asyncio-row{number:02}]", number, row.past_end == "clamp") for number, row in rows]
     failed = sum(bad for *_, bad in ran)
     line = f"test_a.py::test_x[asyncio-row*] failed under {failed} of {len(ran)} behaviours: those with past_end='clamp'"
-    assert verdicts(ran) == [line]
-    assert verdicts([*ran, *((name, row, False) for name, row, _ in ran)]) == [line], "a row that failed once has failed"
+    assert summarize_failures(ran) == [line]
+    assert summarize_failures([*ran, *((name, row, False) for name, row, _ in ran)]) == [line], (
+        "a row that failed once has failed"
+    )
 
 
 def test_a_verdict_names_alternatives_and_each_explanation() -> None:
     def verdict(fails: Callable[[Behaviour], bool]) -> str:
-        (line,) = verdicts((f"t[row{number:02}]", number, fails(row)) for number, row in enumerate(pairwise()))
+        (line,) = summarize_failures((f"t[row{number:02}]", number, fails(row)) for number, row in enumerate(pairwise()))
         return line.partition(": ")[2]
 
     assert verdict(lambda row: row.past_end != "empty") == "those with past_end='clamp' or past_end='error'"
@@ -145,5 +147,5 @@ def test_a_verdict_names_alternatives_and_each_explanation() -> None:
 
 
 def test_a_test_that_fails_or_passes_under_every_behaviour_accuses_no_reading() -> None:
-    assert verdicts([("t[row00]", 0, True), ("t[row01]", 1, True)]) == ["t[row*] failed under 2 of 2 behaviours"]
-    assert verdicts([("t[row00]", 0, False), ("t[row01]", 1, False)]) == []
+    assert summarize_failures([("t[row00]", 0, True), ("t[row01]", 1, True)]) == ["t[row*] failed under 2 of 2 behaviours"]
+    assert summarize_failures([("t[row00]", 0, False), ("t[row01]", 1, False)]) == []

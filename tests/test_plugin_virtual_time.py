@@ -173,14 +173,14 @@ def test_a_backends_own_options_stay_but_for_those_that_choose_a_clock(given_val
 def test_without_a_timer_the_loop_waits_for_a_thread_idle_and_time_stands_still() -> None:
     loop = VirtualTimeLoop()
     looked = 0
-    select = loop._jump.select
+    select = loop._jump_selector.select
 
     def spy(timeout: float | None = None) -> Any:
         nonlocal looked
         looked += 1
         return select(timeout)
 
-    loop._jump.select = spy  # type: ignore[method-assign]  # a spy
+    loop._jump_selector.select = spy  # type: ignore[method-assign]  # a spy
     waiting = loop.create_future()
     thread = threading.Timer(0.02, lambda: loop.call_soon_threadsafe(waiting.set_result, "done"))
     thread.start()

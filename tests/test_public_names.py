@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import outreach_async
-from outreach_async.operations import Dialect
+from outreach_async.operations import RequestDefaults
 
 NAMES = [
     "UNSET",
@@ -112,4 +112,7 @@ def test_a_public_name_costs_what_it_needs_and_no_more(name: str, absent: list[s
 
 
 def test_requests_name_the_version_that_is_installed() -> None:
-    assert Dialect.of({}).read["user-agent"] == f"outreach_async/{importlib.metadata.version('outreach_async')}"
+    assert (
+        RequestDefaults.from_headers({}).read_headers["user-agent"]
+        == f"outreach_async/{importlib.metadata.version('outreach_async')}"
+    )

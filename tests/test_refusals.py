@@ -13,24 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.codec import DecodeError, loads
-from outreach_async.contacts import CreateAnswer
+from outreach_async.codec import DecodeError, decode_model
+from outreach_async.contacts import CreateContactResponse
 from outreach_async.errors import RateLimited, StatusError, UnexpectedResponse
 from outreach_async.models import Mailbox, Page
-from outreach_async.responses import reason, refused, retry_after, unexpected
+from outreach_async.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
 from outreach_async.transport.wire import Response
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
 
 def refusal(status: int = 400, body: bytes = b"", headers: dict[str, str] | None = None) -> StatusError:
-    return refused("list_fields", Response(status, headers or {}, body), (), now=NOW)
+    return build_status_error("list_fields", Response(status, headers or {}, body), (), now=NOW)
 
 
-def not_allowed(body: bytes, kind: Any = CreateAnswer) -> UnexpectedResponse:
+def not_allowed(body: bytes, kind: Any = CreateContactResponse) -> UnexpectedResponse:
     with pytest.raises(DecodeError) as caught:
-        loads(kind, body)
-    return unexpected("create_contact", Response(200, {}, body), (), caught.value)
+        decode_model(kind, body)
+    return build_unexpected_response("create_contact", Response(200, {}, body), (), caught.value)
 
 
 # What a refusal says
@@ -65,7 +65,7 @@ def not_allowed(body: bytes, kind: Any = CreateAnswer) -> UnexpectedResponse:
     ],
 )
 def test_what_a_body_tells_a_person(body: bytes, said: str) -> None:
-    assert reason(body) == said
+    assert extract_reason(body) == said
 
 
 DEPTHS = [*range(900, 1000), 100_000]  # about what a reader of JSON can go down, and far beyond
@@ -74,12 +74,12 @@ DEPTHS = [*range(900, 1000), 100_000]  # about what a reader of JSON can go down
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"error":', b"}"), (b'{"x":', b"}")])
 def test_a_body_of_any_depth_is_told(opening: bytes, closing: bytes) -> None:
     for depth in DEPTHS:
-        assert len(reason(opening * depth + b"1" + closing * depth)) <= 203
+        assert len(extract_reason(opening * depth + b"1" + closing * depth)) <= 203
 
 
 @given(st.binary())
 def test_any_bytes_tell_at_most_a_line(body: bytes) -> None:
-    told = reason(body)
+    told = extract_reason(body)
     assert 0 < len(told) <= 203
     assert "\n" not in told
 
@@ -151,7 +151,9 @@ def test_an_answer_with_more_faults_than_anyone_reads_is_told_in_short() -> None
 
 
 def test_a_fault_found_by_the_caller_is_told_as_it_is() -> None:
-    error = unexpected("list_fields", Response(200, {"x-request-id": "req_1"}, b"{}"), (), "status 'no' instead of 'ok'")
+    error = build_unexpected_response(
+        "list_fields", Response(200, {"x-request-id": "req_1"}, b"{}"), (), "status 'no' instead of 'ok'"
+    )
     assert str(error) == "list_fields: the service answered 200 with status 'no' instead of 'ok'"
     assert (error.well_formed, error.request_id) == (True, "req_1")
 
@@ -198,32 +200,32 @@ def test_a_fault_found_by_the_caller_is_told_as_it_is() -> None:
     ],
 )
 def test_how_long_an_answer_asks_to_wait(value: str, seconds: float | None) -> None:
-    assert retry_after({"retry-after": value}, now=NOW) == seconds
+    assert parse_retry_after({"retry-after": value}, now=NOW) == seconds
 
 
 def test_an_answer_that_does_not_ask_asks_for_nothing() -> None:
-    assert retry_after({}, now=NOW) is None
-    assert retry_after({"date": "Sun, 06 Nov 1994 08:49:37 GMT"}, now=NOW) is None
+    assert parse_retry_after({}, now=NOW) is None
+    assert parse_retry_after({"date": "Sun, 06 Nov 1994 08:49:37 GMT"}, now=NOW) is None
 
 
 @given(st.integers(0, 2**32), st.integers(0, 10**6), st.integers(-(10**6), 10**6))
 def test_a_date_counts_from_the_answers_own_date_whatever_our_clock_says(sent: int, ahead: int, wrong: int) -> None:
     fields = {"retry-after": formatdate(sent + ahead, usegmt=True), "date": formatdate(sent, usegmt=True)}
-    assert retry_after(fields, now=sent + wrong) == ahead
-    assert retry_after({**fields, "date": "nonsense"}, now=sent + wrong) == max(0, ahead - wrong)
-    assert retry_after({**fields, "retry-after": str(ahead)}, now=sent + wrong) == ahead
+    assert parse_retry_after(fields, now=sent + wrong) == ahead
+    assert parse_retry_after({**fields, "date": "nonsense"}, now=sent + wrong) == max(0, ahead - wrong)
+    assert parse_retry_after({**fields, "retry-after": str(ahead)}, now=sent + wrong) == ahead
 
 
 @given(st.text() | st.text("0123456789 ,:+-.GMTSunovJa"), st.text())
 def test_any_text_asks_for_a_finite_wait_or_none(value: str, date: str) -> None:
-    seconds = retry_after({"retry-after": value, "date": date}, now=NOW)
+    seconds = parse_retry_after({"retry-after": value, "date": date}, now=NOW)
     assert seconds is None or 0 <= seconds < 10**18
 
 
 def test_a_date_without_a_zone_is_gmt_wherever_the_program_runs() -> None:
     code = (
-        "from outreach_async.responses import retry_after\n"
-        f"print(retry_after({{'retry-after': 'Sun Nov  6 08:49:47 1994'}}, now={NOW}))"
+        "from outreach_async.responses import parse_retry_after\n"
+        f"print(parse_retry_after({{'retry-after': 'Sun Nov  6 08:49:47 1994'}}, now={NOW}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "TZ": "Asia/Tokyo"}, capture_output=True, text=True, check=True

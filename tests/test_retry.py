@@ -21,10 +21,19 @@ from outreach_async.errors import (
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.retry import Evidence, Repeat, RetryPolicy, backoff, cost, may_repeat, taints, weigh
+from outreach_async.retry import (
+    FailureKind,
+    Idempotency,
+    RetryPolicy,
+    backoff_delay,
+    classify,
+    is_retryable,
+    maybe_applied,
+    retry_cost,
+)
 
-FREELY, KNOWINGLY, UNSENT = Repeat.FREELY, Repeat.KNOWINGLY, Repeat.UNSENT
-NOT_SENT, REFUSED, AMBIGUOUS, FINAL = Evidence.NOT_SENT, Evidence.REFUSED, Evidence.AMBIGUOUS, Evidence.FINAL
+FREELY, KNOWINGLY, UNSENT = Idempotency.SAFE, Idempotency.IDEMPOTENT, Idempotency.UNKNOWN
+NOT_SENT, REFUSED, AMBIGUOUS, FINAL = FailureKind.NOT_SENT, FailureKind.REFUSED, FailureKind.AMBIGUOUS, FailureKind.FINAL
 
 
 def answered(status: int | None, *, retry_after: str | None = None) -> StatusError:
@@ -38,7 +47,7 @@ def unexpected(*, well_formed: bool) -> UnexpectedResponse:
     return error
 
 
-WEIGHED: list[tuple[str, OutreachError, Evidence]] = [
+WEIGHED: list[tuple[str, OutreachError, FailureKind]] = [
     ("nothing left", TransportError("x", maybe_sent=False), NOT_SENT),
     ("an answer was lost", TransportError("x", maybe_sent=True), AMBIGUOUS),
     *((f"{status}", answered(status), FINAL) for status in [300, 301, 302, 303, 304, 307, 308]),
@@ -64,27 +73,27 @@ WEIGHED: list[tuple[str, OutreachError, Evidence]] = [
 ]
 
 
-@pytest.mark.parametrize("repeat", Repeat)
+@pytest.mark.parametrize("repeat", Idempotency)
 @pytest.mark.parametrize(("error", "evidence"), [row[1:] for row in WEIGHED], ids=[row[0] for row in WEIGHED])
-def test_what_a_failure_proves(error: OutreachError, evidence: Evidence, repeat: Repeat) -> None:
-    assert weigh(error, repeat) is evidence
+def test_what_a_failure_proves(error: OutreachError, evidence: FailureKind, repeat: Idempotency) -> None:
+    assert classify(error, repeat) is evidence
 
 
 @pytest.mark.parametrize(("repeat", "evidence"), [(FREELY, FINAL), (KNOWINGLY, AMBIGUOUS), (UNSENT, FINAL)])
-def test_a_damaged_answer_to_a_creation_is_worth_asking_again(repeat: Repeat, evidence: Evidence) -> None:
-    assert weigh(unexpected(well_formed=False), repeat) is evidence
+def test_a_damaged_answer_to_a_creation_is_worth_asking_again(repeat: Idempotency, evidence: FailureKind) -> None:
+    assert classify(unexpected(well_formed=False), repeat) is evidence
 
 
 @pytest.mark.parametrize(
     ("evidence", "freely", "knowingly", "unsent"),
     [(NOT_SENT, True, True, True), (REFUSED, True, True, False), (AMBIGUOUS, True, True, False), (FINAL, False, False, False)],
 )
-def test_when_an_operation_may_be_sent_again(evidence: Evidence, freely: bool, knowingly: bool, unsent: bool) -> None:
-    assert [may_repeat(evidence, repeat) for repeat in (FREELY, KNOWINGLY, UNSENT)] == [freely, knowingly, unsent]
+def test_when_an_operation_may_be_sent_again(evidence: FailureKind, freely: bool, knowingly: bool, unsent: bool) -> None:
+    assert [is_retryable(evidence, repeat) for repeat in (FREELY, KNOWINGLY, UNSENT)] == [freely, knowingly, unsent]
 
 
 @pytest.mark.parametrize(
-    ("error", "evidence", "tainted"),
+    ("error", "evidence", "doubtful"),
     [
         (TransportError("x"), NOT_SENT, False),
         (TransportError("x", maybe_sent=True), AMBIGUOUS, True),
@@ -96,9 +105,9 @@ def test_when_an_operation_may_be_sent_again(evidence: Evidence, freely: bool, k
         (unexpected(well_formed=True), FINAL, False),
     ],
 )
-def test_which_failure_casts_doubt_on_later_answers(error: OutreachError, evidence: Evidence, tainted: bool) -> None:
-    assert weigh(error, KNOWINGLY) is evidence
-    assert taints(error, evidence) is tainted
+def test_which_failure_casts_doubt_on_later_answers(error: OutreachError, evidence: FailureKind, doubtful: bool) -> None:
+    assert classify(error, KNOWINGLY) is evidence
+    assert maybe_applied(error, evidence) is doubtful
 
 
 @pytest.mark.parametrize(
@@ -115,21 +124,21 @@ def test_which_failure_casts_doubt_on_later_answers(error: OutreachError, eviden
 @pytest.mark.parametrize("retry_after", [None, "1"])
 def test_which_status_may_follow_a_creation(codes: Iterable[int], maybe: bool, retry_after: str | None) -> None:
     errors = [answered(code, retry_after=retry_after) for code in codes]
-    assert {taints(error, weigh(error, KNOWINGLY)) for error in errors} == {maybe}
+    assert {maybe_applied(error, classify(error, KNOWINGLY)) for error in errors} == {maybe}
 
 
 @pytest.mark.parametrize(("evidence", "price"), [(NOT_SENT, 14), (REFUSED, 5), (AMBIGUOUS, 14), (FINAL, 14)])
-def test_what_a_repeat_costs(evidence: Evidence, price: int) -> None:
-    assert cost(evidence) == price
+def test_what_a_repeat_costs(evidence: FailureKind, price: int) -> None:
+    assert retry_cost(evidence) == price
 
 
 @pytest.mark.parametrize(
     ("attempts", "longest"), [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 16.0), (7, 20.0), (8, 20.0), (10_000, 20.0)]
 )
 def test_each_wait_may_be_twice_as_long_as_the_last_up_to_the_cap(attempts: int, longest: float) -> None:
-    assert backoff(RetryPolicy(jitter=lambda: 1.0), attempts) == longest
-    assert backoff(RetryPolicy(jitter=lambda: 0.25), attempts) == longest / 4
-    assert backoff(RetryPolicy(jitter=lambda: 0.0), attempts) == 0
+    assert backoff_delay(RetryPolicy(jitter=lambda: 1.0), attempts) == longest
+    assert backoff_delay(RetryPolicy(jitter=lambda: 0.25), attempts) == longest / 4
+    assert backoff_delay(RetryPolicy(jitter=lambda: 0.0), attempts) == 0
 
 
 @given(
@@ -140,12 +149,12 @@ def test_each_wait_may_be_twice_as_long_as_the_last_up_to_the_cap(attempts: int,
 )
 def test_a_wait_is_never_negative_nor_beyond_the_cap(first: float, cap: float, attempts: int, drawn: float) -> None:
     policy = RetryPolicy(backoff=first, backoff_cap=cap, jitter=lambda: drawn)
-    assert 0 <= backoff(policy, attempts) <= cap
-    assert backoff(policy, attempts) <= backoff(policy, attempts + 1)
+    assert 0 <= backoff_delay(policy, attempts) <= cap
+    assert backoff_delay(policy, attempts) <= backoff_delay(policy, attempts + 1)
 
 
 def test_waits_differ_so_that_clients_do_not_come_back_in_step() -> None:
-    assert len({backoff(RetryPolicy(), 3) for _ in range(20)}) > 1
+    assert len({backoff_delay(RetryPolicy(), 3) for _ in range(20)}) > 1
 
 
 def test_the_policy_unless_told_otherwise() -> None:
@@ -177,4 +186,4 @@ def test_a_policy_waits_and_spends_nothing_less_than_nothing(name: str, value: A
 
 def test_a_policy_may_wait_and_spend_nothing() -> None:
     policy = RetryPolicy(attempts=1, backoff=0, backoff_cap=0, retry_after_cap=0, budget=0)
-    assert backoff(policy, 5) == 0
+    assert backoff_delay(policy, 5) == 0

@@ -248,7 +248,7 @@ class Scan:
             except OutreachError as error:
                 given = error
         things = given if isinstance(given, list) else [given]
-        for thing in [*things, client, client.contacts, client._settings, client._settings.dialect]:
+        for thing in [*things, client, client.contacts, client._settings, client._settings.request_defaults]:
             assert_hidden(secrets, b"\n".join(views(thing)), thing)
         assert self.log.records or isinstance(given, InvalidRequest)
         assert_hidden(secrets, b"\n".join([*log_views(self.log.records), *self.capture.readouterr()]), "log")

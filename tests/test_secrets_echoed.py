@@ -24,7 +24,7 @@ from support_wire import unhurried
 
 from outreach_async import HttpxTransport, NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
 from outreach_async.bulk.journal import Journal
-from outreach_async.errors import InvalidRequest, TransportError, linked
+from outreach_async.errors import InvalidRequest, TransportError, iterate_linked_errors
 from outreach_async.otel import OtelHook
 from outreach_async.secret import Secret, hide, reveal
 from outreach_async.transport.urls import parse_base_url
@@ -136,7 +136,7 @@ async def test_an_echoed_key_is_nowhere_to_be_seen(held: Held, encoding: str, pl
             given = error
     logger.removeHandler(handler)
     logger.setLevel(logging.NOTSET)
-    for thing in [*(given if isinstance(given, list) else [given]), client._settings, client._settings.dialect]:
+    for thing in [*(given if isinstance(given, list) else [given]), client._settings, client._settings.request_defaults]:
         for where, seen in sights(thing):
             assert_hidden(held.key, seen, where)
     assert_hidden(held.key, "".join(span.to_json() for span in spans.get_finished_spans()), "spans")
@@ -225,7 +225,7 @@ async def test_an_error_leaves_a_transport_without_the_tracebacks_of_its_causes(
         with pytest.raises(TransportError) as caught:
             await transport.send(Request("POST", "/contacts", {}, b"{}"), Progress())
         await transport.aclose()
-    causes = [link for link in linked(caught.value) if link is not caught.value]
+    causes = [link for link in iterate_linked_errors(caught.value) if link is not caught.value]
     assert causes
     assert all(cause.__traceback__ is None for cause in causes)
 
@@ -323,8 +323,8 @@ async def test_a_refused_argument_shows_no_key_in_the_traceback(wrong: str) -> N
 def test_an_operation_shows_no_key_to_what_expands_attributes() -> None:
     held = Held(PLAIN)
     client = OutreachClient(transport=Waits(), owner_key=held.key, headers={"authorization": held.key}, workspace="space_1")
-    creation = client.contacts._creation(None, None, duplicates="skip", strict_validation=True, campaign=None)
-    operation = creation.of(CONTACT)
+    creation = client.contacts._contact_requests(None, None, duplicates="skip", strict_validation=True, campaign=None)
+    operation = creation.build(CONTACT)
     response = Response(200, {"x-echo": held.key}, held.key.encode())
     url = parse_base_url(f"https://user:{held.key}@a.example")
     for thing in (creation, operation, operation.request, response, url, client._settings, client.contacts):
@@ -340,7 +340,7 @@ async def test_the_error_of_a_row_holds_no_frames() -> None:
         async with client.contacts.create_many([CONTACT], max_outage=60.0) as outcomes:
             (error,) = [outcome.error async for outcome in outcomes]
         assert isinstance(error, OutreachError)
-        assert [link.__traceback__ for link in linked(error)] == [None] * len([*linked(error)])
+        assert [link.__traceback__ for link in iterate_linked_errors(error)] == [None] * len([*iterate_linked_errors(error)])
 
 
 def test_a_secret_shows_itself_to_nobody_who_does_not_ask() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.spreadsheets import shield, unshield
+from outreach_async.spreadsheets import escape_formula, unescape_formula
 
 SIGNS = "=+-@\t\n\uff1d\uff0b\uff0d\uff20"
 DELIMITERS = ",;|\t\n"
@@ -22,45 +22,45 @@ TEXTS = st.one_of(
 
 @given(TEXTS)
 def test_a_string_comes_back_as_it_was(text: str) -> None:
-    assert unshield(shield(text)) == text
+    assert unescape_formula(escape_formula(text)) == text
 
 
 @given(TEXTS, st.sampled_from(DELIMITERS))
 def test_no_part_of_a_shielded_string_is_a_formula_whatever_splits_it(text: str, delimiter: str) -> None:
-    assert not [part for part in shield(text).split(delimiter) if part.lstrip('"').startswith(tuple(SIGNS))]
+    assert not [part for part in escape_formula(text).split(delimiter) if part.lstrip('"').startswith(tuple(SIGNS))]
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(DELIMITERS[:-1]))
 def test_a_reader_with_another_delimiter_finds_no_formula(cells: list[str], delimiter: str) -> None:
     page = io.StringIO()
-    csv.writer(page).writerow(map(shield, cells))
+    csv.writer(page).writerow(map(escape_formula, cells))
     read = csv.reader(io.StringIO(page.getvalue(), newline=""), delimiter=delimiter)
     assert not [cell for row in read for cell in row if cell.startswith(tuple(SIGNS))]
 
 
 @given(TEXTS)
 def test_a_shielded_string_has_no_control_characters_but_newlines_and_tabs(text: str) -> None:
-    kept = [character for character in shield(text) if character < " " or "\x7f" <= character < "\xa0"]
+    kept = [character for character in escape_formula(text) if character < " " or "\x7f" <= character < "\xa0"]
     assert set(kept) <= {"\n", "\t"}
 
 
 @pytest.mark.parametrize("before", ["", "b,", "b;", "b|", "b\t", "b\n", "b;'", 'b;"'], ids=repr)
 @pytest.mark.parametrize("sign", SIGNS, ids=lambda sign: f"U+{ord(sign):04X}")
 def test_a_formula_is_shielded_at_the_start_and_after_each_delimiter(sign: str, before: str) -> None:
-    assert shield(f"{before}{sign}1").startswith(before.rstrip("'\"") + "'")
+    assert escape_formula(f"{before}{sign}1").startswith(before.rstrip("'\"") + "'")
 
 
 def test_an_apostrophe_stands_directly_before_the_formula() -> None:
-    assert shield("b;=1+1") == "b;'=1+1"
+    assert escape_formula("b;=1+1") == "b;'=1+1"
 
 
 @pytest.mark.parametrize(
     ("text", "shown"), [("a\x1b[2J", r"a\x1b[2J"), ("a\r\nb", "a\\x0d\nb"), (r"a\x1b", r"a\\x1b"), ("a\\\x85", r"a\\\x85")]
 )
 def test_control_characters_are_written_as_escapes(text: str, shown: str) -> None:
-    assert shield(text) == shown
+    assert escape_formula(text) == shown
 
 
 @pytest.mark.parametrize("text", ["", "ann@a.example", "'tis", " =1", "1+1", "a; =1", r"C:\xyz", "a\nb", '"a"'])
 def test_other_strings_stay_as_they_are(text: str) -> None:
-    assert (shield(text), unshield(text)) == (text, text)
+    assert (escape_formula(text), unescape_formula(text)) == (text, text)

@@ -292,7 +292,7 @@ async def test_a_session_is_closed_along_with_its_transport() -> None:
 async def test_a_session_of_a_parent_process_is_left_open_by_its_child() -> None:
     async with aiohttp.ClientSession("http://service.example") as session:
         transport = AiohttpTransport(session)
-        transport._wire.inherit()
+        transport._sender.discard_after_fork()
         await transport.aclose()
         assert not session.closed
 

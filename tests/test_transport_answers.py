@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.response_reader import MAX_ANSWER, Intake, fields_of
+from outreach_async.transport.response_reader import MAX_ANSWER, BodyReader, decode_headers
 
 
 def raw_deflate(body: bytes) -> bytes:
@@ -31,7 +31,7 @@ ENCODERS: dict[tuple[str, str], Callable[[bytes], bytes]] = {
 
 
 def test_a_field_is_read_as_utf_8_and_as_latin_1_if_it_is_not() -> None:
-    assert fields_of([(b"X-Place", b"K\xc3\xb6ln"), (b"x-place", b"K\xf6ln")]) == {"x-place": "Köln, Köln"}
+    assert decode_headers([(b"X-Place", b"K\xc3\xb6ln"), (b"x-place", b"K\xf6ln")]) == {"x-place": "Köln, Köln"}
 
 
 def cut(data: bytes, sizes: Iterable[int]) -> list[bytes]:
@@ -42,23 +42,23 @@ def cut(data: bytes, sizes: Iterable[int]) -> list[bytes]:
     return [*pieces, data]
 
 
-def take(intake: Intake, pieces: Iterable[bytes]) -> bytes:
+def take(intake: BodyReader, pieces: Iterable[bytes]) -> bytes:
     for piece in pieces:
         intake.feed(piece)
-    return intake.whole()
+    return intake.finish()
 
 
 @pytest.mark.parametrize(("coding", "kind"), ENCODERS, ids=lambda value: value)
 @given(body=st.binary(max_size=300), sizes=st.lists(st.integers(0, 40), max_size=8))
 def test_a_body_is_decoded_wherever_it_is_cut(coding: str, kind: str, body: bytes, sizes: list[int]) -> None:
     pieces = cut(ENCODERS[coding, kind](body), sizes)
-    assert take(Intake({"content-encoding": coding}, len(body) or 1), pieces) == body
+    assert take(BodyReader({"content-encoding": coding}, len(body) or 1), pieces) == body
 
 
 @pytest.mark.parametrize(("coding", "kind"), ENCODERS, ids=lambda value: value)
 @given(body=st.binary(min_size=2, max_size=300), sizes=st.lists(st.integers(0, 40), max_size=8))
 def test_a_body_is_refused_as_soon_as_it_is_one_byte_too_large(coding: str, kind: str, body: bytes, sizes: list[int]) -> None:
-    intake = Intake({"content-encoding": coding}, len(body) - 1)
+    intake = BodyReader({"content-encoding": coding}, len(body) - 1)
     with pytest.raises(TransportError, match=f"too large.*max_answer={len(body) - 1} bytes") as caught:
         take(intake, cut(ENCODERS[coding, kind](body), sizes))
     assert caught.value.maybe_sent
@@ -66,7 +66,7 @@ def test_a_body_is_refused_as_soon_as_it_is_one_byte_too_large(coding: str, kind
 
 def test_a_small_piece_that_holds_very_much_is_never_decoded_whole() -> None:
     bomb = gzip.compress(b"0" * 50_000_000, mtime=0)
-    intake = Intake({"content-encoding": "gzip"}, 1000)
+    intake = BodyReader({"content-encoding": "gzip"}, 1000)
     with pytest.raises(TransportError, match="too large"):
         intake.feed(bomb)
     assert sum(map(len, intake._pieces)) == 0
@@ -75,32 +75,32 @@ def test_a_small_piece_that_holds_very_much_is_never_decoded_whole() -> None:
 @pytest.mark.parametrize("stated", ["1001", "999999999999999999", "9" * 30, "-1", "1, 1", "٣"])
 def test_a_stated_length_beyond_the_limit_or_beyond_reason_is_refused_unread(stated: str) -> None:
     with pytest.raises(TransportError, match="its content-length is") as caught:
-        Intake({"content-length": stated}, 1000)
+        BodyReader({"content-length": stated}, 1000)
     assert caught.value.maybe_sent
 
 
 def test_a_stated_length_within_the_limit_is_accepted() -> None:
-    assert take(Intake({"content-length": "1000"}, 1000), [b"x" * 1000]) == b"x" * 1000
+    assert take(BodyReader({"content-length": "1000"}, 1000), [b"x" * 1000]) == b"x" * 1000
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, gzip", "zstd"])
 def test_an_encoding_that_was_not_asked_for_is_refused(coding: str) -> None:
     with pytest.raises(TransportError, match=f"{coding}.*expected gzip, deflate"):
-        Intake({"content-encoding": coding}, MAX_ANSWER)
+        BodyReader({"content-encoding": coding}, MAX_ANSWER)
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_a_body_in_another_encoding_than_stated_is_refused(coding: str) -> None:
     with pytest.raises(TransportError, match=f"not in its stated content-encoding '{coding}'") as caught:
-        take(Intake({"content-encoding": coding}, MAX_ANSWER), [b'{"status": "ok"}'])
+        take(BodyReader({"content-encoding": coding}, MAX_ANSWER), [b'{"status": "ok"}'])
     assert caught.value.__cause__ is None
 
 
 @pytest.mark.parametrize(("coding", "body"), [("gzip", gzip.compress(b"ok", mtime=0)), ("deflate", zlib.compress(b"ok"))])
 def test_a_body_that_ends_within_its_encoding_is_refused(coding: str, body: bytes) -> None:
     with pytest.raises(TransportError, match="is truncated within its stated content-encoding"):
-        take(Intake({"content-encoding": coding}, MAX_ANSWER), [body[:-1]])
+        take(BodyReader({"content-encoding": coding}, MAX_ANSWER), [body[:-1]])
 
 
 def test_what_comes_decoded_is_taken_as_it_is() -> None:
-    assert take(Intake({"content-encoding": "br"}, MAX_ANSWER, decoded=True), [b"plain"]) == b"plain"
+    assert take(BodyReader({"content-encoding": "br"}, MAX_ANSWER, decoded=True), [b"plain"]) == b"plain"

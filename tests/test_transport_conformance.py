@@ -21,7 +21,7 @@ from support_transports import LOOPS, OWN, Make, fail, over
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService, faults
 from outreach_async.fake.asgi import asgi_app
-from outreach_async.fake.fault_plan import Exchange, Kind, WireFault
+from outreach_async.fake.fault_plan import Exchange, WireFault, WireFaultKind
 from outreach_async.fake.server import serve
 from outreach_async.fake.transport import FakeTransport
 from outreach_async.transport.aiohttp import AiohttpTransport
@@ -242,7 +242,9 @@ async def test_a_fault_means_on_a_socket_what_it_means_in_memory(route: Open, la
 
 
 def test_every_kind_of_fault_on_the_wire_is_tried_but_the_one_that_a_server_cannot_do() -> None:
-    assert {fault.kind for fault in WIRE_FAULTS.values() if isinstance(fault, WireFault)} == {*get_args(Kind)} - {"refuse"}
+    assert {fault.kind for fault in WIRE_FAULTS.values() if isinstance(fault, WireFault)} == {*get_args(WireFaultKind)} - {
+        "refuse"
+    }
 
 
 @over(*OWN)

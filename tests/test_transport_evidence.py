@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.sending import fields, hold, lost, release, said
-from outreach_async.transport.urls import at_least_one, library_of, refuse_beside, require
+from outreach_async.transport.sending import build_transport_error, describe_cause, mark_handed_over, mark_unsent, merge_headers
+from outreach_async.transport.urls import find_library, reject_options, require_module, require_positive
 from outreach_async.transport.wire import Progress, Request, Response
 
 POST = Request("POST", "/contacts", {"Content-Type": "application/json"}, b"{}")
@@ -24,17 +24,17 @@ POST = Request("POST", "/contacts", {"Content-Type": "application/json"}, b"{}")
 )
 def test_only_a_body_behind_a_short_head_proves_that_nothing_has_left(request_: Request, proof: bool, sent: bool | None) -> None:
     progress = Progress()
-    hold(progress)
+    mark_unsent(progress)
     assert progress.sent is False
-    release(progress, request_, proof=proof)
+    mark_handed_over(progress, request_, proof=proof)
     assert progress.sent is sent
 
 
 def test_what_has_been_sent_once_stays_sent() -> None:
     progress = Progress()
     progress.sent = True
-    hold(progress)
-    release(progress, POST, proof=True)
+    mark_unsent(progress)
+    mark_handed_over(progress, POST, proof=True)
     assert progress.sent is True
 
 
@@ -42,13 +42,13 @@ def test_what_has_been_sent_once_stays_sent() -> None:
 def test_an_error_says_what_the_progress_says(sent: bool | None, maybe: bool) -> None:
     progress = Progress()
     progress.sent = sent
-    error = lost("no answer", progress)
+    error = build_transport_error("no answer", progress)
     assert type(error) is TransportError
     assert error.maybe_sent is maybe
 
 
 def test_header_fields_are_joined_by_lower_case_name_and_the_requests_own_win() -> None:
-    assert fields(POST, {"host": "api.example", "content-type": "text/plain"}) == {
+    assert merge_headers(POST, {"host": "api.example", "content-type": "text/plain"}) == {
         "host": "api.example",
         "content-type": "application/json",
         "accept-encoding": "gzip, deflate",
@@ -58,63 +58,63 @@ def test_header_fields_are_joined_by_lower_case_name_and_the_requests_own_win() 
 
 @pytest.mark.parametrize(("method", "length"), [("POST", "0"), ("PUT", "0"), ("PATCH", "0"), ("GET", None), ("DELETE", None)])
 def test_an_empty_body_has_a_length_where_one_is_awaited(method: str, length: str | None) -> None:
-    assert fields(Request(method, "/"), {}).get("content-length") == length
+    assert merge_headers(Request(method, "/"), {}).get("content-length") == length
 
 
 @pytest.mark.parametrize("value", ["secret\r\nx: y", "secret\n", "sécret", " secret", "secret ", "sec\x00ret", "sec\x7fret"])
 def test_a_field_that_libraries_would_send_in_different_ways_is_refused_by_name_and_never_shown(value: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^headers\['x-key'\]: ") as caught:
-        fields(Request("GET", "/", {"x-key": value}), {})
+        merge_headers(Request("GET", "/", {"x-key": value}), {})
     assert "cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["", "a", "Bearer abc=", "a\tb", "~"])
 def test_a_field_of_visible_ascii_passes(value: str) -> None:
-    assert fields(Request("GET", "/", {"x-key": value}), {})["x-key"] == value
+    assert merge_headers(Request("GET", "/", {"x-key": value}), {})["x-key"] == value
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "EXPECT"])
 def test_how_bodies_are_sent_is_not_for_a_request_to_say(name: str) -> None:
     with pytest.raises(InvalidRequest, match="which the transport sets; remove them"):
-        fields(Request("POST", "/", {name: "1"}, b"{}"), {})
+        merge_headers(Request("POST", "/", {name: "1"}, b"{}"), {})
 
 
 def test_a_librarys_error_becomes_one_short_line() -> None:
-    assert said(OSError("two\n  lines")) == "OSError: two lines"
-    assert said(RuntimeError()) == "RuntimeError"
-    assert len(said(ValueError("x" * 10_000))) < 250
+    assert describe_cause(OSError("two\n  lines")) == "OSError: two lines"
+    assert describe_cause(RuntimeError()) == "RuntimeError"
+    assert len(describe_cause(ValueError("x" * 10_000))) < 250
     silent = RuntimeError()
     silent.__context__ = KeyError()
     silent.__context__.__cause__ = OSError("the reason")
-    assert said(silent) == "RuntimeError: the reason"
+    assert describe_cause(silent) == "RuntimeError: the reason"
 
 
 def test_what_is_missing_is_named_with_what_to_install() -> None:
-    require("json", "nothing")
+    require_module("json", "nothing")
     with pytest.raises(InvalidRequest) as caught:
-        require("no_such_module", "outreach_async[extra]")
+        require_module("no_such_module", "outreach_async[extra]")
     assert str(caught.value) == "no_such_module is not installed; run: pip install 'outreach_async[extra]'"
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.0, "4", None])
 def test_a_count_is_a_whole_number_of_one_or_more(value: object) -> None:
-    assert at_least_one("max_in_flight", 1) == 1
+    assert require_positive("max_in_flight", 1) == 1
     with pytest.raises(InvalidRequest, match=r"^max_in_flight: expected a whole number of 1 or more"):
-        at_least_one("max_in_flight", value)
+        require_positive("max_in_flight", value)
 
 
 def test_options_beside_a_client_are_refused_by_name() -> None:
-    refuse_beside("client", proxy=None)
+    reject_options("client", proxy=None)
     with pytest.raises(InvalidRequest, match=r"^proxy, trust_env: not allowed together with a client"):
-        refuse_beside("client", proxy="http://user:secret@proxy", ssl_context=None, trust_env=False)
+        reject_options("client", proxy="http://user:secret@proxy", ssl_context=None, trust_env=False)
 
 
 def test_a_class_is_known_by_its_ancestors() -> None:
     class Mine(InvalidRequest):
         pass
 
-    assert library_of(Mine("x"), "InvalidRequest") == "outreach_async"
-    assert library_of(object(), "InvalidRequest") is None
+    assert find_library(Mine("x"), "InvalidRequest") == "outreach_async"
+    assert find_library(object(), "InvalidRequest") is None
 
 
 def test_neither_a_request_nor_a_response_shows_header_values_or_bodies() -> None:

@@ -10,8 +10,8 @@ import pytest
 from support_time import virtual_time
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.connection_pool import KEEP_IDLE, Lanes
-from outreach_async.transport.lifecycle import Bound, inherit_all
+from outreach_async.transport.connection_pool import KEEPALIVE_EXPIRY, ConnectionPool
+from outreach_async.transport.lifecycle import LoopLocal, discard_all_after_fork
 from outreach_async.transport.wire import Progress, Response
 
 ANSWER = Response(200)
@@ -25,7 +25,7 @@ class Spy:
         self.closed = False
         self.open_elsewhere = True
 
-    def reusable(self) -> bool:
+    def is_reusable(self) -> bool:
         return self.open_elsewhere
 
     async def aclose(self) -> None:
@@ -39,7 +39,7 @@ class Road:
     def __init__(self, most: int) -> None:
         self.spies: list[Spy] = []
         self.now = 1000.0
-        self.lanes = Lanes(most, self._build, lambda: self.now)
+        self.lanes = ConnectionPool(most, self._build, lambda: self.now)
 
     def _build(self) -> Spy:
         self.spies.append(Spy(len(self.spies)))
@@ -104,12 +104,12 @@ async def test_the_lane_used_last_is_taken_first() -> None:
 async def test_lanes_that_idled_too_long_are_closed_upon_the_next_exchange() -> None:
     road = Road(3)
     await road.ride_together(3)
-    road.now += KEEP_IDLE / 2
+    road.now += KEEPALIVE_EXPIRY / 2
     last = await road.ride()
-    road.now += KEEP_IDLE / 2 + 0.001
+    road.now += KEEPALIVE_EXPIRY / 2 + 0.001
     assert await road.ride() == last
     assert road.closed == [number for number in range(3) if number != last]
-    road.now += KEEP_IDLE + 0.001
+    road.now += KEEPALIVE_EXPIRY + 0.001
     assert await road.ride() == 3
     assert road.closed == [0, 1, 2]
 
@@ -187,7 +187,7 @@ async def test_a_bound_value_is_made_once_and_forgotten_when_released() -> None:
         made.append(object())
         return made[-1]
 
-    bound = Bound(make)
+    bound = LoopLocal(make)
     assert bound.release() is None
     assert bound.get() is bound.get() is made[0]
     assert bound.release() is made[0]
@@ -196,7 +196,7 @@ async def test_a_bound_value_is_made_once_and_forgotten_when_released() -> None:
 
 
 def test_a_bound_value_is_made_anew_in_another_event_loop() -> None:
-    bound = Bound(object)
+    bound = LoopLocal(object)
 
     async def get() -> object:
         return bound.get()
@@ -210,17 +210,17 @@ def test_a_bound_value_is_made_anew_in_another_event_loop() -> None:
 
 
 def test_in_a_forked_child_a_value_of_the_parent_is_neither_used_nor_released() -> None:
-    used, unused = Bound(object), Bound(object)
+    used, unused = LoopLocal(object), LoopLocal(object)
 
-    async def get(bound: Bound[object]) -> object:
+    async def get(bound: LoopLocal[object]) -> object:
         return bound.get()
 
-    async def release(bound: Bound[object]) -> object:
+    async def release(bound: LoopLocal[object]) -> object:
         return bound.release()
 
     anyio.run(get, used)
-    inherit_all()
-    assert used.inherited
+    discard_all_after_fork()
+    assert used.is_inherited
     assert anyio.run(release, used) is None
     with pytest.raises(InvalidRequest, match="before this process was forked"):
         anyio.run(get, used)

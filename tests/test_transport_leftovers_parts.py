@@ -23,8 +23,8 @@ from support_transports import LOOPS, NOWHERE
 
 from outreach_async.errors import TransportError
 from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.httpx_pool import LaneRoute, _Lane, read
-from outreach_async.transport.leftovers import Link, Probe, http11_state
+from outreach_async.transport.httpx_pool import PoolSender, _HttpxConnection, read_response
+from outreach_async.transport.leftovers import ConnectionMonitor, SocketProbe, http11_state
 from outreach_async.transport.wire import Progress, Request
 
 LIBRARIES: Final = {"httpx": httpx, "httpx2": httpx2}
@@ -46,8 +46,8 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def test_nothing_waits_on_a_silent_socket(pair: tuple[socket.socket, socket.socket]) -> None:
     near, _ = pair
-    assert not Probe(near).readable()
-    assert Probe(near).peek() is None
+    assert not SocketProbe(near).is_readable()
+    assert SocketProbe(near).peek() is None
 
 
 def test_bytes_that_wait_are_seen_and_left_where_they_are(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -55,8 +55,8 @@ def test_bytes_that_wait_are_seen_and_left_where_they_are(pair: tuple[socket.soc
     far.sendall(b"xyz")
     near.settimeout(10)
     assert near.recv(3, socket.MSG_PEEK | socket.MSG_WAITALL) == b"xyz"
-    assert Probe(near).readable()
-    assert Probe(near).peek() == b"x"
+    assert SocketProbe(near).is_readable()
+    assert SocketProbe(near).peek() == b"x"
     assert near.recv(3) == b"xyz"
 
 
@@ -65,29 +65,29 @@ def test_the_end_of_the_stream_is_no_bytes(pair: tuple[socket.socket, socket.soc
     far.shutdown(socket.SHUT_WR)
     near.settimeout(10)
     assert near.recv(1, socket.MSG_PEEK) == b""
-    assert Probe(near).readable()
-    assert Probe(near).peek() == b""
+    assert SocketProbe(near).is_readable()
+    assert SocketProbe(near).peek() == b""
 
 
 def test_a_reset_is_no_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     far.close()
-    assert Probe(near).peek() in {None, b""}  # `None` until the kernel has been told
+    assert SocketProbe(near).peek() in {None, b""}  # `None` until the kernel has been told
 
 
 def test_on_a_closed_socket_nothing_waits_and_no_read_blocks(pair: tuple[socket.socket, socket.socket]) -> None:
     near, _ = pair
-    before = Probe(near)
+    before = SocketProbe(near)
     near.close()
-    for probe in (before, Probe(near)):
-        assert probe.readable()
+    for probe in (before, SocketProbe(near)):
+        assert probe.is_readable()
         assert probe.peek() == b""
 
 
 def test_on_a_descriptor_that_was_closed_beneath_its_socket_nothing_waits(pair: tuple[socket.socket, socket.socket]) -> None:
     near, _ = pair
-    probe = Probe(near)
+    probe = SocketProbe(near)
     os.close(near.fileno())
     assert probe.peek() == b""
     near.detach()
@@ -182,35 +182,35 @@ def beneath(machine: Machine, count: int) -> object:
 
 def test_a_clean_connection_is_kept() -> None:
     machine = Machine()
-    assert Link(Network()).settle(beneath(machine, 2), closing=False)
+    assert ConnectionMonitor(Network()).check_leftovers(beneath(machine, 2), closing=False)
     assert not machine.failed
 
 
 def test_a_first_response_with_bytes_behind_it_ends_its_connection() -> None:
     machine = Machine(b"H")
-    assert not Link(Network()).settle(beneath(machine, 1), closing=False)
+    assert not ConnectionMonitor(Network()).check_leftovers(beneath(machine, 1), closing=False)
     assert machine.failed
 
 
 def test_a_later_response_with_bytes_behind_it_ends_its_connection_in_an_error() -> None:
     machine = Machine(b"H")
     with pytest.raises(TransportError, match="may belong to an earlier request") as caught:
-        Link(Network()).settle(beneath(machine, 2), closing=False)
+        ConnectionMonitor(Network()).check_leftovers(beneath(machine, 2), closing=False)
     assert caught.value.maybe_sent
     assert machine.failed
 
 
 def test_bytes_in_the_kernel_put_a_later_response_in_doubt(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
-    link = Link(Network(socket=near))
-    assert link.settle(beneath(Machine(), 2), closing=False)
-    assert link.silent()
+    link = ConnectionMonitor(Network(socket=near))
+    assert link.check_leftovers(beneath(Machine(), 2), closing=False)
+    assert link.is_silent()
     far.sendall(b"H")
     assert near.recv(1, socket.MSG_PEEK) == b"H"
-    assert not link.silent()
-    assert link.settle(beneath(Machine(), 1), closing=False)  # which is closed when it would be used again
+    assert not link.is_silent()
+    assert link.check_leftovers(beneath(Machine(), 1), closing=False)  # which is closed when it would be used again
     with pytest.raises(TransportError):
-        link.settle(beneath(Machine(), 2), closing=False)
+        link.check_leftovers(beneath(Machine(), 2), closing=False)
 
 
 def test_the_end_of_the_stream_ends_the_connection_without_an_error(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -218,7 +218,7 @@ def test_the_end_of_the_stream_ends_the_connection_without_an_error(pair: tuple[
     far.shutdown(socket.SHUT_WR)
     assert near.recv(1, socket.MSG_PEEK) == b""
     machine = Machine()
-    assert not Link(Network(socket=near)).settle(beneath(machine, 2), closing=False)
+    assert not ConnectionMonitor(Network(socket=near)).check_leftovers(beneath(machine, 2), closing=False)
     assert machine.failed
 
 
@@ -238,21 +238,21 @@ class Tls:
             except ssl.SSLWantReadError:
                 continue
 
-    def link(self, **parts: object) -> Link:
-        return Link(Network(ssl_object=self.client, **parts))
+    def link(self, **parts: object) -> ConnectionMonitor:
+        return ConnectionMonitor(Network(ssl_object=self.client, **parts))
 
 
 def test_over_tls_the_servers_tickets_are_no_bytes() -> None:
     tls = Tls()
     assert tls.to_client.pending > 0
-    assert tls.link().settle(beneath(Machine(), 2), closing=False)
+    assert tls.link().check_leftovers(beneath(Machine(), 2), closing=False)
 
 
 def test_a_record_that_nobody_has_decrypted_puts_a_later_response_in_doubt() -> None:
     tls = Tls()
     tls.server.write(RESPONSE)
     with pytest.raises(TransportError):
-        tls.link().settle(beneath(Machine(), 2), closing=False)
+        tls.link().check_leftovers(beneath(Machine(), 2), closing=False)
 
 
 @pytest.mark.parametrize("how", ["closed", "broken"])
@@ -264,7 +264,7 @@ def test_a_connection_whose_tls_has_ended_ends_without_an_error(how: str) -> Non
     else:
         tls.to_client.write(b"no record of TLS")
     machine = Machine()
-    assert not tls.link().settle(beneath(machine, 2), closing=False)
+    assert not tls.link().check_leftovers(beneath(machine, 2), closing=False)
     assert machine.failed
 
 
@@ -273,9 +273,9 @@ def test_what_ends_tls_after_a_last_response_is_no_response(pair: tuple[socket.s
     far.sendall(b"\x17")
     assert near.recv(1, socket.MSG_PEEK) == b"\x17"
     link = Tls().link(socket=near)
-    assert link.settle(beneath(Machine(), 2), closing=True)
+    assert link.check_leftovers(beneath(Machine(), 2), closing=True)
     with pytest.raises(TransportError):
-        link.settle(beneath(Machine(), 2), closing=False)
+        link.check_leftovers(beneath(Machine(), 2), closing=False)
 
 
 # In anyio.
@@ -289,11 +289,11 @@ async def test_what_anyio_has_read_too_much_of_puts_a_later_response_in_doubt(ba
         network = await backend().connect_tcp("127.0.0.1", listener.port)
         assert await network.read(3) == b"abc"
         seen = SimpleNamespace(_stream=SimpleNamespace(transport_stream=network._stream), get_extra_info=lambda _: None)
-        link = Link(seen if tls else network)
+        link = ConnectionMonitor(seen if tls else network)
         with pytest.raises(TransportError):
-            link.settle(beneath(Machine(), 2), closing=False)
+            link.check_leftovers(beneath(Machine(), 2), closing=False)
         assert await network.read(3) == b"def"
-        assert link.settle(beneath(Machine(), 2), closing=False)
+        assert link.check_leftovers(beneath(Machine(), 2), closing=False)
         await network.aclose()
 
 
@@ -318,16 +318,16 @@ async def test_a_lane_of_which_nothing_is_known_is_used_once() -> None:
         router.get("/").mock(return_value=answer)
         transport = HttpxTransport(NOWHERE)
         assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"
-    route = transport._route
-    assert isinstance(route, LaneRoute)
-    ((_, lane),) = route._lanes.get()._idle
-    assert not lane.reusable()
+    route = transport._sender
+    assert isinstance(route, PoolSender)
+    ((_, lane),) = route._pool.get()._idle
+    assert not lane.is_reusable()
     await transport.aclose()
 
 
 def test_a_lane_notices_that_its_library_has_opened_another_connection() -> None:
-    lane, first, second = _Lane(None), Network(), Network()
-    links = [lane.settle(network) for network in (first, first, second)]
+    lane, first, second = _HttpxConnection(None), Network(), Network()
+    links = [lane.mark_open(network) for network in (first, first, second)]
     assert [link and link.network for link in links] == [first, first, second]
     assert links[0] is links[1]
 
@@ -336,5 +336,5 @@ def test_a_lane_notices_that_its_library_has_opened_another_connection() -> None
 @pytest.mark.parametrize("status", [0, 99, 199])
 async def test_a_status_that_ends_no_exchange_is_refused_of_a_mock_too(library: Any, status: int) -> None:
     with pytest.raises(TransportError, match=f"expected 200 or more, got {status:03}") as caught:
-        await read(library.Response(status), 100, None)
+        await read_response(library.Response(status), 100, None)
     assert caught.value.maybe_sent

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.urls import choose_proxy, environment_proxy, parse_base_url
+from outreach_async.transport.urls import choose_environment_proxy, choose_proxy, parse_base_url
 
 PROXY = "http://proxy.example:3128"
 
@@ -128,7 +128,7 @@ URLS = [
 )
 @example(url="http://api.example", no=["*"], proxies={"http": PROXY})
 def test_the_environment_chooses_the_proxy_that_it_chooses_for_httpx(url: str, no: list[str], proxies: dict[str, str]) -> None:
-    found = environment_proxy(parse_base_url(url), {**proxies, "no": ", ".join(no)})
+    found = choose_environment_proxy(parse_base_url(url), {**proxies, "no": ", ".join(no)})
     assert found == by_httpx(url, {**proxies, "no": ", ".join(no)})
 
 
@@ -151,7 +151,7 @@ def by_httpx(url: str, proxies: dict[str, str]) -> str | None:
 )
 def test_a_network_in_no_proxy_covers_its_addresses(host: str, covered: bool) -> None:
     base = parse_base_url(f"http://{host}")
-    found = environment_proxy(base, {"http": PROXY, "no": "10.0.0.0/8,fd00::/8,10.0.0.0/99,[fd00::1]:80"})
+    found = choose_environment_proxy(base, {"http": PROXY, "no": "10.0.0.0/8,fd00::/8,10.0.0.0/99,[fd00::1]:80"})
     assert found == (None if covered else PROXY)
 
 

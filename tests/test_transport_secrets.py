@@ -15,7 +15,7 @@ from support_transports import OWN, Make, over
 from outreach_async import OutreachClient, OutreachError, RetryPolicy
 from outreach_async.transport.aiohttp import AiohttpTransport
 from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.urls import authorizations, credentials
+from outreach_async.transport.urls import header_secrets, url_secrets
 
 WORD = "hunter2é"
 PAIR = "dXNlcjpodW50ZXIyw6k="
@@ -75,6 +75,6 @@ async def test_what_a_client_or_session_authorizes_itself_with_is_a_secret(anyio
 
 
 def test_what_is_too_short_to_mask_is_left_and_a_user_without_password_is_a_key() -> None:
-    assert credentials("https://a:b@api.example") == ("YTpi",)
-    assert credentials("https://key_1@api.example", None, "https://api.example") == ("key_1", "a2V5XzE6")
-    assert authorizations({"cookie": "sid=1", "proxy-authorization": "abc"}) == ("sid=1",)
+    assert url_secrets("https://a:b@api.example") == ("YTpi",)
+    assert url_secrets("https://key_1@api.example", None, "https://api.example") == ("key_1", "a2V5XzE6")
+    assert header_secrets({"cookie": "sid=1", "proxy-authorization": "abc"}) == ("sid=1",)

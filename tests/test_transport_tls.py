@@ -20,7 +20,7 @@ from support_transports import ALL, LOOPS, OWN, POST, Make, fail, over, runs_on
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.aiohttp import AiohttpTransport
 from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.tls import Trust
+from outreach_async.transport.tls import TrustSettings
 from outreach_async.transport.wire import Progress, Transport
 
 LIBRARIES = ("httpx", "httpx2", "aiohttp")
@@ -109,37 +109,37 @@ def test_a_context_of_another_kind_is_refused_with_the_remedy(transport: Any, ki
 # One context for all who trust the same.
 
 
-def trust(environment: dict[str, str] | None = None, *, trust_env: bool = True) -> Trust:
-    return Trust.of(None, environment or {}, trust_env=trust_env)
+def trust(environment: dict[str, str] | None = None, *, trust_env: bool = True) -> TrustSettings:
+    return TrustSettings.from_environment(None, environment or {}, trust_env=trust_env)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_all_who_trust_the_same_share_one_context(library: str, authority: Path) -> None:
     named = {"SSL_CERT_FILE": str(authority), "SSL_CERT_DIR": str(authority.parent)}
-    shared = trust().context(library)
-    assert shared is trust().context(library) is trust(named, trust_env=False).context(library)
-    assert shared is trust({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).context(library)
-    assert trust(named).context(library) is trust(named).context(library) is not shared
-    assert trust(named).context(library) is not trust({"SSL_CERT_DIR": str(authority.parent)}).context(library)
+    shared = trust().get_context(library)
+    assert shared is trust().get_context(library) is trust(named, trust_env=False).get_context(library)
+    assert shared is trust({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_context(library)
+    assert trust(named).get_context(library) is trust(named).get_context(library) is not shared
+    assert trust(named).get_context(library) is not trust({"SSL_CERT_DIR": str(authority.parent)}).get_context(library)
     assert (shared.verify_mode, shared.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 def test_a_file_that_was_replaced_is_read_again(authority: Path) -> None:
     named = trust({"SSL_CERT_FILE": str(authority)})
-    before = named.context("httpx")
+    before = named.get_context("httpx")
     replacement = authority.with_name("new.pem")
     replacement.write_bytes(authority.read_bytes() * 2)
     replacement.replace(authority)
-    assert named.context("httpx") is not before
+    assert named.get_context("httpx") is not before
 
 
 def test_a_context_that_is_given_goes_before_all_else(authority: Path) -> None:
     given = certificates().client
-    assert Trust.of(given, {"SSL_CERT_FILE": str(authority)}, trust_env=True).context("httpx") is given
+    assert TrustSettings.from_environment(given, {"SSL_CERT_FILE": str(authority)}, trust_env=True).get_context("httpx") is given
 
 
 def test_aiohttp_trusts_what_httpx_trusts() -> None:
-    by_aiohttp, by_httpx = (trust().context(library).get_ca_certs(binary_form=True) for library in ("aiohttp", "httpx"))
+    by_aiohttp, by_httpx = (trust().get_context(library).get_ca_certs(binary_form=True) for library in ("aiohttp", "httpx"))
     assert sorted(by_aiohttp) == sorted(by_httpx) != []
 
 

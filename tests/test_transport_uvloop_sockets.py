@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from outreach_async.transport.aiohttp_session import Sockets
+from outreach_async.transport.aiohttp_session import SocketFactory
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a socket is no file there, and there is no uvloop")
 
@@ -17,7 +17,7 @@ ADDRESS = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 80))
 
 
 def test_a_socket_closed_beneath_is_let_go_when_the_next_one_is_made() -> None:
-    sockets = Sockets()
+    sockets = SocketFactory()
     first = sockets(ADDRESS)
     os.close(first.fileno())
     with sockets(ADDRESS) as second:
@@ -25,7 +25,7 @@ def test_a_socket_closed_beneath_is_let_go_when_the_next_one_is_made() -> None:
 
 
 def test_another_files_descriptor_is_not_closed_in_its_place() -> None:
-    sockets = Sockets()
+    sockets = SocketFactory()
     first = sockets(ADDRESS)
     descriptor = first.fileno()
     with open(os.devnull, "rb") as file:  # noqa: PTH123 - the very file, no path
@@ -37,9 +37,9 @@ def test_another_files_descriptor_is_not_closed_in_its_place() -> None:
 
 
 def test_a_socket_in_use_stays_as_it_is() -> None:
-    sockets = Sockets()
+    sockets = SocketFactory()
     with sockets(ADDRESS) as first, sockets(ADDRESS) as second:
-        sockets._sweep()
+        sockets._detach_closed()
         assert min(first.fileno(), second.fileno()) >= 0
-    sockets._sweep()
-    assert sockets._made == []
+    sockets._detach_closed()
+    assert sockets._sockets == []

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.atomic import draft_of, write_whole
+from outreach_async.atomic import atomic_path, atomic_write
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="links, permissions and pipes are POSIX's")
 
@@ -39,7 +39,7 @@ def mode(path: Path) -> int:
 
 def test_whoever_reads_a_file_while_it_is_written_again_reads_the_old_one(path: Path) -> None:
     with path.open(encoding="utf-8") as reader:
-        write_whole(path, "new")
+        atomic_write(path, "new")
         assert reader.read() == "old"
     assert path.read_text(encoding="utf-8") == "new"
     assert beside(path) == []
@@ -48,14 +48,14 @@ def test_whoever_reads_a_file_while_it_is_written_again_reads_the_old_one(path: 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(path: Path) -> None:
     path.with_name(f".report.txt.{os.getpid()}.tmp").mkdir()
     with pytest.raises(OSError, match="tmp"):
-        write_whole(path, "new")
+        atomic_write(path, "new")
     assert path.read_text(encoding="utf-8") == "old"
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_block_that_raises_leaves_the_old_one_and_nothing_beside_it(path: Path, error: type[BaseException]) -> None:
     def write() -> None:
-        with draft_of(path) as draft:
+        with atomic_path(path) as draft:
             draft.write_text("half", encoding="utf-8")
             raise error
 
@@ -67,7 +67,7 @@ def test_a_block_that_raises_leaves_the_old_one_and_nothing_beside_it(path: Path
 
 def test_a_file_that_was_not_there_is_not_there_until_the_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "new.txt"
-    with draft_of(path) as draft:
+    with atomic_path(path) as draft:
         draft.write_text("new", encoding="utf-8")
         assert not path.exists()
     assert path.read_text(encoding="utf-8") == "new"
@@ -78,14 +78,14 @@ def test_a_folder_in_its_place_stays_and_nothing_is_left_beside_it(tmp_path: Pat
     path = tmp_path / "folder"
     path.mkdir()
     with pytest.raises(OSError, match="folder"):
-        write_whole(path, "new")
+        atomic_write(path, "new")
     assert beside(path) == []
 
 
 @on_posix
 def test_a_file_keeps_its_permissions_and_its_draft_is_nobody_elses_to_read(path: Path) -> None:
     path.chmod(0o640)
-    with draft_of(path) as draft:
+    with atomic_path(path) as draft:
         draft.write_text("new", encoding="utf-8")
         assert mode(draft) == 0o600
     assert mode(path) == 0o640
@@ -94,7 +94,7 @@ def test_a_file_keeps_its_permissions_and_its_draft_is_nobody_elses_to_read(path
 @on_posix
 def test_a_new_file_has_the_permissions_that_any_new_file_has(tmp_path: Path) -> None:
     (tmp_path / "any").touch()
-    write_whole(tmp_path / "new", "text")
+    atomic_write(tmp_path / "new", "text")
     assert mode(tmp_path / "new") == mode(tmp_path / "any")
 
 
@@ -102,7 +102,7 @@ def test_a_new_file_has_the_permissions_that_any_new_file_has(tmp_path: Path) ->
 def test_a_link_stays_a_link_and_its_target_is_replaced(path: Path) -> None:
     link = path.with_name("link.txt")
     link.symlink_to(path)
-    write_whole(link, "new\r\n")
+    atomic_write(link, "new\r\n")
     assert link.is_symlink()
     assert path.read_bytes() == b"new\r\n"
 
@@ -112,7 +112,7 @@ def test_links_in_a_circle_give_way_to_the_file(tmp_path: Path) -> None:
     link, other = tmp_path / "link.txt", tmp_path / "other.txt"
     link.symlink_to(other)
     other.symlink_to(link)
-    write_whole(link, "new")
+    atomic_write(link, "new")
     assert link.read_text(encoding="utf-8") == "new"
 
 
@@ -123,21 +123,21 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     read: list[bytes] = []
     reader = Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    write_whole(pipe, "text")
+    atomic_write(pipe, "text")
     reader.join(600)
     assert read == [b"text"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_a_half_of_a_character_is_no_obstacle(path: Path) -> None:
-    write_whole(path, "a\ud800")
+    atomic_write(path, "a\ud800")
     assert path.read_bytes() == b"a\\ud800"
 
 
 @given(st.text())
 def test_a_text_file_holds_no_control_characters_but_line_ends_and_tabs(text: str) -> None:
     with TemporaryDirectory() as folder:
-        write_whole(Path(folder) / "report", text)
+        atomic_write(Path(folder) / "report", text)
         written = (Path(folder) / "report").read_bytes().decode()
     assert {character for character in written.replace("\r\n", "\n") if category(character) == "Cc"} <= {"\n", "\t"}
 
@@ -145,5 +145,5 @@ def test_a_text_file_holds_no_control_characters_but_line_ends_and_tabs(text: st
 @given(st.dictionaries(st.text(), st.text()))
 def test_json_that_is_written_holds_what_it_held(values: dict[str, str]) -> None:
     with TemporaryDirectory() as folder:
-        write_whole(Path(folder) / "report.json", json.dumps(values, ensure_ascii=False))
+        atomic_write(Path(folder) / "report.json", json.dumps(values, ensure_ascii=False))
         assert json.loads((Path(folder) / "report.json").read_bytes()) == values

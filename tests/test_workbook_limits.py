@@ -37,9 +37,18 @@ from support_fuzz import mutated
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import open_file, workbook_reader
-from outreach_async.importer.source import Source, Spool
-from outreach_async.importer.workbook import READER, WorkbookFile, read_apart
-from outreach_async.importer.workbook_reader import CELL, GONE, MEMORY, TOO_LARGE, TOO_LONG, told, verdict, watch
+from outreach_async.importer.source import ByteSource, StreamCopy
+from outreach_async.importer.workbook import READER_COMMAND, WorkbookFile, read_in_subprocess
+from outreach_async.importer.workbook_reader import (
+    MAX_CELL_LENGTH,
+    MAX_MEMORY,
+    PARENT_ENDED,
+    TOO_LARGE,
+    TOO_LONG,
+    encode_result,
+    run_reporting_errors,
+    watch_process,
+)
 
 PEOPLE: Final = workbook({"People": sheet_of([[text("email")], [text("ann@a.example")]])})
 SAMPLES: Final = (packed(PEOPLE), old_workbook(), packed(opendocument([["email"], ["ann@a.example"]])))
@@ -61,11 +70,11 @@ print(json.dumps({"refusals": refusals, "kilobytes": own + children}))
 """
 INTERRUPTED = """
 import io, os, sys
-from outreach_async.importer.workbook import read_apart
-from outreach_async.importer.source import Source
+from outreach_async.importer.workbook import read_in_subprocess
+from outreach_async.importer.source import ByteSource
 stuck = "import os, signal; os.kill(os.getppid(), signal.SIGINT); signal.pause()"
 try:
-    read_apart(Source.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
+    read_in_subprocess(ByteSource.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
 except KeyboardInterrupt:
     try:
         os.waitpid(-1, os.WNOHANG)
@@ -74,10 +83,10 @@ except KeyboardInterrupt:
 """
 TERMINATED = """
 import io, sys
-from outreach_async.importer.workbook import read_apart
-from outreach_async.importer.source import Source
+from outreach_async.importer.workbook import read_in_subprocess
+from outreach_async.importer.source import ByteSource
 stuck = "import os, signal; os.kill(os.getppid(), signal.SIGTERM)"
-read_apart(Source.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
+read_in_subprocess(ByteSource.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
 """
 
 
@@ -90,7 +99,7 @@ def python(code: str, *arguments: str | Path, sent: bytes = b"") -> subprocess.C
 def refusal(content: bytes, *reader: str) -> str:
     """Return why a workbook is refused."""
     with pytest.raises(InvalidRequest) as caught:
-        read_apart(Source.of(io.BytesIO(content)), None, reader or READER)
+        read_in_subprocess(ByteSource.of(io.BytesIO(content)), None, reader or READER_COMMAND)
     return str(caught.value)
 
 
@@ -135,7 +144,7 @@ def test_a_small_archive_may_unpack_to_any_multiple() -> None:
     assert read_sheet(xlsx_with(lambda: iter([b" " * 5_000_000])))[1] == []
 
 
-@pytest.mark.parametrize(("length", "is_read"), [(CELL, True), (CELL + 1, False)])
+@pytest.mark.parametrize(("length", "is_read"), [(MAX_CELL_LENGTH, True), (MAX_CELL_LENGTH + 1, False)])
 def test_a_cell_holds_at_most_what_one_of_a_csv_file_does(length: int, is_read: bool) -> None:
     content = workbook({"A": sheet_of([[text("email")], [text("a" * length)]])})
     if is_read:
@@ -145,8 +154,8 @@ def test_a_cell_holds_at_most_what_one_of_a_csv_file_does(length: int, is_read: 
 
 
 def test_a_row_that_is_too_long_is_refused() -> None:
-    cells = [text(letter * (CELL - 10)) for letter in "abcdefgh"]
-    file = WorkbookFile.of(Source.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), None, read_here)
+    cells = [text(letter * (MAX_CELL_LENGTH - 10)) for letter in "abcdefgh"]
+    file = WorkbookFile.of(ByteSource.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), None, read_here)
     assert len(file.headers) == 8
     assert "row 1 is longer than 1,048,576 bytes; check that the sheet is a table" in refusal_here(
         workbook({"A": sheet_of([[*cells, *cells]])})
@@ -166,12 +175,12 @@ def loading(folder: Path, code: str) -> subprocess.CompletedProcess[bytes]:
     (folder / "python_calamine.py").write_text("\n".join(lines))
     given = json.dumps({"parent": os.getpid(), "sheet": None, "path": [str(folder), *sys.path]})
     with tempfile.TemporaryFile() as file:
-        return subprocess.run([*READER, given], stdin=file, stdout=file, stderr=subprocess.PIPE, check=False)
+        return subprocess.run([*READER_COMMAND, given], stdin=file, stdout=file, stderr=subprocess.PIPE, check=False)
 
 
 @LINUX_ONLY
 def test_the_process_gets_no_more_memory_than_its_limit(tmp_path: Path) -> None:
-    assert json.loads(loading(tmp_path, f"bytearray({MEMORY})").stderr) == {"refused": TOO_LARGE}
+    assert json.loads(loading(tmp_path, f"bytearray({MAX_MEMORY})").stderr) == {"refused": TOO_LARGE}
 
 
 def test_the_process_writes_no_more_than_its_limit(tmp_path: Path) -> None:
@@ -185,13 +194,13 @@ def test_the_process_is_killed_when_its_time_to_load_is_over(tmp_path: Path) -> 
 
 
 def test_a_larger_file_may_take_longer() -> None:
-    assert workbook_reader.seconds_for(0) == 1
-    assert workbook_reader.seconds_for(8_000_000) == 9
+    assert workbook_reader.processor_seconds(0) == 1
+    assert workbook_reader.processor_seconds(8_000_000) == 9
 
 
 def test_the_process_leaves_when_it_has_had_too_much_memory() -> None:
     left: list[str] = []
-    watch(os.getppid(), 0, left.append)
+    watch_process(os.getppid(), 0, left.append)
     assert left == [TOO_LARGE]
 
 
@@ -200,19 +209,19 @@ def test_the_process_looks_again_after_a_while() -> None:
         raise TimeoutError(seconds)
 
     with pytest.raises(TimeoutError, match=r"0\.01"):
-        watch(os.getppid(), sys.maxsize, lambda _: None, wait)
+        watch_process(os.getppid(), sys.maxsize, lambda _: None, wait)
 
 
 def test_the_process_leaves_when_its_caller_is_gone(tmp_path: Path) -> None:
     left: list[str] = []
-    watch(0, sys.maxsize, left.append)
-    assert left == [GONE]
+    watch_process(0, sys.maxsize, left.append)
+    assert left == [PARENT_ENDED]
     (path := tmp_path / "people.xlsx").write_bytes(FAR_ROWS)  # it takes seconds to read
     given = json.dumps({"parent": 0, "sheet": None, "path": sys.path})
     nobody, stderr = os.pipe()
     os.close(nobody)
     with path.open("rb") as file, os.fdopen(stderr, "wb") as gone:
-        done = subprocess.run([*READER, given], stdin=file, stdout=subprocess.PIPE, stderr=gone, check=False)
+        done = subprocess.run([*READER_COMMAND, given], stdin=file, stdout=subprocess.PIPE, stderr=gone, check=False)
     assert (done.stdout, done.returncode) == (b"", 1)
 
 
@@ -264,11 +273,11 @@ def test_every_failure_to_read_is_a_verdict(error: BaseException, reason: str) -
     def fail() -> dict[str, object]:
         raise error
 
-    assert verdict(fail) == {"refused": reason}
+    assert run_reporting_errors(fail) == {"refused": reason}
 
 
 def test_a_verdict_quotes_little_of_a_file() -> None:
-    assert json.loads(told({"refused": "a" * 5000, "marked": True})) == {"refused": "a" * 1000, "marked": True}
+    assert json.loads(encode_result({"refused": "a" * 5000, "marked": True})) == {"refused": "a" * 1000, "marked": True}
 
 
 # Around it
@@ -287,17 +296,17 @@ async def test_workbooks_are_read_in_threads_beside_an_event_loop() -> None:
 
 def test_what_another_process_reads_of_a_stream_moves_nobody_elses_place() -> None:
     content = random.Random(1).randbytes(80_000)  # noqa: S311 - the same each time
-    spool, few, many = Spool(io.BytesIO(content)), bytearray(10), bytearray(20_000)
+    spool, few, many = StreamCopy(io.BytesIO(content)), bytearray(10), bytearray(20_000)
     spool.read_at(0, memoryview(few))
-    with spool.lend() as descriptor:
+    with spool.lend_descriptor() as descriptor:
         os.lseek(descriptor, 40_000, os.SEEK_SET)
     spool.read_at(5, memoryview(many))
     assert many == content[5:20_005]
 
 
 def test_what_another_process_writes_is_read_from_the_start() -> None:
-    spool = Spool()
-    with spool.lend() as descriptor:
+    spool = StreamCopy()
+    with spool.lend_descriptor() as descriptor:
         os.write(descriptor, b"abc")
     with spool.open() as file:
         assert file.read() == b"abc"
@@ -324,5 +333,5 @@ def read_or_refused(content: bytes) -> None:
 def test_the_peak_is_that_of_the_process_alone_however_large_its_caller_was() -> None:
     """What getrusage tells on Linux begins with the peak of the process that started this one."""
     grown = "import subprocess, sys; held = b'1' * 300_000_000; print(subprocess.check_output(sys.argv[1:], text=True))"
-    told = "from outreach_async.importer.workbook_reader import peak; print(peak())"
+    told = "from outreach_async.importer.workbook_reader import peak_memory; print(peak_memory())"
     assert int(python(grown, sys.executable, "-c", told).stdout) < 150e6

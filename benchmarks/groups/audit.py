@@ -11,10 +11,10 @@ from benchmarks.measuring import Figures, timed
 from benchmarks.results import Table
 from benchmarks.workload import BIG, Pages
 from outreach_async.audit import check
-from outreach_async.audit.evaluation import Ledger
+from outreach_async.audit.evaluation import AuditState
 from outreach_async.audit.policy import Policy
-from outreach_async.audit.run import closed, report_of
-from outreach_async.codec import loads
+from outreach_async.audit.run import build_report, finish_reading
+from outreach_async.codec import decode_model
 from outreach_async.models import Mailbox, Page
 
 _SECONDS: Final = 0.8
@@ -28,18 +28,18 @@ def _works() -> dict[str, Callable[[], Any]]:
     kind: Any = Page[Mailbox]
     pages = Pages(BIG, _PAGES)
     bodies = [pages.body(number) for number in range(1, _PAGES + 1)]
-    decoded: list[Page[Mailbox]] = [loads(kind, body) for body in bodies]
+    decoded: list[Page[Mailbox]] = [decode_model(kind, body) for body in bodies]
 
     def judge() -> object:
-        ledger = Ledger([_WORKSPACE], Policy.default(), _NOW)
+        ledger = AuditState([_WORKSPACE], Policy.default(), _NOW)
         for page in decoded:
-            ledger.take(_WORKSPACE, page.data)
-        return report_of(ledger, [], closed(ledger, []))
+            ledger.add_page(_WORKSPACE, page.data)
+        return build_report(ledger, [], finish_reading(ledger, []))
 
     def check_each() -> object:
         return [check(mailbox, None, _NOW) for page in decoded for mailbox in page.data]
 
-    decode = "decoding", lambda: [loads(kind, body) for body in bodies]
+    decode = "decoding", lambda: [decode_model(kind, body) for body in bodies]
     return dict([decode, ("check of each", check_each), ("the audit, to its report", judge)])
 
 

@@ -14,9 +14,9 @@ from benchmarks.measuring import Figures, timed
 from benchmarks.peers import generated, ours
 from benchmarks.results import Table
 from benchmarks.workload import BIG, OWNER_KEY, WORKSPACE, Pages, body_of
-from outreach_async.codec import loads, structure
+from outreach_async.codec import decode_model, structure
 from outreach_async.models import Mailbox, Page
-from outreach_async.operations import Creation, Dialect
+from outreach_async.operations import ContactRequests, RequestDefaults
 
 _SECONDS: Final = 0.4
 
@@ -28,7 +28,7 @@ def _decoders(body: bytes) -> dict[str, Callable[[], Any]]:
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
     return {
         "msgspec, the same classes": lambda: decoder.decode(body),
-        "converters.loads": lambda: loads(page, body),
+        "converters.loads": lambda: decode_model(page, body),
         "cattrs, our strict converter": lambda: structure(page, json.loads(body)),
         "json.loads, dicts": lambda: json.loads(body),
         _GENERATED: lambda: generated.module("models").MailboxPage.from_dict(json.loads(body)),
@@ -36,14 +36,14 @@ def _decoders(body: bytes) -> dict[str, Callable[[], Any]]:
 
 
 def _encoders() -> dict[str, Callable[[], Any]]:
-    creation = Creation.under(
-        OWNER_KEY, WORKSPACE, Dialect.of({}), duplicates="skip", strict_validation=False, campaign=None
+    creation = ContactRequests.from_options(
+        OWNER_KEY, WORKSPACE, RequestDefaults.from_headers({}), duplicates="skip", strict_validation=False, campaign=None
     )  # fmt: skip
     ready, body = ours.contact(1), body_of(1)
     return {
         "dict, json.dumps": lambda: json.dumps(body).encode(),
         "dict, msgspec": lambda: msgspec.json.encode(body),
-        "NewContact to request, checks included": lambda: creation.of(ready),
+        "NewContact to request, checks included": lambda: creation.build(ready),
         "building the NewContact": lambda: ours.contact(1),
         _GENERATED: lambda: json.dumps(generated.contact(1).to_dict()).encode(),
     }

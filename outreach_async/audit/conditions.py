@@ -13,7 +13,17 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.audit.findings import Severity
-from outreach_async.audit.values import DAY, MOST, Interval, amount, known, parse, percent, shown, wilson_lower
+from outreach_async.audit.values import (
+    DAY,
+    MAX_FIGURE,
+    Interval,
+    format_number,
+    format_percent,
+    parse_relative_time,
+    valid_or_none,
+    valid_or_zero,
+    wilson_lower,
+)
 from outreach_async.models import Mailbox, Number
 from outreach_async.vocabulary import MailboxStatus, MailboxType
 
@@ -95,24 +105,24 @@ DomainCondition = Callable[[DomainFacts, Thresholds], Sign | None]
 ServerCondition = Callable[[ServerFacts, Thresholds], Sign | None]
 
 
-def crowded(facts: DomainFacts, at: Thresholds) -> Sign | None:
+def check_domain_size(facts: DomainFacts, at: Thresholds) -> Sign | None:
     """Apply if too many mailboxes share the domain's reputation."""
     if facts.mailboxes <= at["mailboxes"]:
         return None
     return Sign(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
 
 
-def bulk_unproved(facts: DomainFacts, at: Thresholds) -> Sign | None:
+def check_bulk_authentication(facts: DomainFacts, at: Thresholds) -> Sign | None:
     """Apply if the domain sends in bulk without the authentication that bulk senders need."""
     daily = facts.sent_30days / WORKDAYS
     if not facts.lacking or daily < at["daily"]:
         return None
     lacking = " and ".join(f"some have no {what}" for what in facts.lacking)
-    message = f"its mailboxes send about {shown(int(daily))} e-mails per working day; {lacking}"
+    message = f"its mailboxes send about {format_number(int(daily))} e-mails per working day; {lacking}"
     return Sign(message, {"sent_30days": facts.sent_30days})
 
 
-def listed_neighbours(facts: ServerFacts, at: Thresholds) -> Sign | None:
+def check_shared_server(facts: ServerFacts, at: Thresholds) -> Sign | None:
     """Apply if mailboxes share a server with a blacklisted mailbox."""
     if facts.mailboxes < at["mailboxes"] or not facts.listed:
         return None
@@ -120,10 +130,10 @@ def listed_neighbours(facts: ServerFacts, at: Thresholds) -> Sign | None:
     return Sign(message, {"mailboxes": facts.mailboxes, "listed": facts.listed})
 
 
-_TEXT_SHOWN: Final = 40
+_MAX_STRING_SHOWN: Final = 40
 """Maximum characters of a string from the service in a message; the service may send a string of any length."""
 
-_COUNTED: Final = (
+_NUMERIC_FIELDS: Final = (
     "campaigns", "daily_limit", "blacklists", "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days",
     "avg_open_rate", "avg_click_rate", "created_at",
 )  # fmt: skip
@@ -134,7 +144,7 @@ _TYPES: Final = frozenset(each.value for each in MailboxType)
 _STATUSES: Final = frozenset(each.value for each in MailboxStatus)
 
 
-def domain_of(email: str) -> str | None:
+def email_domain(email: str) -> str | None:
     """Return the part after the `@`, in lower case; `None` if there is none."""
     return email.rpartition("@")[2].strip().lower() or None if "@" in email else None
 
@@ -171,17 +181,17 @@ class Case:
             print(case.now)  # -> 1767225600.0
             ```
         """
-        if _sane(mailbox):
+        if _has_valid_figures(mailbox):
             return cls(mailbox, "", now, facts)
-        wrong = {name: figure for name in _COUNTED if known(figure := getattr(mailbox, name)) is None}
-        doubts = ", ".join(f"{name} is {_doubt(figure)}" for name, figure in wrong.items())
+        wrong = {name: figure for name in _NUMERIC_FIELDS if valid_or_none(figure := getattr(mailbox, name)) is None}
+        doubts = ", ".join(f"{name} is {_describe_invalid(figure)}" for name, figure in wrong.items())
         trusted: dict[str, Any] = dict.fromkeys(wrong, math.nan)
         return cls(attrs.evolve(mailbox, **trusted), doubts, now, facts)
 
     @property
     def domain(self) -> DomainFacts:
         """The facts about the mailbox's domain; if unknown, a domain with this mailbox only."""
-        return self.facts or DomainFacts(daily_limit=amount(self.mailbox.daily_limit))
+        return self.facts or DomainFacts(daily_limit=valid_or_zero(self.mailbox.daily_limit))
 
     def age(self) -> Interval | None:
         """Return the mailbox's age, in seconds, from `created_at` or else from `age` or `created`; `None` if unknown.
@@ -195,7 +205,7 @@ class Case:
         created, now = self.mailbox.created_at, self.now
         if now is not None and 0 < created <= now:
             return Interval(now - created, now - created)
-        return parse(self.mailbox.age) or parse(self.mailbox.created)
+        return parse_relative_time(self.mailbox.age) or parse_relative_time(self.mailbox.created)
 
     def younger(self, days: float) -> bool:
         """Return whether the mailbox is certainly younger than `days` days.
@@ -213,32 +223,32 @@ class Case:
         return age is not None and age.most < days * DAY
 
 
-def _sane(box: Mailbox) -> bool:
+def _has_valid_figures(box: Mailbox) -> bool:
     """Return whether every figure is within bounds; a NaN never is."""
     return (
-        0 <= box.campaigns <= MOST
-        and 0 <= box.daily_limit <= MOST
-        and 0 <= box.blacklists <= MOST
-        and 0 <= box.sent_today <= MOST
-        and 0 <= box.sent_30days <= MOST
-        and 0 <= box.opened_14days <= MOST
-        and 0 <= box.sent_90days <= MOST
-        and 0 <= box.bounced_30days <= MOST
-        and 0 <= box.avg_open_rate <= MOST
-        and 0 <= box.avg_click_rate <= MOST
-        and 0 <= box.created_at <= MOST
+        0 <= box.campaigns <= MAX_FIGURE
+        and 0 <= box.daily_limit <= MAX_FIGURE
+        and 0 <= box.blacklists <= MAX_FIGURE
+        and 0 <= box.sent_today <= MAX_FIGURE
+        and 0 <= box.sent_30days <= MAX_FIGURE
+        and 0 <= box.opened_14days <= MAX_FIGURE
+        and 0 <= box.sent_90days <= MAX_FIGURE
+        and 0 <= box.bounced_30days <= MAX_FIGURE
+        and 0 <= box.avg_open_rate <= MAX_FIGURE
+        and 0 <= box.avg_click_rate <= MAX_FIGURE
+        and 0 <= box.created_at <= MAX_FIGURE
     )
 
 
 Condition = Callable[[Case, Thresholds], Sign | None]
 
 
-def lack(what: str, domain: DomainFacts, at: Thresholds) -> Sign:
+def build_missing_authentication_sign(what: str, domain: DomainFacts, at: Thresholds) -> Sign:
     """Return the sign for a missing SPF, DKIM or DMARC; its severity depends on the daily limit of the whole domain."""
     volume = domain.daily_limit
     if not volume >= at["critical"]:
         return Sign(f"no {what}")
-    return Sign(f"no {what}; its domain may send {shown(volume)} e-mails a day", severity=Severity.CRITICAL)
+    return Sign(f"no {what}; its domain may send {format_number(volume)} e-mails a day", severity=Severity.CRITICAL)
 
 
 SPF: Final = "SPF record"
@@ -246,69 +256,69 @@ DKIM: Final = "DKIM signature"
 DMARC: Final = "DMARC policy"
 
 
-def no_spf(case: Case, at: Thresholds) -> Sign | None:
+def check_spf(case: Case, at: Thresholds) -> Sign | None:
     """Apply if `spf` is false."""
-    return None if case.mailbox.spf else lack(SPF, case.domain, at)
+    return None if case.mailbox.spf else build_missing_authentication_sign(SPF, case.domain, at)
 
 
-def no_dkim(case: Case, at: Thresholds) -> Sign | None:
+def check_dkim(case: Case, at: Thresholds) -> Sign | None:
     """Apply if `dkim` is false."""
-    return None if case.mailbox.dkim else lack(DKIM, case.domain, at)
+    return None if case.mailbox.dkim else build_missing_authentication_sign(DKIM, case.domain, at)
 
 
-def no_dmarc(case: Case, at: Thresholds) -> Sign | None:
+def check_dmarc(case: Case, at: Thresholds) -> Sign | None:
     """Apply if `dmarc` is false."""
-    return None if case.mailbox.dmarc else lack(DMARC, case.domain, at)
+    return None if case.mailbox.dmarc else build_missing_authentication_sign(DMARC, case.domain, at)
 
 
-def unauthenticated(case: Case, _at: Thresholds) -> Sign | None:
+def check_authentication(case: Case, _at: Thresholds) -> Sign | None:
     """Apply if SPF, DKIM and DMARC are all missing."""
     mailbox = case.mailbox
     return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Sign("none of SPF, DKIM and DMARC")
 
 
-def listed(case: Case, at: Thresholds) -> Sign | None:
+def check_blacklists(case: Case, at: Thresholds) -> Sign | None:
     """Apply if the mailbox is on a blacklist."""
     lists = case.mailbox.blacklists
     if not lists:
         return None
-    grade = _grade(lists, at)
-    return Sign(f"on {_counted(lists, 'blacklist')}", {"blacklists": lists}, grade) if grade else None
+    grade = _severity_of(lists, at)
+    return Sign(f"on {_format_count(lists, 'blacklist')}", {"blacklists": lists}, grade) if grade else None
 
 
-def bouncing(case: Case, at: Thresholds) -> Sign | None:
+def check_bounce_rate(case: Case, at: Thresholds) -> Sign | None:
     """Apply if the bounce rate is too high; its severity comes from the rate's lower bound, given a large enough sample."""
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if not sent or not bounced / sent >= at["warning"]:
         return None
     figure = wilson_lower(bounced, sent) if sent >= at["sample"] else 0.0
-    grade = _grade(figure, at)
-    proof = f"at least {percent(figure)} with 95 % confidence" if grade else "too few to be certain"
-    message = f"{percent(bounced / sent)} bounced in 30 days ({shown(bounced)} of {shown(sent)}; {proof})"
+    grade = _severity_of(figure, at)
+    proof = f"at least {format_percent(figure)} with 95 % confidence" if grade else "too few to be certain"
+    message = f"{format_percent(bounced / sent)} bounced in 30 days ({format_number(bounced)} of {format_number(sent)}; {proof})"
     return Sign(message, {"bounced_30days": bounced, "sent_30days": sent}, grade, sure=grade is not None)
 
 
-def doubtful(case: Case, _at: Thresholds) -> Sign | None:
+def check_figures(case: Case, _at: Thresholds) -> Sign | None:
     """Apply if a figure is negative, not a number or implausibly large, or if more e-mails bounced than were sent."""
     if case.doubts:
         return Sign(case.doubts)
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if bounced <= sent:
         return None
-    message = f"{shown(bounced)} e-mails bounced in 30 days, but only {shown(sent)} were sent"
+    message = f"{format_number(bounced)} e-mails bounced in 30 days, but only {format_number(sent)} were sent"
     return Sign(message, {"bounced_30days": bounced, "sent_30days": sent})
 
 
-def over_limit(case: Case, _at: Thresholds) -> Sign | None:
+def check_daily_limit(case: Case, _at: Thresholds) -> Sign | None:
     """Apply if more e-mails were sent today than the daily limit allows."""
     sent, limit = case.mailbox.sent_today, case.mailbox.daily_limit
     if not sent > limit:
         return None
-    message = f"{shown(sent)} e-mails sent today, over the daily limit of {shown(limit)}"
+    message = f"{format_number(sent)} e-mails sent today, over the daily limit of {format_number(limit)}"
     return Sign(message, {"sent_today": sent, "daily_limit": limit})
 
 
-def over_provider(case: Case, at: Thresholds) -> Sign | None:
+def check_provider_limit(case: Case, at: Thresholds) -> Sign | None:
     """Apply if the daily limit of a Google mailbox exceeds Google's own limits, or safe limits for cold e-mail."""
     limit = case.mailbox.daily_limit
     if not (limit > at["young"] or limit > at["warning"]) or case.mailbox.type != _GOOGLE:
@@ -316,67 +326,71 @@ def over_provider(case: Case, at: Thresholds) -> Sign | None:
     figures = {"daily_limit": limit}
     for severity, cap in ((Severity.CRITICAL, "Google's daily cap"), (Severity.ERROR, "the daily cap of a Google trial")):
         if limit > at[severity]:
-            return Sign(f"its daily limit of {shown(limit)} is above {cap}, {shown(at[severity])}", figures, severity)
+            return Sign(
+                f"its daily limit of {format_number(limit)} is above {cap}, {format_number(at[severity])}", figures, severity
+            )
     if limit > at["warning"]:
-        return Sign(f"its daily limit of {shown(limit)} is above {shown(at['warning'])}", figures)
+        return Sign(f"its daily limit of {format_number(limit)} is above {format_number(at['warning'])}", figures)
     if limit > at["young"] and case.younger(at["days"]):
-        return Sign(f"its daily limit is {shown(limit)} at an age of {_age(case)}", figures)
+        return Sign(f"its daily limit is {format_number(limit)} at an age of {_format_age(case)}", figures)
     return None
 
 
-def cold(case: Case, at: Thresholds) -> Sign | None:
+def check_warm_up(case: Case, at: Thresholds) -> Sign | None:
     """Apply if the daily limit of a new mailbox is too high for its warm-up."""
     limit = case.mailbox.daily_limit
     if not limit > at["first"] or not case.younger(at["second_days"]):
         return None
     if limit > at["second"] or case.younger(at["first_days"]):
-        return Sign(f"its daily limit is {shown(limit)} at an age of {_age(case)}", {"daily_limit": limit})
+        return Sign(f"its daily limit is {format_number(limit)} at an age of {_format_age(case)}", {"daily_limit": limit})
     return None
 
 
-def unused(case: Case, at: Thresholds) -> Sign | None:
+def check_unused_capacity(case: Case, at: Thresholds) -> Sign | None:
     """Apply if the mailbox uses only a small share of its daily limit; certainly new mailboxes are exempt."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < at["share"] * limit * WORKDAYS or case.younger(at["days"]):
         return None
-    message = f"{shown(sent)} e-mails sent in 30 days of the {shown(limit * WORKDAYS)} that its daily limit allows"
+    message = (
+        f"{format_number(sent)} e-mails sent in 30 days of the {format_number(limit * WORKDAYS)} that its daily limit allows"
+    )
     return Sign(message, {"sent_30days": sent, "daily_limit": limit})
 
 
-def idle(case: Case, at: Thresholds) -> Sign | None:
+def check_activity(case: Case, at: Thresholds) -> Sign | None:
     """Apply if the mailbox is in campaigns but has been idle for a long time."""
     campaigns = case.mailbox.campaigns
     if not campaigns > 0:
         return None
-    ago = parse(case.mailbox.last_activity)
+    ago = parse_relative_time(case.mailbox.last_activity)
     if ago is None or ago.least <= at["days"] * DAY:
         return None
-    message = f"no activity for {_days(ago.least)} or more, but {_counted(campaigns, 'campaign')} may use it"
+    message = f"no activity for {_format_days(ago.least)} or more, but {_format_count(campaigns, 'campaign')} may use it"
     return Sign(message, {"campaigns": campaigns})
 
 
-def inactive(case: Case, _at: Thresholds) -> Sign | None:
+def check_status(case: Case, _at: Thresholds) -> Sign | None:
     """Apply if the mailbox is in campaigns but its status is not `active`."""
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
         return None
-    message = f"its status is {_quoted(case.mailbox.status)}, but {_counted(campaigns, 'campaign')} may use it"
+    message = f"its status is {_quote(case.mailbox.status)}, but {_format_count(campaigns, 'campaign')} may use it"
     return Sign(message, {"campaigns": campaigns})
 
 
-def fading(case: Case, at: Thresholds) -> Sign | None:
+def check_open_rate(case: Case, at: Thresholds) -> Sign | None:
     """Apply if the recent open rate is far below the average: the mailbox's e-mails may be going to spam."""
     opened, usual = case.mailbox.opened_14days, case.mailbox.avg_open_rate
     if not opened < at["share"] * usual or not case.mailbox.sent_30days >= at["sample"]:
         return None
-    ago = parse(case.mailbox.last_activity)
+    ago = parse_relative_time(case.mailbox.last_activity)
     if ago is not None and ago.least >= at["days"] * DAY:  # nothing was sent recently, and nothing could be opened
         return None
     message = f"{opened:.1f} % opened in 14 days; its average is {usual:.1f} %"
     return Sign(message, {"opened_14days": opened, "avg_open_rate": usual})
 
 
-def prefetched(case: Case, at: Thresholds) -> Sign | None:
+def check_automated_opens(case: Case, at: Thresholds) -> Sign | None:
     """Apply if the open or click rate is implausibly high: mail clients prefetch images, and scanners follow links."""
     opens, clicks = case.mailbox.avg_open_rate, case.mailbox.avg_click_rate
     if opens > at["opens"]:
@@ -387,47 +401,47 @@ def prefetched(case: Case, at: Thresholds) -> Sign | None:
     return None
 
 
-def homeless(case: Case, _at: Thresholds) -> Sign | None:
+def check_domain_ip(case: Case, _at: Thresholds) -> Sign | None:
     """Apply if the mailbox's domain has no IP address."""
-    return _HOMELESS if case.mailbox.domain_ip is None else None
+    return _NO_DOMAIN_IP if case.mailbox.domain_ip is None else None
 
 
-_HOMELESS: Final = Sign("its domain has no IP address")  # shared: this sign may apply to a large share of all mailboxes
+_NO_DOMAIN_IP: Final = Sign("its domain has no IP address")  # shared: this sign may apply to a large share of all mailboxes
 
 
-def strange(case: Case, _at: Thresholds) -> Sign | None:
+def check_known_values(case: Case, _at: Thresholds) -> Sign | None:
     """Apply if the type or status is a value the interface does not show."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None
     seen = [("type", box.type, _TYPES), ("status", box.status, _STATUSES)]
-    return Sign(" and ".join(f"its {name} is {_quoted(value)}" for name, value, values in seen if value not in values))
+    return Sign(" and ".join(f"its {name} is {_quote(value)}" for name, value, values in seen if value not in values))
 
 
-def _grade(figure: Number, at: Thresholds) -> Severity | None:
+def _severity_of(figure: Number, at: Thresholds) -> Severity | None:
     """Return the worst severity whose threshold the figure reaches, if any."""
     return next((severity for severity in Severity if severity in at and figure >= at[severity]), None)
 
 
-def _counted(count: Number, noun: str) -> str:
-    return f"{shown(count)} {noun}{'' if count == 1 else 's'}"
+def _format_count(count: Number, noun: str) -> str:
+    return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def _age(case: Case) -> str:
+def _format_age(case: Case) -> str:
     age = case.age()
-    return _days(age.most if age else 0)
+    return _format_days(age.most if age else 0)
 
 
-def _days(seconds: float) -> str:
+def _format_days(seconds: float) -> str:
     days = int(seconds // DAY)
-    return "less than a day" if days < 1 else _counted(days, "day")
+    return "less than a day" if days < 1 else _format_count(days, "day")
 
 
-def _quoted(text: str) -> str:
-    return repr(str(text) if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}...")
+def _quote(text: str) -> str:
+    return repr(str(text) if len(text) <= _MAX_STRING_SHOWN else f"{text[:_MAX_STRING_SHOWN]}...")
 
 
-def _doubt(figure: Number) -> str:
+def _describe_invalid(figure: Number) -> str:
     if figure < 0:
         return "below 0"
-    return "implausibly large" if figure > MOST else "not a number"
+    return "implausibly large" if figure > MAX_FIGURE else "not a number"

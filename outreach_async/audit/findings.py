@@ -14,27 +14,27 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
 
-def plain(value: Any) -> Any:
+def to_json_values(value: Any) -> Any:
     """Convert a value to dicts, lists, strings, numbers, booleans and `None`."""
     if value is None or type(value) in {str, int, float, bool}:
         return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): to_json_values(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
-    return {name: plain(getattr(value, name)) for name in _names(value.__class__)}
+        return [to_json_values(each) for each in value]
+    return {name: to_json_values(getattr(value, name)) for name in _field_names(value.__class__)}
 
 
 @cache
-def _names(kind: Any) -> tuple[str, ...]:
+def _field_names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in attrs.fields(kind))
 
 
 Confidence = Literal["high", "low"]
 
-State = Literal["new", "unchanged", "resolved"]
+FindingState = Literal["new", "unchanged", "resolved"]
 """State of a finding compared with an earlier audit; the values are those of SARIF's `baselineState`."""
 
 
@@ -126,7 +126,7 @@ class Finding:
     sent_30days: Number | None = None
     server_ip: str | None = None
     figures: dict[str, Number] = attrs.field(factory=dict, hash=False)
-    state: State | None = None
+    state: FindingState | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as JSON-compatible values.
@@ -137,18 +137,18 @@ class Finding:
             print(finding.to_dict()["email"])  # -> bob@north.example
             ```
         """
-        values: dict[str, Any] = plain(self)
+        values: dict[str, Any] = to_json_values(self)
         return values
 
 
-Kind = Literal["workspace", "domain", "type", "server_ip"]
+GroupKind = Literal["workspace", "domain", "type", "server_ip"]
 
-KINDS: Final[tuple[Kind, ...]] = ("workspace", "domain", "type", "server_ip")
+GROUP_KINDS: Final[tuple[GroupKind, ...]] = ("workspace", "domain", "type", "server_ip")
 
-GROUPS_KEPT: Final = 1_000
+MAX_GROUPS: Final = 1_000
 """Maximum groups of one kind in a report, the worst ones; a million mailboxes may use a quarter of a million domains."""
 
-ROWS_KEPT: Final = 1_000
+MAX_ROWS: Final = 1_000
 """Maximum mailboxes that a report lists individually, the worst ones."""
 
 
@@ -174,7 +174,7 @@ class Group:
         ```
     """
 
-    kind: Kind
+    kind: GroupKind
     key: str
     mailboxes: int
     score: float
@@ -234,7 +234,7 @@ class Row:
 
 
 @attrs.frozen
-class Total:
+class MailboxTotals:
     """The sums of the mailboxes with the same key.
 
     Attributes:
@@ -250,11 +250,11 @@ class Total:
     first: int = 0
 
 
-class Tally:
+class GroupTotals:
     """Sums of mailboxes by key."""
 
     def __init__(self) -> None:
-        self._places: dict[str, int] = {}
+        self._indexes: dict[str, int] = {}
         self._mailboxes = array("Q")
         self._sent = array("d")
         self._limits = array("d")
@@ -262,40 +262,42 @@ class Tally:
 
     def add(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int = 1) -> None:
         """Add mailboxes, the e-mails they sent and their daily limits; `workspace` is the index of their workspace."""
-        place = self._places.get(key)
+        place = self._indexes.get(key)
         if place is None:
-            self._begin(key, sent, limit, workspace, mailboxes)
+            self._add_key(key, sent, limit, workspace, mailboxes)
             return
         self._mailboxes[place] += mailboxes
         self._sent[place] += sent
         self._limits[place] += limit
         self._first[place] = min(self._first[place], workspace)
 
-    def _begin(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int) -> None:
-        self._places[key] = len(self._mailboxes)
+    def _add_key(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int) -> None:
+        self._indexes[key] = len(self._mailboxes)
         self._mailboxes.append(mailboxes)
         self._sent.append(sent)
         self._limits.append(limit)
         self._first.append(workspace)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._indexes)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._indexes)
 
-    def mailboxes(self, key: str) -> int:
+    def mailbox_count(self, key: str) -> int:
         """Return the number of mailboxes of a key that was added before."""
-        return self._mailboxes[self._places[key]]
+        return self._mailboxes[self._indexes[key]]
 
-    def __getitem__(self, key: str) -> Total:
+    def __getitem__(self, key: str) -> MailboxTotals:
         """Return the sums of a key; zeros for a key that was never added."""
-        place = self._places.get(key)
+        place = self._indexes.get(key)
         if place is None:
-            return Total()
-        return Total(self._mailboxes[place], _whole(self._sent[place]), _whole(self._limits[place]), self._first[place])
+            return MailboxTotals()
+        return MailboxTotals(
+            self._mailboxes[place], _round_sum(self._sent[place]), _round_sum(self._limits[place]), self._first[place]
+        )
 
 
-def _whole(value: float) -> Number:
+def _round_sum(value: float) -> Number:
     """Return a sum as an integer if it is whole, otherwise rounded; the rounding hides differences in the order of addition."""
     return int(value) if value.is_integer() else round(value, 3)

@@ -42,13 +42,13 @@ from outreach_async.audit.rules import (
     ServerRule,
 )
 from outreach_async.errors import InvalidRequest
-from outreach_async.validation import kind
+from outreach_async.validation import type_name
 
 AnyRule = TypeVar("AnyRule", bound=Rule)
 
-_DEFAULT: Final = "default"
+_DEFAULT_NAME: Final = "default"
 _KEYS: Final = ("name", "off")
-_FINGERPRINT: Final = 12
+_FINGERPRINT_LENGTH: Final = 12
 """Length in hexadecimal digits; enough to distinguish the policies of one organization."""
 
 
@@ -69,7 +69,7 @@ class PolicyUsed:
         ```
     """
 
-    name: str = _DEFAULT
+    name: str = _DEFAULT_NAME
     fingerprint: str = ""
     off: list[str] = attrs.field(factory=list)
     thresholds: dict[str, dict[str, float]] = attrs.field(factory=dict)
@@ -100,7 +100,7 @@ class Policy:
     conditions: tuple[tuple[Condition, Thresholds], ...] = attrs.field(init=False, repr=False)
 
     @conditions.default
-    def _conditions(self) -> tuple[tuple[Condition, Thresholds], ...]:
+    def _build_conditions(self) -> tuple[tuple[Condition, Thresholds], ...]:
         return tuple((rule.applies, rule.thresholds) for rule in self.mailbox_rules)
 
     @classmethod
@@ -112,7 +112,7 @@ class Policy:
             print(Policy.default().used.name, len(Policy.default().mailbox_rules))  # -> default 17
             ```
         """
-        return _THE_DEFAULT
+        return _DEFAULT_POLICY
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -152,21 +152,21 @@ class Policy:
             print(Policy.of({"OA120": {"warning": 0.03}}).used.thresholds)  # -> {'OA120': {'warning': 0.03}}
             ```
         """
-        off = _off(values.get("off", []))
-        moved = {key: _moved(key, value) for key, value in values.items() if key not in _KEYS}
+        off = _require_off(values.get("off", []))
+        moved = {key: _changed_thresholds(key, value) for key, value in values.items() if key not in _KEYS}
         changed = {key: figures for key, figures in moved.items() if figures}
         used = PolicyUsed(
-            name=_name(values.get("name", "unnamed")), off=off, thresholds=changed, fingerprint=_print(off, changed)
+            name=_require_name(values.get("name", "unnamed")), off=off, thresholds=changed, fingerprint=_fingerprint(off, changed)
         )
-        return cls._with(used)
+        return cls._from_used(used)
 
     @classmethod
-    def _with(cls, used: PolicyUsed) -> Self:
+    def _from_used(cls, used: PolicyUsed) -> Self:
         return cls(
             used=used,
-            mailbox_rules=_kept(MAILBOX_RULES, used),
-            domain_rules=_kept(DOMAIN_RULES, used),
-            server_rules=_kept(SERVER_RULES, used),
+            mailbox_rules=_enabled_rules(MAILBOX_RULES, used),
+            domain_rules=_enabled_rules(DOMAIN_RULES, used),
+            server_rules=_enabled_rules(SERVER_RULES, used),
         )
 
     def rule(self, name: str) -> Rule:
@@ -181,8 +181,10 @@ class Policy:
             ```
         """
         if name not in CATALOGUE:
-            raise InvalidRequest(f"rule: expected one of {', '.join(CATALOGUE)}, got {_repr(name)}{_near(name, CATALOGUE)}")
-        return _changed(CATALOGUE[name], self.used)
+            raise InvalidRequest(
+                f"rule: expected one of {', '.join(CATALOGUE)}, got {_short_repr(name)}{_suggest(name, CATALOGUE)}"
+            )
+        return _apply_thresholds(CATALOGUE[name], self.used)
 
 
 def explain(name: str, policy: Policy | None = None) -> str:
@@ -213,58 +215,59 @@ def explain(name: str, policy: Policy | None = None) -> str:
     return "\n".join([f"{rule.id}  {rule.title}", *(f"{label}: {text}" for label, text in lines.items())])
 
 
-def _kept(rules: Iterable[AnyRule], used: PolicyUsed) -> tuple[AnyRule, ...]:
-    return tuple(_changed(rule, used) for rule in rules if rule.id not in used.off)
+def _enabled_rules(rules: Iterable[AnyRule], used: PolicyUsed) -> tuple[AnyRule, ...]:
+    return tuple(_apply_thresholds(rule, used) for rule in rules if rule.id not in used.off)
 
 
-def _changed(rule: AnyRule, used: PolicyUsed) -> AnyRule:
+def _apply_thresholds(rule: AnyRule, used: PolicyUsed) -> AnyRule:
     moved = used.thresholds.get(rule.id)
     return attrs.evolve(rule, thresholds=MappingProxyType({**rule.thresholds, **moved})) if moved else rule
 
 
-def _name(value: object) -> str:
+def _require_name(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidRequest(f'policy: name: expected a string, got {kind(value)}; write name = "ours"')
+        raise InvalidRequest(f'policy: name: expected a string, got {type_name(value)}; write name = "ours"')
     return value
 
 
-def _off(value: object) -> list[str]:
+def _require_off(value: object) -> list[str]:
     if not isinstance(value, list):
-        raise InvalidRequest(f'policy: off: expected a list of rule ids, got {kind(value)}; write off = ["OA160"]')
-    named = {_known(each, "off: ") for each in value}
+        raise InvalidRequest(f'policy: off: expected a list of rule ids, got {type_name(value)}; write off = ["OA160"]')
+    named = {_require_rule_id(each, "off: ") for each in value}
     return [rule.id for rule in RULES if rule.id in named]
 
 
-def _known(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
+def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
     """Check that a policy may change this rule, and return its id."""
     if not isinstance(name, str):
-        raise InvalidRequest(f'policy: {where}expected a rule id, got {kind(name)}; write for example "OA160"')
+        raise InvalidRequest(f'policy: {where}expected a rule id, got {type_name(name)}; write for example "OA160"')
     if name in INCOMPLETE:
         raise InvalidRequest(f"policy: {where}expected a rule that can be changed, got {name} (incomplete reading); remove it")
     if name not in CATALOGUE:
-        raise InvalidRequest(
-            f"policy: {where}expected a known name, got {_repr(name)}{_near(name, [*keys, *(rule.id for rule in RULES)])}"
-        )
+        hint = _suggest(name, [*keys, *(rule.id for rule in RULES)])
+        raise InvalidRequest(f"policy: {where}expected a known name, got {_short_repr(name)}{hint}")
     return name
 
 
-def _moved(key: str, value: object) -> dict[str, float]:
+def _changed_thresholds(key: str, value: object) -> dict[str, float]:
     """Return the thresholds that differ from the rule's defaults."""
-    rule = CATALOGUE[_known(key, keys=_KEYS)]
+    rule = CATALOGUE[_require_rule_id(key, keys=_KEYS)]
     if not isinstance(value, dict):
-        raise InvalidRequest(f"policy: {key}: expected a table of thresholds, got {kind(value)}; to turn it off, add it to off")
+        raise InvalidRequest(
+            f"policy: {key}: expected a table of thresholds, got {type_name(value)}; to turn it off, add it to off"
+        )
     for name in value:
         if name not in rule.thresholds:
             has = f"a threshold named {', '.join(rule.thresholds)}" if rule.thresholds else "no thresholds"
-            raise InvalidRequest(f"policy: {key}: expected {has}, got {_repr(name)}{_near(name, rule.thresholds)}")
-    figures = {name: _figure(f"{key}.{name}", figure) for name, figure in value.items()}
+            raise InvalidRequest(f"policy: {key}: expected {has}, got {_short_repr(name)}{_suggest(name, rule.thresholds)}")
+    figures = {name: _require_figure(f"{key}.{name}", figure) for name, figure in value.items()}
     _check_order(key, {**rule.thresholds, **figures})
     return {name: figure for name, figure in figures.items() if figure != rule.thresholds[name]}
 
 
-def _figure(where: str, value: object) -> float:
+def _require_figure(where: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidRequest(f"policy: {where}: expected a number, got {kind(value)}; write for example 0.03")
+        raise InvalidRequest(f"policy: {where}: expected a number, got {type_name(value)}; write for example 0.03")
     if not 0 <= value < math.inf:
         raise InvalidRequest(f"policy: {where}: expected a number of at least 0, got {value}; to turn a rule off, add it to off")
     return int(value) if value == int(value) else value
@@ -278,14 +281,14 @@ def _check_order(key: str, figures: Mapping[str, float]) -> None:
             raise InvalidRequest(f"policy: {key}: expected {worse} to be at least {low:g} ({milder}), got {high:g}; raise it")
 
 
-def _print(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str:
+def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str:
     if not off and not thresholds:
         return ""
     text = json.dumps([off, {rule: {name: float(figure) for name, figure in each.items()} for rule, each in thresholds.items()}])
-    return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True).encode()).hexdigest()[:_FINGERPRINT]
+    return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def _suggest(name: str, known: Iterable[str]) -> str:
     """Return a suggestion for a misspelled name: of the close matches, the one with most characters in the same position."""
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))
@@ -295,8 +298,8 @@ def _near(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {best!r}?"
 
 
-def _repr(name: str) -> str:
+def _short_repr(name: str) -> str:
     return repr(name if len(name) <= 40 else f"{name[:40]}...")  # noqa: PLR2004 - enough characters to recognize it
 
 
-_THE_DEFAULT: Final = Policy._with(PolicyUsed())  # noqa: SLF001 - the same module
+_DEFAULT_POLICY: Final = Policy._from_used(PolicyUsed())  # noqa: SLF001 - the same module

@@ -9,20 +9,20 @@ from typing import Any, Final, Literal, Self
 import attrs
 import msgspec
 
-from outreach_async.audit.findings import Finding, Group, Kind, Row, Severity, plain
+from outreach_async.audit.findings import Finding, Group, GroupKind, Row, Severity, to_json_values
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.rules import CATALOGUE, INCOMPLETE, UNKNOWABLE
 from outreach_async.audit.scoring import Scores
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
-VERSION: Final = 1
+REPORT_VERSION: Final = 1
 """Version of the JSON format."""
 
-CLEAN: Final = 0
-FOUND: Final = 1
-UNFINISHED: Final = 3
-DENIED: Final = 77
+EXIT_CLEAN: Final = 0
+EXIT_FINDINGS: Final = 1
+EXIT_INCOMPLETE: Final = 3
+EXIT_DENIED: Final = 77
 
 
 @attrs.frozen(kw_only=True)
@@ -60,7 +60,7 @@ class Report:
     at: float = 0.0
     policy: PolicyUsed = attrs.field(factory=PolicyUsed)
     groups: list[Group] = attrs.field(factory=list)
-    totals: dict[Kind, int] = attrs.field(factory=dict)
+    totals: dict[GroupKind, int] = attrs.field(factory=dict)
     rows: list[Row] = attrs.field(factory=list)
     not_judged: list[str] = attrs.field(factory=lambda: list(UNKNOWABLE))
     diff: Diff | None = None
@@ -87,10 +87,10 @@ class Report:
         """
         bar = Severity.named(fail_on)
         if self.denied:
-            return DENIED
+            return EXIT_DENIED
         if self.incomplete:
-            return UNFINISHED
-        return FOUND if any(finding.severity.reaches(bar) for finding in self.findings) else CLEAN
+            return EXIT_INCOMPLETE
+        return EXIT_FINDINGS if any(finding.severity.reaches(bar) for finding in self.findings) else EXIT_CLEAN
 
     def since(self, earlier: Report) -> Report:
         """Return this report with the changes since an earlier one; its findings are `new` or `unchanged`.
@@ -101,7 +101,7 @@ class Report:
             print((await audit(client, ["space_1"])).since(report).findings[0].state)  # -> unchanged
             ```
         """
-        findings, diff = compare(earlier, self)
+        findings, diff = compare_reports(earlier, self)
         return attrs.evolve(self, findings=findings, diff=diff)
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Report:
             Path("audit.json").write_text(json.dumps(report.to_dict()))
             ```
         """
-        return {"version": VERSION, **plain(self)}
+        return {"version": REPORT_VERSION, **to_json_values(self)}
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
@@ -129,15 +129,15 @@ class Report:
             ```
         """
         version = values.get("version") if isinstance(values, dict) else None
-        if version != VERSION:
-            raise InvalidRequest(f"report: expected audit JSON of version {VERSION}; pass the output of `audit --json`")
+        if version != REPORT_VERSION:
+            raise InvalidRequest(f"report: expected audit JSON of version {REPORT_VERSION}; pass the output of `audit --json`")
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise InvalidRequest(f"report: {error}; pass the output of `audit --json`") from None
 
 
-Subject = Literal["audit", "workspace", "domain", "server_ip", "mailbox"]
+SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox"]
 
 
 @attrs.frozen(kw_only=True)
@@ -163,7 +163,7 @@ class Delta:
         ```
     """
 
-    kind: Subject
+    kind: SubjectKind
     key: str
     name: str
     rule: str | None = None
@@ -208,7 +208,7 @@ class Diff:
         return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
 
 
-def compare(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
+def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
     """Compare two audits. Performs no I/O.
 
     Two findings are the same if they have the same rule and the same mailbox. Mailboxes are matched by id, first within the same
@@ -217,7 +217,7 @@ def compare(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
     Returns:
         The later findings, each marked as new or unchanged, and the changes.
     """
-    before = _matched(earlier.findings, later.findings)
+    before = _match_findings(earlier.findings, later.findings)
     findings = [
         attrs.evolve(after, state="new" if place is None else "unchanged")
         for place, after in zip(before, later.findings, strict=True)
@@ -225,23 +225,23 @@ def compare(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
     pairs = [(earlier.findings[place], after) for place, after in zip(before, findings, strict=True) if place is not None]
     kept = set(before)
     gone = [finding for place, finding in enumerate(earlier.findings) if place not in kept]
-    hidden = _Hidden(later)
+    hidden = _UncheckedScope(later)
     return findings, Diff(
         at=earlier.at,
         new=[finding for finding in findings if finding.state == "new"],
         unchanged=[after for _, after in pairs],
-        resolved=[attrs.evolve(finding, state="resolved") for finding in gone if not hidden.hides(finding)],
-        not_judged=[attrs.evolve(finding, state=None) for finding in gone if hidden.hides(finding)],
-        deltas=[delta for pair in pairs for delta in _moved(*pair)],
-        scores=list(_scores(earlier, later)),
+        resolved=[attrs.evolve(finding, state="resolved") for finding in gone if not hidden.is_unchecked(finding)],
+        not_judged=[attrs.evolve(finding, state=None) for finding in gone if hidden.is_unchecked(finding)],
+        deltas=[delta for pair in pairs for delta in _changed_figures(*pair)],
+        scores=list(_changed_scores(earlier, later)),
     )
 
 
-def _matched(earlier: Sequence[Finding], later: Sequence[Finding]) -> list[int | None]:
+def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> list[int | None]:
     """Return for each later finding the index of the matching earlier one; an earlier finding is matched once."""
     places: list[int | None] = [None] * len(later)
     left = dict(enumerate(earlier))
-    for key in (_exactly, _anywhere):
+    for key in (_exact_key, _workspace_independent_key):
         waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
         for place, finding in left.items():
             waiting[key(finding)].append(place)
@@ -252,17 +252,17 @@ def _matched(earlier: Sequence[Finding], later: Sequence[Finding]) -> list[int |
     return places
 
 
-def _exactly(finding: Finding) -> Hashable:
+def _exact_key(finding: Finding) -> Hashable:
     return finding.rule, finding.workspace, finding.mailbox, finding.domain, finding.server_ip, finding.email
 
 
-def _anywhere(finding: Finding) -> Hashable:
+def _workspace_independent_key(finding: Finding) -> Hashable:
     """Return a key that does not depend on the workspace, unless only the workspace identifies the finding."""
     shared = finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
-class _Hidden:
+class _UncheckedScope:
     """The parts that an audit did not check; an earlier finding about them is not resolved by its absence."""
 
     def __init__(self, report: Report) -> None:
@@ -272,43 +272,43 @@ class _Hidden:
         self._workspaces = {finding.workspace for finding in unread if finding.mailbox is None}
         self._audited = frozenset(report.workspaces)
 
-    def hides(self, finding: Finding) -> bool:
+    def is_unchecked(self, finding: Finding) -> bool:
         """Return whether the finding may still apply although this audit does not contain it."""
         if finding.rule in self._off or finding.workspace not in self._audited or finding.workspace in self._workspaces:
             return True
         return finding.mailbox in self._mailboxes or (finding.mailbox is None and bool(self._workspaces | self._mailboxes))
 
 
-_STEPS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
+_SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
 """Severities as numbers; the worst has the highest."""
 
 
-def _moved(before: Finding, after: Finding) -> Iterator[Delta]:
+def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
     """Yield the changed figures of a finding."""
-    old, new = ({"severity": _STEPS[each.severity], **each.figures} for each in (before, after))
+    old, new = ({"severity": _SEVERITY_LEVELS[each.severity], **each.figures} for each in (before, after))
     for figure in dict.fromkeys([*old, *new]):
         if old.get(figure) != new.get(figure):
-            yield _delta(after, figure, old.get(figure), new.get(figure))
+            yield _build_delta(after, figure, old.get(figure), new.get(figure))
 
 
-def _delta(finding: Finding, figure: str, before: Number | None, after: Number | None) -> Delta:
+def _build_delta(finding: Finding, figure: str, before: Number | None, after: Number | None) -> Delta:
     kind = CATALOGUE[finding.rule].scope if finding.rule in CATALOGUE and finding.mailbox is None else "mailbox"
     key = finding.mailbox or finding.domain or finding.server_ip or finding.workspace
     return Delta(kind=kind, key=key, name=finding.email or key, rule=finding.rule, figure=figure, before=before, after=after)
 
 
-def _scores(earlier: Report, later: Report) -> Iterator[Delta]:
+def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
     """Yield the changed totals and scores."""
-    old, new = _figures(earlier), _figures(later)
+    old, new = _report_figures(earlier), _report_figures(later)
     for kind, key, figure in dict.fromkeys([*new, *old]):
         before, after = old.get((kind, key, figure)), new.get((kind, key, figure))
         if before != after:
             yield Delta(kind=kind, key=key, name=key, figure=figure, before=before, after=after)
 
 
-def _figures(report: Report) -> dict[tuple[Subject, str, str], Number | None]:
+def _report_figures(report: Report) -> dict[tuple[SubjectKind, str, str], Number | None]:
     counts = Counter(finding.severity for finding in report.findings)
-    figures: dict[tuple[Subject, str, str], Number | None] = {("audit", "", "score"): report.scores.overall}
+    figures: dict[tuple[SubjectKind, str, str], Number | None] = {("audit", "", "score"): report.scores.overall}
     figures["audit", "", "mailboxes"] = report.mailboxes
     figures |= {("audit", "", severity.value): counts[severity] for severity in Severity}
     figures |= {("workspace", key, "score"): each.score for key, each in report.scores.workspaces.items()}

@@ -11,7 +11,7 @@ from outreach_async.audit import conditions
 from outreach_async.audit.conditions import Condition, DomainCondition, ServerCondition, Thresholds
 from outreach_async.audit.findings import Severity
 
-Scope = Literal["mailbox", "domain", "server_ip", "workspace"]
+RuleScope = Literal["mailbox", "domain", "server_ip", "workspace"]
 """Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, or the reading of a workspace."""
 
 NO_THRESHOLDS: Final[Thresholds] = MappingProxyType({})
@@ -37,7 +37,7 @@ class Rule:
         ```
     """
 
-    scope: ClassVar[Scope] = "workspace"
+    scope: ClassVar[RuleScope] = "workspace"
 
     id: str
     title: str
@@ -68,7 +68,7 @@ class MailboxRule(Rule):
         ```
     """
 
-    scope: ClassVar[Scope] = "mailbox"
+    scope: ClassVar[RuleScope] = "mailbox"
 
     applies: Condition = attrs.field(repr=False)
     lack: str | None = None
@@ -88,7 +88,7 @@ class DomainRule(Rule):
         ```
     """
 
-    scope: ClassVar[Scope] = "domain"
+    scope: ClassVar[RuleScope] = "domain"
 
     applies: DomainCondition = attrs.field(repr=False)
 
@@ -107,13 +107,13 @@ class ServerRule(Rule):
         ```
     """
 
-    scope: ClassVar[Scope] = "server_ip"
+    scope: ClassVar[RuleScope] = "server_ip"
 
     applies: ServerCondition = attrs.field(repr=False)
 
 
-_BULK: Final = MappingProxyType({"critical": 5000})
-_BULK_WORDS: Final = "critical if the daily_limit of the domain's mailboxes adds up to {critical:,} or more"
+_BULK_THRESHOLDS: Final = MappingProxyType({"critical": 5000})
+_BULK_WORDING: Final = "critical if the daily_limit of the domain's mailboxes adds up to {critical:,} or more"
 _BULK_SOURCE: Final = (
     "Gmail requires SPF or DKIM of every sender, and SPF, DKIM and DMARC from 5,000 e-mails a day "
     "(support.google.com/mail/answer/81126); since 2025-05-05 Microsoft rejects that volume without them (550 5.7.515)"
@@ -124,9 +124,9 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA101",
         title="No SPF",
         severity=Severity.ERROR,
-        wording=f"spf is false; {_BULK_WORDS}",
-        thresholds=_BULK,
-        applies=conditions.no_spf,
+        wording=f"spf is false; {_BULK_WORDING}",
+        thresholds=_BULK_THRESHOLDS,
+        applies=conditions.check_spf,
         lack=conditions.SPF,
         source=_BULK_SOURCE,
         remedy="Publish one TXT record at <domain> that starts with v=spf1, includes every service that sends for it, and "
@@ -136,9 +136,9 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA102",
         title="No DKIM",
         severity=Severity.ERROR,
-        wording=f"dkim is false; {_BULK_WORDS}",
-        thresholds=_BULK,
-        applies=conditions.no_dkim,
+        wording=f"dkim is false; {_BULK_WORDING}",
+        thresholds=_BULK_THRESHOLDS,
+        applies=conditions.check_dkim,
         lack=conditions.DKIM,
         source=_BULK_SOURCE,
         remedy="Enable DKIM signing at the mailbox provider, and publish the key it shows at <selector>._domainkey.<domain>.",
@@ -147,9 +147,9 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA103",
         title="No DMARC",
         severity=Severity.ERROR,
-        wording=f"dmarc is false; {_BULK_WORDS}",
-        thresholds=_BULK,
-        applies=conditions.no_dmarc,
+        wording=f"dmarc is false; {_BULK_WORDING}",
+        thresholds=_BULK_THRESHOLDS,
+        applies=conditions.check_dmarc,
         lack=conditions.DMARC,
         source=_BULK_SOURCE,
         remedy="Publish a TXT record at _dmarc.<domain>: v=DMARC1; p=none; rua=mailto: and an address whose mail is read.",
@@ -159,7 +159,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="No sender authentication",
         severity=Severity.CRITICAL,
         wording="spf, dkim and dmarc are all false",
-        applies=conditions.unauthenticated,
+        applies=conditions.check_authentication,
         source=_BULK_SOURCE,
         remedy="Stop sending from <domain> until SPF and DKIM pass and a DMARC policy is published; then restart with a few "
         "e-mails a day.",
@@ -170,7 +170,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         severity=Severity.ERROR,
         wording="blacklists is {error} or more; critical from {critical}",
         thresholds=MappingProxyType({"error": 1, "critical": 3}),
-        applies=conditions.listed,
+        applies=conditions.check_blacklists,
         source="major lists such as Spamhaus cause rejections within hours, other lists after a review (inframail.io)",
         remedy="Pause its campaigns, look up <domain> and its server_ip at check.spamhaus.org and mxtoolbox.com/blacklists, "
         "fix the cause, then ask each list to delist them.",
@@ -183,7 +183,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "critical from {critical:.1%}, each by the rate's lower 95 % bound (Wilson) over at least {sample} e-mails; info if the "
         "sample is too small to be certain",
         thresholds=MappingProxyType({"warning": 0.02, "error": 0.05, "critical": 0.10, "sample": 50}),
-        applies=conditions.bouncing,
+        applies=conditions.check_bounce_rate,
         source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
         "WarmySender: sample of 50 e-mails or more",
         remedy="Pause its campaigns, verify the addresses of the remaining contacts, remove those that fail, and resume with "
@@ -194,7 +194,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="Impossible figures",
         severity=Severity.ERROR,
         wording="bounced_30days is above sent_30days, or a figure is negative, not a number or implausibly large",
-        applies=conditions.doubtful,
+        applies=conditions.check_figures,
         source="section Mailbox of the service's interface: these fields are counts, percentages and a time",
         remedy="Do not rely on the figures of this mailbox; report the ones named in the message to the service's support.",
     ),
@@ -203,7 +203,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="Over its daily limit",
         severity=Severity.ERROR,
         wording="sent_today is above daily_limit",
-        applies=conditions.over_limit,
+        applies=conditions.check_daily_limit,
         source="the mailbox's own daily_limit",
         remedy="Check whether anything else sends through this account, or whether its limit was lowered today; ask the "
         "service's support why the limit was not enforced.",
@@ -215,7 +215,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="type is Google and daily_limit is above {warning:,}, or above {young:,} while it is younger than {days:,} days; "
         "error above {error:,}, critical above {critical:,}",
         thresholds=MappingProxyType({"warning": 100, "young": 40, "days": 365, "error": 500, "critical": 2000}),
-        applies=conditions.over_provider,
+        applies=conditions.check_provider_limit,
         source="lemlist: never above 100 a day, 40 in the first year (help.lemlist.com/4508367, 7328886); Google Workspace caps "
         "at 2,000 a day, a trial at 500 (support.google.com/a/answer/166852)",
         remedy="Lower its daily limit, and spread its volume over more mailboxes.",
@@ -227,7 +227,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="the mailbox is younger than {first_days} days and daily_limit is above {first:,}, or it is younger than "
         "{second_days} days and daily_limit is above {second:,}",
         thresholds=MappingProxyType({"first_days": 14, "first": 10, "second_days": 28, "second": 30}),
-        applies=conditions.cold,
+        applies=conditions.check_warm_up,
         source="warm up for 21 to 28 days before cold e-mail, 10 to 20 e-mails at a time (wordtothewise.com 2017; allstonlabs; "
         "coldconvert; mailflo)",
         remedy="Lower its daily limit, then raise it by a few e-mails a day over four weeks.",
@@ -239,7 +239,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="sent_30days is below {share:.1%} of daily_limit x 22 working days, unless the mailbox is younger than {days} "
         "days",
         thresholds=MappingProxyType({"share": 0.10, "days": 30}),
-        applies=conditions.unused,
+        applies=conditions.check_unused_capacity,
         source="the mailbox's own daily_limit over the working days of a month",
         remedy="Add it to campaigns, or cancel it to save its cost.",
     ),
@@ -249,7 +249,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         severity=Severity.WARNING,
         wording="last_activity is certainly more than {days} days ago and campaigns is above 0",
         thresholds=MappingProxyType({"days": 14}),
-        applies=conditions.idle,
+        applies=conditions.check_activity,
         source="a mailbox in campaigns sends on working days; two weeks without activity suggest a lost connection",
         remedy="Reconnect the mailbox in the service and send a test e-mail, or remove it from its campaigns.",
     ),
@@ -258,7 +258,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="Not active, but in campaigns",
         severity=Severity.ERROR,
         wording="status is not active and campaigns is above 0",
-        applies=conditions.inactive,
+        applies=conditions.check_status,
         source="active is the only mailbox status in the service's interface",
         remedy="Reconnect the mailbox in the service and send a test e-mail, or remove it from its campaigns.",
     ),
@@ -269,7 +269,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="opened_14days is below {share:.1%} of avg_open_rate, sent_30days is {sample} or more, and last_activity is not "
         "certainly {days} or more days ago",
         thresholds=MappingProxyType({"share": 0.60, "sample": 100, "days": 14}),
-        applies=conditions.fading,
+        applies=conditions.check_open_rate,
         source="open rates show a trend, not a level, and a sudden drop is a signal (coldmailopenrate; coldconvert; "
         "benchmarkemail 2025)",
         remedy="Run an inbox placement test; if its e-mails miss the inbox, pause its campaigns and warm it up again.",
@@ -280,7 +280,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         severity=Severity.INFO,
         wording="avg_open_rate is above {opens} %, or avg_click_rate is as high as avg_open_rate",
         thresholds=MappingProxyType({"opens": 90}),
-        applies=conditions.prefetched,
+        applies=conditions.check_automated_opens,
         source="50 to 60 % of opens are images that Apple Mail prefetches, and scanners follow links (benchmarkemail 2025, "
         "citing Litmus)",
         remedy="Measure its campaigns by replies; its opens and clicks are not meaningful.",
@@ -290,7 +290,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="Domain without an IP address",
         severity=Severity.INFO,
         wording="domain_ip is null",
-        applies=conditions.homeless,
+        applies=conditions.check_domain_ip,
         source="recipients look up a sender by opening its domain; a domain without a site loses their trust",
         remedy="Add an A record for <domain>, or redirect it to the company's site.",
     ),
@@ -299,7 +299,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="Unknown type or status",
         severity=Severity.INFO,
         wording="type or status is a value that is not in the service's interface",
-        applies=conditions.strange,
+        applies=conditions.check_known_values,
         source="the service's interface shows the types Google and SMTP & IMAP, and the status active",
         remedy="Inspect the mailbox in the service; if the value is normal, turn this rule off in the policy.",
     ),
@@ -332,7 +332,7 @@ DOMAIN_RULES: Final[tuple[DomainRule, ...]] = (
         severity=Severity.WARNING,
         wording="more than {mailboxes} mailboxes share a domain",
         thresholds=MappingProxyType({"mailboxes": 5}),
-        applies=conditions.crowded,
+        applies=conditions.check_domain_size,
         source="recommended: 3 to 5 mailboxes per domain (prospeo.io; happierleads: 4)",
         remedy="Use more domains with fewer mailboxes each: all mailboxes on <domain> share its reputation.",
     ),
@@ -342,7 +342,7 @@ DOMAIN_RULES: Final[tuple[DomainRule, ...]] = (
         severity=Severity.CRITICAL,
         wording="the domain's sent_30days / 22 working days is {daily:,} or more, and a mailbox of it lacks SPF, DKIM or DMARC",
         thresholds=MappingProxyType({"daily": 5000}),
-        applies=conditions.bulk_unproved,
+        applies=conditions.check_bulk_authentication,
         source="Gmail and Microsoft reject e-mail from domains that send 5,000 a day without all three "
         "(support.google.com/mail/answer/81126; 550 5.7.515 since 2025-05-05)",
         remedy="Publish the missing records for <domain> before sending the next e-mail.",
@@ -356,7 +356,7 @@ SERVER_RULES: Final[tuple[ServerRule, ...]] = (
         severity=Severity.WARNING,
         wording="{mailboxes} or more mailboxes of type SMTP & IMAP share a server_ip, and one of them is blacklisted",
         thresholds=MappingProxyType({"mailboxes": 2}),
-        applies=conditions.listed_neighbours,
+        applies=conditions.check_shared_server,
         source="blacklists list server addresses: all mailboxes on a listed server are rejected together (inframail.io)",
         remedy="Move the mailboxes that are not blacklisted to another server, and have this one delisted.",
     ),

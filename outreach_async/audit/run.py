@@ -12,18 +12,18 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.audit.conditions import domain_of
-from outreach_async.audit.evaluation import Digests, Ledger, Settled
+from outreach_async.audit.conditions import email_domain
+from outreach_async.audit.evaluation import AuditState, CompactSet, FinalFindings
 from outreach_async.audit.findings import Finding
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.report import Report
 from outreach_async.audit.rules import MISSING, UNDECODABLE, UNREADABLE, Rule
-from outreach_async.audit.scoring import Standing
+from outreach_async.audit.scoring import GroupScores
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Mailbox, Undecodable
-from outreach_async.pagination import Walk
-from outreach_async.validation import kind, require_display
+from outreach_async.pagination import PageCursor
+from outreach_async.validation import require_display, type_name
 from outreach_async.vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 
 _WORKSPACES_AT_ONCE: Final = 8
@@ -32,15 +32,15 @@ _LARGE_AT_ONCE: Final = 2
 _PAGES_AT_ONCE: Final = 2
 """Maximum pages of one workspace in flight. The client's limiter bounds the requests; this limit bounds the memory."""
 
-_FAULTS_SHOWN: Final = 400
+_MAX_ERROR_SHOWN: Final = 400
 """Maximum characters of an error in a message; a mailbox may have as many errors as fields."""
 
-Take = Callable[[str, list[Mailbox]], Awaitable[None]]
+PageCallback = Callable[[str, list[Mailbox]], Awaitable[None]]
 """Callback that receives a workspace id and mailboxes of that workspace."""
 
 
 @attrs.frozen(kw_only=True)
-class Reading:
+class WorkspaceReadResult:
     """Result of reading one workspace, without its mailboxes.
 
     Attributes:
@@ -59,17 +59,19 @@ class Reading:
 
     def findings(self) -> list[Finding]:
         """Return the findings about the reading itself."""
-        found = [_undecodable(self.workspace, item) for item in self.undecodable]
+        found = [_build_undecodable_finding(self.workspace, item) for item in self.undecodable]
         if self.error is not None:
             whole = f" completely (mailboxes read: {self.mailboxes:,})" if self.mailboxes else ""
-            found.append(_finding(UNREADABLE, self.workspace, f"could not be read{whole}: {_short(str(self.error))}"))
+            found.append(
+                _build_reading_finding(UNREADABLE, self.workspace, f"could not be read{whole}: {_truncate(str(self.error))}")
+            )
         if self.missing:
             message = f"the service reports more mailboxes than it listed (missing: {self.missing:,})"
-            found.append(_finding(MISSING, self.workspace, message))
+            found.append(_build_reading_finding(MISSING, self.workspace, message))
         return found
 
 
-class Reader:
+class WorkspaceReader:
     """Reads workspaces.
 
     Args:
@@ -78,83 +80,85 @@ class Reader:
         take: Callback for the mailboxes of each page; each mailbox is passed once, and pages of a workspace arrive in order.
     """
 
-    def __init__(self, client: OutreachClient, display: int, take: Take) -> None:
+    def __init__(self, client: OutreachClient, display: int, take: PageCallback) -> None:
         self._client = client
         self._display = display
-        self._take = take
-        self._large = anyio.Semaphore(_LARGE_AT_ONCE)
+        self._on_page = take
+        self._large_slots = anyio.Semaphore(_LARGE_AT_ONCE)
 
-    async def read(self, workspaces: Sequence[str]) -> list[Reading]:
+    async def read(self, workspaces: Sequence[str]) -> list[WorkspaceReadResult]:
         """Read every mailbox of the workspaces; return the results in the order of `workspaces`."""
-        readings: dict[str, Reading] = {}
+        readings: dict[str, WorkspaceReadResult] = {}
         waiting = iter(workspaces)
 
         async def work() -> None:
             # All workers share this iterator. `next` does not await, and no two workers get the same workspace.
             for workspace in waiting:
-                readings[workspace] = await self._read(workspace)
+                readings[workspace] = await self._read_workspace(workspace)
 
         async with anyio.create_task_group() as group:
             for _ in range(min(_WORKSPACES_AT_ONCE, len(workspaces))):
                 group.start_soon(work)
         return [readings[workspace] for workspace in workspaces]
 
-    async def _read(self, workspace: str) -> Reading:
-        walk: Walk[Mailbox] = Walk(1, met=Digests())
-        seen = _Seen(workspace, walk, self._take, self._large)
+    async def _read_workspace(self, workspace: str) -> WorkspaceReadResult:
+        walk: PageCursor[Mailbox] = PageCursor(1, met=CompactSet())
+        seen = _PageSink(workspace, walk, self._on_page, self._large_slots)
         try:
             # `keep` turns an unreadable mailbox into a finding; the default would end the whole workspace with an error.
             pager = self._client.mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
-            await pager.follow(walk, seen.take, _PAGES_AT_ONCE)
+            await pager.follow(walk, seen.add_page, _PAGES_AT_ONCE)
         except OutreachError as error:
-            return Reading(workspace=workspace, mailboxes=seen.mailboxes, undecodable=walk.undecodable, error=error)
+            return WorkspaceReadResult(workspace=workspace, mailboxes=seen.mailboxes, undecodable=walk.undecodable, error=error)
         finally:
             seen.close()
-        return Reading(workspace=workspace, mailboxes=seen.mailboxes, undecodable=walk.undecodable, missing=walk.missing)
+        return WorkspaceReadResult(
+            workspace=workspace, mailboxes=seen.mailboxes, undecodable=walk.undecodable, missing=walk.missing
+        )
 
 
-class _Seen:
+class _PageSink:
     """Passes on the pages of one workspace, and limits how many workspaces with several pages are read at a time."""
 
-    def __init__(self, workspace: str, walk: Walk[Mailbox], take: Take, large: anyio.Semaphore) -> None:
+    def __init__(self, workspace: str, walk: PageCursor[Mailbox], take: PageCallback, large: anyio.Semaphore) -> None:
         self.mailboxes = 0
         self._workspace = workspace
-        self._walk = walk
-        self._take = take
-        self._large = large
+        self._cursor = walk
+        self._on_page = take
+        self._large_slots = large
         self._is_large = False
 
-    async def take(self, mailboxes: list[Mailbox]) -> None:
+    async def add_page(self, mailboxes: list[Mailbox]) -> None:
         self.mailboxes += len(mailboxes)
-        await self._take(self._workspace, mailboxes)
+        await self._on_page(self._workspace, mailboxes)
         # The size of a workspace is known only after its first page. Many small workspaces are read at a time, but a large one
         # waits here for a slot before its second page is taken. It holds the slot until it is read completely (see `close`).
-        if not self._walk.done and not self._is_large:
-            await self._large.acquire()
+        if not self._cursor.done and not self._is_large:
+            await self._large_slots.acquire()
             self._is_large = True
 
     def close(self) -> None:
         if self._is_large:
-            self._large.release()
+            self._large_slots.release()
 
 
-def _undecodable(workspace: str, item: Undecodable) -> Finding:
+def _build_undecodable_finding(workspace: str, item: Undecodable) -> Finding:
     given = item.fields.get("email")
     email = given if isinstance(given, str) else None
-    domain = None if email is None else domain_of(email)
-    message = f"does not match the interface: {_short(item.error)}"
-    return _finding(UNDECODABLE, workspace, message, mailbox=item.id, email=email, domain=domain)
+    domain = None if email is None else email_domain(email)
+    message = f"does not match the interface: {_truncate(item.error)}"
+    return _build_reading_finding(UNDECODABLE, workspace, message, mailbox=item.id, email=email, domain=domain)
 
 
-def _finding(rule: Rule, workspace: str, message: str, **about: Any) -> Finding:
+def _build_reading_finding(rule: Rule, workspace: str, message: str, **about: Any) -> Finding:
     return Finding(rule=rule.id, severity=rule.severity, workspace=workspace, message=message, remedy=rule.remedy, **about)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _FAULTS_SHOWN else f"{text[:_FAULTS_SHOWN]}..."
+def _truncate(text: str) -> str:
+    return text if len(text) <= _MAX_ERROR_SHOWN else f"{text[:_MAX_ERROR_SHOWN]}..."
 
 
-_DENIALS: Final = frozenset({401, 403})
+_DENIED_STATUSES: Final = frozenset({401, 403})
 
 
 async def audit(
@@ -219,16 +223,16 @@ def stream(
                 print(finding.rule, finding.severity, finding.email)  # -> OA101 error bob@north.example
         ```
     """
-    ledger = Ledger(_ids(workspaces), policy or Policy.default(), clock())
+    ledger = AuditState(_require_workspace_ids(workspaces), policy or Policy.default(), clock())
     return AuditRun(client, ledger, require_display("display", display, mailboxes=True))
 
 
-def _ids(workspaces: Iterable[str]) -> list[str]:
+def _require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
     given: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
     if not given:
         raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
     if others := [workspace for workspace in given if not isinstance(workspace, str)]:
-        raise InvalidRequest(f"workspaces: expected strings, got {kind(others[0])}; pass ids such as 'space_1'")
+        raise InvalidRequest(f"workspaces: expected strings, got {type_name(others[0])}; pass ids such as 'space_1'")
     if any(workspace.startswith(ID_PREFIXES["owner_key"]) for workspace in given):  # a finding would print it
         raise InvalidRequest("workspaces: expected workspace ids, got what looks like an API key; pass ids such as 'space_1'")
     return list(dict.fromkeys(given))
@@ -244,18 +248,18 @@ class AuditRun:
         ```
     """
 
-    def __init__(self, client: OutreachClient, ledger: Ledger, display: int) -> None:
+    def __init__(self, client: OutreachClient, ledger: AuditState, display: int) -> None:
         self._client = client
-        self._ledger = ledger
+        self._state = ledger
         self._display = display
         self._group: TaskGroup
         self._findings: Findings | None = None
 
     def __await__(self) -> Generator[Any, Any, Report]:
         """Run the audit to its end and return the report."""
-        return self._to_end().__await__()
+        return self._run_to_end().__await__()
 
-    async def _to_end(self) -> Report:
+    async def _run_to_end(self) -> Report:
         async with self as findings:
             async for _ in findings:
                 pass
@@ -268,7 +272,7 @@ class AuditRun:
         self._findings = Findings()
         # Entered by hand, because the group must outlive this method; `__aexit__` leaves it.
         self._group = await anyio.create_task_group().__aenter__()
-        self._group.start_soon(self._read, self._findings)
+        self._group.start_soon(self._run, self._findings)
         return self._findings
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -281,17 +285,17 @@ class AuditRun:
         """Raise an error that explains the usage: reading needs a block that ends it."""
         raise InvalidRequest("stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside it")
 
-    async def _read(self, findings: Findings) -> None:
-        ledger = self._ledger
+    async def _run(self, findings: Findings) -> None:
+        ledger = self._state
 
         async def take(workspace: str, mailboxes: list[Mailbox]) -> None:
-            await findings.put(ledger.take(workspace, mailboxes))
+            await findings.put(ledger.add_page(workspace, mailboxes))
 
         try:
-            readings = await Reader(self._client, self._display, take).read(ledger.workspaces)
-            settled = closed(ledger, readings)
-            await findings.put([*(finding for unread in settled.unread for finding in unread), *settled.late])
-            findings.end(report_of(ledger, readings, settled))
+            readings = await WorkspaceReader(self._client, self._display, take).read(ledger.workspaces)
+            settled = finish_reading(ledger, readings)
+            await findings.put([*(finding for unread in settled.errors for finding in unread), *settled.deferred])
+            findings.end(build_report(ledger, readings, settled))
         # Raised from the task, an error would cancel the block and reach the caller in an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
@@ -310,8 +314,8 @@ class Findings(AsyncIterator[Finding]):
 
     def __init__(self) -> None:
         self._ready: deque[Finding] = deque()
-        self._news = self._taken = anyio.Event()
-        self._end: Report | Exception | None = None
+        self._changed = self._drained = anyio.Event()
+        self._result: Report | Exception | None = None
 
     @property
     def report(self) -> Report:
@@ -320,9 +324,9 @@ class Findings(AsyncIterator[Finding]):
         Raises:
             InvalidRequest: The iteration has not finished.
         """
-        if not isinstance(self._end, Report) or self._ready:
+        if not isinstance(self._result, Report) or self._ready:
             raise InvalidRequest("report: the audit has not finished; iterate over all of its findings first")
-        return self._end
+        return self._result
 
     async def put(self, findings: Sequence[Finding]) -> None:
         """Pass findings to the iteration, and wait until it has taken them."""
@@ -331,15 +335,15 @@ class Findings(AsyncIterator[Finding]):
         # Backpressure: each reader waits here until the queue is empty, and takes in no further page until then. This bounds the
         # memory when the consumer is slow. Readers that find findings in the queue wait for the event that the first one created.
         if not self._ready:
-            self._taken = anyio.Event()
+            self._drained = anyio.Event()
         self._ready.extend(findings)
-        self._news.set()
-        await self._taken.wait()
+        self._changed.set()
+        await self._drained.wait()
 
     def end(self, end: Report | Exception) -> None:
         """Finish with the report, or with the error to raise from the iteration."""
-        self._end = end
-        self._news.set()
+        self._result = end
+        self._changed.set()
 
     def __aiter__(self) -> Self:
         return self
@@ -347,32 +351,32 @@ class Findings(AsyncIterator[Finding]):
     async def __anext__(self) -> Finding:
         """Return the next finding. If the audit failed, raise its error after the last finding."""
         while not self._ready:
-            if isinstance(self._end, Exception):
-                raise self._end
-            if self._end is not None:
+            if isinstance(self._result, Exception):
+                raise self._result
+            if self._result is not None:
                 raise StopAsyncIteration
             # No `await` stands between the checks above and the new event: a `put` or `end` in between cannot be missed.
-            self._news = anyio.Event()
-            await self._news.wait()
+            self._changed = anyio.Event()
+            await self._changed.wait()
         finding = self._ready.popleft()
         if not self._ready:
-            self._taken.set()
+            self._drained.set()
         return finding
 
 
-def closed(ledger: Ledger, readings: Iterable[Reading]) -> Settled:
+def finish_reading(ledger: AuditState, readings: Iterable[WorkspaceReadResult]) -> FinalFindings:
     """Return all findings once the readings are complete. Performs no I/O."""
     for reading in readings:
-        ledger.note(reading.workspace, reading.findings())
-    return ledger.settle()
+        ledger.add_errors(reading.workspace, reading.findings())
+    return ledger.finish()
 
 
-def report_of(ledger: Ledger, readings: Sequence[Reading], settled: Settled) -> Report:
+def build_report(ledger: AuditState, readings: Sequence[WorkspaceReadResult], settled: FinalFindings) -> Report:
     """Build the report. Performs no I/O."""
-    standing = Standing(ledger.tallies, settled)
+    standing = GroupScores(ledger.totals, settled)
     errors = {reading.workspace: reading.error for reading in readings if reading.error is not None}
     judged = sum(reading.mailboxes for reading in readings)
-    refused = all(error.status_code in _DENIALS for error in errors.values())
+    refused = all(error.status_code in _DENIED_STATUSES for error in errors.values())
     return Report(
         workspaces=list(ledger.workspaces),
         mailboxes=judged,

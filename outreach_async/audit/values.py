@@ -15,30 +15,30 @@ import attrs
 
 from outreach_async.models import Number
 
-_Z: Final = 1.6448536269514722
+_Z_95: Final = 1.6448536269514722
 """The one-sided 95 % quantile of the standard normal distribution."""
 
 
-MOST: Final = 10**15
+MAX_FIGURE: Final = 10**15
 """The largest plausible figure; sums of figures stay exact below it."""
 
 
-def known(value: Number) -> Number | None:
+def valid_or_none(value: Number) -> Number | None:
     """Return a valid figure; `None` if it is negative, not a number or implausibly large."""
-    return value if 0 <= value <= MOST else None
+    return value if 0 <= value <= MAX_FIGURE else None
 
 
-def amount(value: Number) -> Number:
+def valid_or_zero(value: Number) -> Number:
     """Return a valid figure, or 0 for an invalid one, for use in sums."""
-    return known(value) or 0
+    return valid_or_none(value) or 0
 
 
-def shown(value: Number) -> str:
+def format_number(value: Number) -> str:
     """Format a valid figure; without decimals if it is a whole number."""
     return f"{int(value):,}" if value == int(value) else f"{value:,.2f}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Format a share as a percentage."""
     return f"{100 * share:.1f} %"
 
@@ -54,7 +54,7 @@ def wilson_lower(events: Number, trials: Number) -> float:
         trials: Number of trials, above 0.
     """
     rate = min(1.0, events / trials)
-    square = _Z * _Z / trials
+    square = _Z_95 * _Z_95 / trials
     margin = math.sqrt(square * (rate * (1 - rate) + square / 4))
     return min(rate, max(0.0, (rate + square / 2 - margin) / (1 + square)))
 
@@ -77,7 +77,7 @@ class Interval:
     most: float
 
 
-_ONE: Final = {
+_SINGLE_UNITS: Final = {
     "second": Interval(0, 44.5),
     "minute": Interval(44.5, 89.5),
     "hour": Interval(44.5 * MINUTE, 89.5 * MINUTE),
@@ -99,12 +99,12 @@ _UNITS: Final = {
 }
 """Minimum and maximum length of each unit, in seconds."""
 
-_MOMENTS: Final = frozenset({"just now", "now", "a few seconds", "few seconds", "seconds"})
-_WORDS: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day|week|month|year)s?")
+_NOW_WORDS: Final = frozenset({"just now", "now", "a few seconds", "few seconds", "seconds"})
+_RELATIVE_TIME: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day|week|month|year)s?")
 
 
 @lru_cache(maxsize=16_384)  # the same words occur thousands of times in a page of mailboxes
-def parse(text: str) -> Interval | None:
+def parse_relative_time(text: str) -> Interval | None:
     """Parse a relative time in English; return `None` for any other string.
 
     Args:
@@ -112,22 +112,22 @@ def parse(text: str) -> Interval | None:
     """
     words = " ".join(text.lower().split())
     if words.startswith("in "):
-        span = _span(words[3:])
+        span = _parse_span(words[3:])
         return span and Interval(-span.most, -span.least)
-    return _span(words.removesuffix(" ago"))
+    return _parse_span(words.removesuffix(" ago"))
 
 
-def _span(words: str) -> Interval | None:
-    if words in _MOMENTS:
-        return _ONE["second"]
-    found = _WORDS.fullmatch(words)
+def _parse_span(words: str) -> Interval | None:
+    if words in _NOW_WORDS:
+        return _SINGLE_UNITS["second"]
+    found = _RELATIVE_TIME.fullmatch(words)
     if found is None:
         return None
     article, count, unit = found.groups()
-    return _ONE[unit] if article else _counted(int(count), unit)
+    return _SINGLE_UNITS[unit] if article else _interval_of(int(count), unit)
 
 
-def _counted(count: int, unit: str) -> Interval:
+def _interval_of(count: int, unit: str) -> Interval:
     """Return the interval for a count that was rounded to the nearest number or down."""
     shortest, longest = _UNITS[unit]
     return Interval(max(0.0, (count - 0.5) * shortest), (count + 1) * longest)

@@ -6,17 +6,17 @@ import math
 from collections import deque
 from typing import Final
 
-WINDOW: Final = 100
+WINDOW_SIZE: Final = 100
 """Number of recent results that are judged."""
-ENOUGH: Final = 20
+MIN_RESULTS: Final = 20
 """Minimum number of results for a judgement."""
-SICK: Final = 0.5
+FAILING_SHARE: Final = 0.5
 """Minimum share of faults at which the service counts as failing."""
-WELL: Final = 0.9
+HEALTHY_SHARE: Final = 0.9
 """Minimum share of successes among the other rows at which a failure counts against its row."""
 
 
-class Health:
+class FailureWindow:
     """The results of recent attempts. A success costs one addition: only faults are stored, with the number of their result.
 
     Attributes:
@@ -30,49 +30,49 @@ class Health:
         self._since = 0
         self._faults: deque[tuple[int, int]] = deque()
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Record a success."""
         self.results += 1
 
-    def fault(self, blamed: int) -> None:
+    def record_fault(self, blamed: int) -> None:
         """Record a failure of the service or the connection, for a row with this many failures counted against it before."""
         self._faults.append((self.results, blamed))
         self.results += 1
-        self._forget()
+        self._drop_old()
 
     def clear(self) -> None:
         """Forget all results so far."""
         self._since = self.results
         self._faults.clear()
 
-    def _forget(self) -> None:
-        while self._faults and self._faults[0][0] < self.results - WINDOW:
+    def _drop_old(self) -> None:
+        while self._faults and self._faults[0][0] < self.results - WINDOW_SIZE:
             self._faults.popleft()
 
     @property
-    def seen(self) -> int:
+    def size(self) -> int:
         """Number of results in the window."""
-        return min(self.results - self._since, WINDOW)
+        return min(self.results - self._since, WINDOW_SIZE)
 
     @property
-    def sick(self) -> bool:
+    def is_failing(self) -> bool:
         """True if the service is failing."""
-        self._forget()
-        return self.seen >= ENOUGH and len(self._faults) >= SICK * self.seen
+        self._drop_old()
+        return self.size >= MIN_RESULTS and len(self._faults) >= FAILING_SHARE * self.size
 
-    def blames(self, blamed: int) -> bool:
+    def counts_against_row(self, blamed: int) -> bool:
         """Return whether a row's next failure counts against it: the other rows succeed, or there are too few of them to tell.
 
         The row's earlier faults are left out. Faults are not stored per row: among all first faults of a row, one is taken to be
         this row's, and likewise among the second ones and so on.
         """
-        self._forget()
+        self._drop_old()
         own = len({before for _, before in self._faults if before < blamed})
-        others = self.seen - own
-        return others < ENOUGH or others - (len(self._faults) - own) >= WELL * others
+        others = self.size - own
+        return others < MIN_RESULTS or others - (len(self._faults) - own) >= HEALTHY_SHARE * others
 
 
-class Outage:
+class FailureStreak:
     """The time since the first failed attempt after the last success. An idle time before that attempt does not count."""
 
     __slots__ = ("_since",)
@@ -80,35 +80,35 @@ class Outage:
     def __init__(self) -> None:
         self._since = math.inf
 
-    def fails(self, started: float) -> None:
+    def record_failure(self, started: float) -> None:
         """Record a failed attempt that started at this instant."""
         self._since = min(self._since, started)  # failures may arrive in another order than their attempts started
 
-    def ends(self) -> None:
+    def reset(self) -> None:
         """Record a success, or a refusal that says when the quota resets."""
         self._since = math.inf
 
-    def lasts(self, now: float) -> float:
+    def duration(self, now: float) -> float:
         """Return the length of the streak in seconds; 0.0 if there is none."""
         return max(0.0, now - self._since)
 
 
-class Contact:
+class Reachability:
     """Tracks whether the service was ever reached: a wrong base URL is not an outage that ends by waiting.
 
     Attributes:
-        made: Whether the service was reached.
+        reached: Whether the service was reached.
         rounds: Failures before it was first reached; concurrent ones count as one round.
     """
 
-    __slots__ = ("_failed_at", "made", "rounds")
+    __slots__ = ("_failed_at", "reached", "rounds")
 
     def __init__(self) -> None:
-        self.made = False
+        self.reached = False
         self.rounds = 0
         self._failed_at = -math.inf
 
-    def fails(self, started: float, now: float) -> bool:
+    def record_failure(self, started: float, now: float) -> bool:
         """Record an attempt that did not reach the service, and return whether it counts as a new round."""
         if started < self._failed_at:  # it started before the last round ended: with 64 workers, 64 failures tell as much as one
             return False
@@ -117,14 +117,14 @@ class Contact:
         return True
 
 
-FIRST: Final = 5.0
+FIRST_PAUSE: Final = 5.0
 """Length of the first pause in seconds; each further pause is twice as long."""
-LONGEST: Final = 60.0
+MAX_PAUSE: Final = 60.0
 """Maximum length of a pause in seconds. One probe a minute is no burden for a service that is down. Once the service is back, the
 run loses up to one more pause."""
-SHORTEST: Final = 1.0
+MIN_PAUSE: Final = 1.0
 """Length in seconds of a pause when the service may well be healthy, and the minimum from which further pauses double."""
-LEASE: Final = 120.0
+PROBE_LEASE: Final = 120.0
 """Seconds after which a probe without a result counts as lost."""
 
 
@@ -145,43 +145,43 @@ class Breaker:
         self._interval = 0.0
         self._probed_at = math.inf
 
-    def trip(self, now: float, seconds: float = FIRST) -> None:
+    def trip(self, now: float, seconds: float = FIRST_PAUSE) -> None:
         """Open the breaker for this many seconds."""
         if self.closed:
             self.tripped_at = now
         self.closed = False
         self._interval = seconds
-        self._wait(now)
+        self._pause(now)
 
-    def start(self, now: float) -> None:
+    def record_start(self, now: float) -> None:
         """Record the start of an attempt: unless the breaker is closed, this attempt is the probe."""
         # Moving `opens_at` keeps every other attempt from starting while the probe is in flight. The lease ends that after a
         # while, so a probe whose result never arrives cannot pause the run for ever.
         if not self.closed:
-            self._probed_at, self.opens_at = now, now + LEASE
+            self._probed_at, self.opens_at = now, now + PROBE_LEASE
 
     def is_probe(self, started: float) -> bool:
         """Return whether a result is the probe's: no other attempt can have started as late as the probe."""
         return started >= self._probed_at
 
-    def forgo(self) -> None:
+    def cancel_probe(self) -> None:
         """Record that the probe does not start after all, so that another attempt may be the probe."""
         if self._probed_at < math.inf:
             self.opens_at, self._probed_at = -math.inf, math.inf
 
-    def failed(self, now: float) -> None:
+    def on_probe_failure(self, now: float) -> None:
         """Record that the probe failed: pause again, for twice as long."""
-        self._interval = min(2 * max(self._interval, SHORTEST), LONGEST)
-        self._wait(now)
+        self._interval = min(2 * max(self._interval, MIN_PAUSE), MAX_PAUSE)
+        self._pause(now)
 
-    def refused(self, now: float) -> None:
+    def on_probe_refusal(self, now: float) -> None:
         """Record that the probe was refused: pause again, no longer than before, because the service is up."""
-        self._wait(now)
+        self._pause(now)
 
     def close(self) -> None:
         """Close the breaker: attempts may start freely again."""
         self.closed = True
         self.opens_at, self._probed_at = -math.inf, math.inf
 
-    def _wait(self, now: float) -> None:
+    def _pause(self, now: float) -> None:
         self.opens_at, self._probed_at = now + self._interval, math.inf

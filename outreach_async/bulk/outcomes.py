@@ -8,13 +8,13 @@ from typing import Any, Final, Literal, Protocol
 
 import attrs
 
-from outreach_async.contacts import CreateAnswer, possible_outcomes
+from outreach_async.contacts import CreateContactResponse, possible_outcomes
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
-from outreach_async.operations import Trail
-from outreach_async.retry import Evidence, Repeat, taints, weigh
+from outreach_async.operations import AttemptInfo
+from outreach_async.retry import FailureKind, Idempotency, classify, maybe_applied
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
 
-_ABOUT_EVERY_ROW: Final = frozenset({401, 403, 404, 405, 501, 505})
+_RUN_LEVEL_STATUSES: Final = frozenset({401, 403, 404, 405, 501, 505})
 _REDIRECTS: Final = range(300, 400)
 
 
@@ -55,21 +55,21 @@ class ContactOutcome:
         return len(self.possible) == 1
 
 
-def answered(index: int, row: object, answer: CreateAnswer, trail: Trail) -> ContactOutcome:
+def answered_outcome(index: int, row: object, answer: CreateContactResponse, trail: AttemptInfo) -> ContactOutcome:
     """Return the outcome of a row that the service answered."""
     return ContactOutcome(
         index=index,
         contact=row,
         status=answer.status,
         id=answer.id,
-        possible=trail.possible or possible_outcomes(answer.status, tainted=trail.tainted),
+        possible=trail.possible or possible_outcomes(answer.status, maybe_applied=trail.maybe_applied),
         attempts=trail.attempts,
     )
 
 
-def failed(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
+def failed_outcome(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
     """Return the outcome of a row whose attempts failed."""
-    status = _status(error)
+    status = _failure_status(error)
     possible: set[Outcome] = {Outcome.NOT_APPLIED if status is Outcome.UNKNOWN else status}
     if error.maybe_applied:
         possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
@@ -78,34 +78,36 @@ def failed(index: int, row: object, error: OutreachError, duplicates: str) -> Co
     )
 
 
-def _status(error: OutreachError) -> Outcome:
-    if is_refusal(error) and not taints(error, Evidence.FINAL):
+def _failure_status(error: OutreachError) -> Outcome:
+    if is_refusal(error) and not maybe_applied(error, FailureKind.FINAL):
         return Outcome.REJECTED
     return Outcome.UNKNOWN if error.maybe_applied else Outcome.NOT_APPLIED
 
 
 def is_refusal(error: OutreachError) -> bool:
     """Return whether the service answered with a status that is final for a row: a retry would change nothing."""
-    return isinstance(error, StatusError) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL
+    return isinstance(error, StatusError) and classify(error, Idempotency.IDEMPOTENT) is FailureKind.FINAL
 
 
-def unsent(index: int, row: object, status: Outcome, cause: OutreachError) -> ContactOutcome:
+def unsent_outcome(index: int, row: object, status: Outcome, cause: OutreachError) -> ContactOutcome:
     """Return the outcome of a row that was read but not sent: it is invalid, or the run stopped before its turn."""
     return ContactOutcome(index=index, contact=row, status=status, id=None, possible=frozenset({status}), attempts=0, error=cause)
 
 
-def unfinished(index: int, row: object, cause: OutreachError, duplicates: str, *, attempts: int, tainted: bool) -> ContactOutcome:
+def unfinished_outcome(
+    index: int, row: object, cause: OutreachError, duplicates: str, *, attempts: int, maybe_applied: bool
+) -> ContactOutcome:
     """Return the outcome of a row that was being processed when the run ended."""
     possible = {Outcome.NOT_APPLIED}
-    if tainted:
+    if maybe_applied:
         possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
-    status = Outcome.UNKNOWN if tainted else Outcome.NOT_APPLIED
+    status = Outcome.UNKNOWN if maybe_applied else Outcome.NOT_APPLIED
     return ContactOutcome(
         index=index, contact=row, status=status, id=None, possible=frozenset(possible), attempts=attempts, error=cause
     )
 
 
-_REACH: Final = 4096
+_HISTORY_SIZE: Final = 4096
 """Number of recent responses whose ids are remembered."""
 
 
@@ -119,7 +121,7 @@ class RecentIds:
     def __init__(self) -> None:
         self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
-    def earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
+    def find_earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
         """Return the index of the row of another contact that received this id; remember this row if there is none.
 
         Args:
@@ -131,24 +133,24 @@ class RecentIds:
             return None
         known = hash(key)  # smaller than the key
         other, found = self._rows.setdefault(contact_id, (known, index))
-        if len(self._rows) > _REACH:
+        if len(self._rows) > _HISTORY_SIZE:
             self._rows.popitem(last=False)
         return None if other == known else found
 
 
-def misdirected(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
+def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
     """Return the outcome of a row whose response may belong to another row, because that row received the same id."""
     text = f"create_contact: rows {outcome.index} and {other} received the same contact id; one response belongs to another row"
     error = UnexpectedResponse(text, operation="create_contact", attempts=outcome.attempts, maybe_sent=True)
-    return failed(outcome.index, outcome.contact, error, duplicates)
+    return failed_outcome(outcome.index, outcome.contact, error, duplicates)
 
 
-def refused_repeat(index: int, row: object, earlier: int, cause: OutreachError) -> ContactOutcome:
+def repeated_outcome(index: int, row: object, earlier: int, cause: OutreachError) -> ContactOutcome:
     """Return the outcome of a row that was rejected because it repeats an earlier one."""
-    return attrs.evolve(unsent(index, row, Outcome.REJECTED, cause), repeats=earlier)
+    return attrs.evolve(unsent_outcome(index, row, Outcome.REJECTED, cause), repeats=earlier)
 
 
-def stood_for(index: int, row: object, sent: int) -> ContactOutcome:
+def superseded_outcome(index: int, row: object, sent: int) -> ContactOutcome:
     """Return the outcome of a row that is never sent, because another row with the same e-mail is sent instead."""
     possible = frozenset({Outcome.NOT_APPLIED})
     return ContactOutcome(
@@ -156,25 +158,25 @@ def stood_for(index: int, row: object, sent: int) -> ContactOutcome:
     )
 
 
-def was_stood_for(outcome: ContactOutcome) -> bool:
+def is_superseded(outcome: ContactOutcome) -> bool:
     """Return whether another row with the same e-mail was sent instead."""
     return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
 
 
-def concerns_every_row(error: OutreachError) -> bool:
+def affects_every_row(error: OutreachError) -> bool:
     """Return whether the failure affects every row, as a wrong key, workspace, campaign or base URL does.
 
     The row was validated before it was sent, so a transport that refuses it, because it is closed for example, refuses every row.
     A temporary refusal (such as 429) gets here only after it has lasted too long.
     """
-    if isinstance(error, InvalidRequest) or weigh(error, Repeat.KNOWINGLY) is Evidence.REFUSED:
+    if isinstance(error, InvalidRequest) or classify(error, Idempotency.IDEMPOTENT) is FailureKind.REFUSED:
         return True
-    return isinstance(error, StatusError) and (error.status_code in _ABOUT_EVERY_ROW or error.status_code in _REDIRECTS)
+    return isinstance(error, StatusError) and (error.status_code in _RUN_LEVEL_STATUSES or error.status_code in _REDIRECTS)
 
 
 def is_final_answer(error: OutreachError) -> bool:
     """Return whether the service's answer is final for the row: neither a failure that a retry may resolve nor the run's end."""
-    return isinstance(error, StatusError | UnexpectedResponse) and weigh(error, Repeat.KNOWINGLY) is Evidence.FINAL
+    return isinstance(error, StatusError | UnexpectedResponse) and classify(error, Idempotency.IDEMPOTENT) is FailureKind.FINAL
 
 
 @attrs.frozen
@@ -219,7 +221,7 @@ class BulkReport:
         }
 
 
-class Tally:
+class OutcomeCounts:
     """Counts outcomes.
 
     Args:
@@ -240,7 +242,7 @@ class Tally:
         """Count an outcome."""
         self._outcomes[outcome.status] += 1
         self._uncertain += len(outcome.possible) != 1
-        self._repeats += was_stood_for(outcome)
+        self._repeats += is_superseded(outcome)
 
     def report(self, seconds: float) -> BulkReport:
         """Return the counts so far as a report of a run of this many seconds."""
@@ -258,11 +260,11 @@ Example:
 """
 
 
-Revised = Callable[[ContactOutcome], ContactOutcome]
+Revision = Callable[[ContactOutcome], ContactOutcome]
 """Takes the outcome of a row and returns the one that replaces it."""
 
 
-class Ready(Protocol):
+class OutcomeBuffer(Protocol):
     """Outcomes that wait for the caller."""
 
     def __len__(self) -> int:
@@ -285,7 +287,7 @@ class Ready(Protocol):
         """Add an outcome."""
         ...
 
-    def revise(self, index: int, revised: Revised, /) -> None:
+    def revise(self, index: int, revised: Revision, /) -> None:
         """Replace the outcome of a row, if the caller has not taken it yet."""
         ...
 
@@ -294,7 +296,7 @@ class Ready(Protocol):
         ...
 
 
-class AsCompleted(deque[ContactOutcome]):
+class CompletionOrder(deque[ContactOutcome]):
     """Returns outcomes in order of completion."""
 
     def expect(self, _index: int) -> None:
@@ -303,20 +305,20 @@ class AsCompleted(deque[ContactOutcome]):
     def forget(self, _index: int) -> None:
         """Do nothing: no row waits for another."""
 
-    def revise(self, index: int, revised: Revised) -> None:
+    def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, if the caller has not taken it yet."""
         revise(self, index, revised)
 
 
-class AsGiven:
+class InputOrder:
     """Takes outcomes in any order and returns them in the order of the rows."""
 
     def __init__(self) -> None:
         self._expected: deque[int] = deque()
-        self._held: dict[int, ContactOutcome] = {}
+        self._outcomes: dict[int, ContactOutcome] = {}
 
     def __len__(self) -> int:
-        return len(self._held) if self._expected and self._expected[0] in self._held else 0
+        return len(self._outcomes) if self._expected and self._expected[0] in self._outcomes else 0
 
     def expect(self, index: int) -> None:
         """Make later rows wait for this one."""
@@ -333,31 +335,31 @@ class AsGiven:
 
     def append(self, outcome: ContactOutcome) -> None:
         """Add an outcome."""
-        self._held[outcome.index] = outcome
+        self._outcomes[outcome.index] = outcome
 
-    def revise(self, index: int, revised: Revised) -> None:
+    def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, if the caller has not taken it yet."""
-        if index in self._held:
-            self._held[index] = revised(self._held[index])
+        if index in self._outcomes:
+            self._outcomes[index] = revised(self._outcomes[index])
 
     def popleft(self) -> ContactOutcome:
         """Remove and return the outcome of the first expected row."""
-        return self._held.pop(self._expected.popleft())
+        return self._outcomes.pop(self._expected.popleft())
 
 
-def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revised) -> None:
+def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revision) -> None:
     """Replace the outcome of a row, if it is in this sequence."""
     for place, outcome in enumerate(outcomes):
         if outcome.index == index:
             outcomes[place] = revised(outcome)
 
 
-def ready(order: Order) -> Ready:
+def create_buffer(order: Order) -> OutcomeBuffer:
     """Return an empty container for this order."""
-    return AsGiven() if order == "input" else AsCompleted()
+    return InputOrder() if order == "input" else CompletionOrder()
 
 
-class SameReason:
+class RejectStreak:
     """Compares the errors of the first outcomes.
 
     Args:
@@ -365,30 +367,30 @@ class SameReason:
     """
 
     def __init__(self, rows: int | None) -> None:
-        self._left = rows or 0
+        self._remaining = rows or 0
         self._rows = rows
         self._reason: tuple[int | None, str] | None = None
 
-    def judge(self, outcome: ContactOutcome) -> BulkStopped | None:
+    def check(self, outcome: ContactOutcome) -> BulkStopped | None:
         """Return the error that stops the run, at the outcome that reaches the number of rows; `None` otherwise."""
-        if not self._left:
+        if not self._remaining:
             return None
-        reason = _reason(outcome)
+        reason = _reject_reason(outcome)
         if reason is None or (self._reason is not None and reason != self._reason):
-            self._left = 0
+            self._remaining = 0
             return None
         self._reason = reason
-        self._left -= 1
-        return None if self._left else self._stopped(reason[1])
+        self._remaining -= 1
+        return None if self._remaining else self._stop_error(reason[1])
 
-    def _stopped(self, text: str) -> BulkStopped:
+    def _stop_error(self, text: str) -> BulkStopped:
         return BulkStopped(
             f"run stopped: the first {self._rows} rows were rejected with the same error: {text}; "
             "fix the cause, or turn off stop_after_rejects"
         )
 
 
-def _reason(outcome: ContactOutcome) -> tuple[int | None, str] | None:
+def _reject_reason(outcome: ContactOutcome) -> tuple[int | None, str] | None:
     """Return the status code and message of a refused row, `None` for others. A refused row's outcome may be `unknown`."""
     error = outcome.error
     if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):

@@ -12,34 +12,34 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.journal.identity import State
+from outreach_async.bulk.journal.identity import JournalState
 from outreach_async.bulk.outcomes import (
     BulkReport,
     ContactOutcome,
     Order,
     RecentIds,
-    SameReason,
-    answered,
-    concerns_every_row,
-    failed,
+    RejectStreak,
+    affects_every_row,
+    answered_outcome,
+    create_buffer,
+    failed_outcome,
     is_final_answer,
-    misdirected,
-    ready,
-    unfinished,
+    misdirected_outcome,
+    unfinished_outcome,
 )
-from outreach_async.bulk.possibly_sent import Suspects
-from outreach_async.bulk.progress import BulkProgress, Pace, States, WatchedFlow
-from outreach_async.bulk.recording import Book, Record, Recorded, Unrecorded
-from outreach_async.bulk.rows import Answer, Reader, Row, Source
-from outreach_async.bulk.windows import LARGEST
-from outreach_async.call import Call, Terms, running_clock
+from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.bulk.progress import BulkProgress, ObservedThrottle, RateEstimator, StateReporter
+from outreach_async.bulk.recording import JournalRecorder, NullRecorder, OpenJournal, RunRecorder
+from outreach_async.bulk.rows import CreateResult, ParsedRow, RowParser, Source
+from outreach_async.bulk.windows import MAX_WINDOW_SIZE
+from outreach_async.call import Call, CallOptions, event_loop_clock
 from outreach_async.engine import Engine
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
-from outreach_async.limits import Slots
-from outreach_async.operations import Creation
+from outreach_async.limits import RequestSlots
+from outreach_async.operations import ContactRequests
 
 if TYPE_CHECKING:
-    from outreach_async.bulk.progress import Teller
+    from outreach_async.bulk.progress import BulkObserver
 
 
 # How one timer serves many attempts. Two workers, A and B, with a timeout of 30 s; each attempt of A is answered after 0.5 s, the
@@ -66,48 +66,48 @@ if TYPE_CHECKING:
 # attempt. With equal timeouts, an attempt that starts later also ends later, so nearly every attempt takes the path of 0.5 s: two
 # assignments. While answers are quick, the timer fires about once per timeout, however many attempts there are. Measured: about
 # 1 us per attempt with the shared timer, 7.8 us with a scope each.
-class Watch:
+class AttemptTimer:
     """Cancels the scope of each worker whose attempt has exceeded its deadline.
 
     Attributes:
-        wakes: The instant at which the timer fires, unless it is woken earlier.
+        fires_at: The instant at which the timer fires, unless it is woken earlier.
     """
 
     def __init__(self) -> None:
-        self.wakes = math.inf
-        self._guards: list[Guard] = []
-        self._sooner = anyio.Event()
-        self._over = False
+        self.fires_at = math.inf
+        self._deadlines: list[WorkerDeadline] = []
+        self._rescheduled = anyio.Event()
+        self._ended = False
 
-    def guard(self) -> Guard:
+    def create_deadline(self) -> WorkerDeadline:
         """Return a guard that stands in for one worker's successive cancel scopes."""
-        self._guards.append(guard := Guard(self))
+        self._deadlines.append(guard := WorkerDeadline(self))
         return guard
 
     def wake(self) -> None:
         """Recompute the timer now, because a deadline is earlier than the instant it is set to."""
-        self._sooner.set()
+        self._rescheduled.set()
 
     def end(self) -> None:
         """Stop watching: no worker is left."""
-        self._over = True
+        self._ended = True
         self.wake()
 
     async def run(self) -> None:
         """Watch the deadlines until `end`."""
         # Nothing awaits between the first line of the loop and the wait: no deadline can be set between the computation of
-        # `wakes` and the new event, so no wake-up is lost.
-        while not self._over:
+        # `fires_at` and the new event, so no wake-up is lost.
+        while not self._ended:
             now = anyio.current_time()
-            for guard in self._guards:
+            for guard in self._deadlines:
                 guard.expire(now)
-            self.wakes = min((guard.deadline for guard in self._guards), default=math.inf)
-            self._sooner = anyio.Event()
-            with anyio.CancelScope(deadline=self.wakes):
-                await self._sooner.wait()
+            self.fires_at = min((guard.deadline for guard in self._deadlines), default=math.inf)
+            self._rescheduled = anyio.Event()
+            with anyio.CancelScope(deadline=self.fires_at):
+                await self._rescheduled.wait()
 
 
-class Guard:
+class WorkerDeadline:
     """Stands in for the cancel scope that a worker runs in. Setting its deadline only stores it; see the time line above.
 
     Attributes:
@@ -117,8 +117,8 @@ class Guard:
     scope: anyio.CancelScope
     _deadline = math.inf
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+    def __init__(self, watch: AttemptTimer) -> None:
+        self._timer = watch
 
     @property
     def deadline(self) -> float:
@@ -128,8 +128,8 @@ class Guard:
     @deadline.setter
     def deadline(self, value: float) -> None:
         self._deadline = value
-        if value < self._watch.wakes:
-            self._watch.wake()
+        if value < self._timer.fires_at:
+            self._timer.wake()
 
     def expire(self, now: float) -> None:
         """Cancel the scope if its deadline has passed."""
@@ -138,22 +138,22 @@ class Guard:
             self.scope.cancel()
 
 
-_WINDOW: Final = 4
+_ROWS_PER_WORKER: Final = 4
 """Rows in the pipeline per worker: enough to keep every worker busy while some rows wait for their key."""
 
 
-class _Hand:
+class _Worker:
     """The row and call that a worker is processing. They outlive the worker's cancel scope, which ends with a timeout."""
 
-    row: Row | None = None
-    call: Call[Answer] | None = None
+    row: ParsedRow | None = None
+    call: Call[CreateResult] | None = None
     done = False
 
-    def suspect(self) -> int | None:
+    def possibly_sent_index(self) -> int | None:
         """Return the row's index if it may have been sent and has no outcome."""
         if self.row is None:
             return None
-        maybe_sent = self.row.tainted if self.call is None else self.call.maybe_applied
+        maybe_sent = self.row.maybe_sent if self.call is None else self.call.maybe_applied
         return self.row.index if maybe_sent else None
 
 
@@ -163,25 +163,25 @@ class Plan:
 
     Attributes:
         engine: Sends requests.
-        creation: The options of every contact request.
-        terms: Timeout and deadline of a row.
+        contact_requests: The options of every contact request.
+        call_options: Timeout and deadline of a row.
         source: Supplies the rows.
         workers: Maximum number of rows in flight.
         order: Order in which outcomes are returned.
-        rejects: Stops a run whose first rows are all rejected with the same error.
-        reader: Parses rows.
+        reject_streak: Stops a run whose first rows are all rejected with the same error.
+        parser: Parses rows.
         max_outage: Seconds that a run waits for a service that is down.
         total: Number of rows in the input; `None` if unknown.
     """
 
     engine: Engine
-    creation: Creation
-    terms: Terms
+    contact_requests: ContactRequests
+    call_options: CallOptions
     source: Source
     workers: int
     order: Order
-    rejects: SameReason
-    reader: Reader
+    reject_streak: RejectStreak
+    parser: RowParser
     max_outage: float
     total: int | None
 
@@ -203,65 +203,65 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._flow = WatchedFlow(plan.engine.policy, max_outage=plan.max_outage, wall=plan.engine.wall)
-        self._terms = attrs.evolve(plan.terms, flow=self._flow)
-        self._watch = Watch()
-        self._pace = Pace()
-        teller = self._teller()
-        self._states = States(self._flow, lambda: self._done, teller)
-        self._delivery = self._deliver if teller is None else partial(self._deliver_and_tell, teller)
-        self._ready = ready(plan.order)
-        self._record: Record = Unrecorded(plan.source, plan.reader, self._delivery, self._ready)
-        self._window = Slots(plan.workers * _WINDOW)
-        self._busy: dict[str, deque[Row] | None] = {}  # no deque until a row waits for its key, which is rare
-        self._ids = RecentIds()
-        self._news = anyio.Event()
-        self._hands = [_Hand() for _ in range(plan.workers)]
-        self._workers = plan.workers
-        self._suspects: list[int] = []
-        self._ended = self._exhausted = self._kept = self._sent = False
+        self._throttle = ObservedThrottle(plan.engine.policy, max_outage=plan.max_outage, wall=plan.engine.wall_clock)
+        self._call_options = attrs.evolve(plan.call_options, throttle=self._throttle)
+        self._timer = AttemptTimer()
+        self._rate_estimator = RateEstimator()
+        teller = self._create_observer()
+        self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, teller)
+        self._deliver_callback = self._deliver if teller is None else partial(self._deliver_and_notify, teller)
+        self._buffer = create_buffer(plan.order)
+        self._recorder: RunRecorder = NullRecorder(plan.source, plan.parser, self._deliver_callback, self._buffer)
+        self._window_slots = RequestSlots(plan.workers * _ROWS_PER_WORKER)
+        self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
+        self._recent_ids = RecentIds()
+        self._changed = anyio.Event()
+        self._worker_states = [_Worker() for _ in range(plan.workers)]
+        self._active_workers = plan.workers
+        self._possibly_sent: list[int] = []
+        self._pulling_ended = self._input_exhausted = self._recording_done = self._any_sent = False
         self._failure: Exception | None = None
-        self._began = self._now = 0.0
-        self._done = 0
+        self._started_at = self._measured_at = 0.0
+        self._delivered_count = 0
 
-    def record_in(self, book: Book) -> None:
+    def record_in(self, book: OpenJournal) -> None:
         """Record the run in a journal."""
         plan = self._plan
-        self._record = Recorded(book, plan.source, plan.reader, self._delivery, self._next_window)
+        self._recorder = JournalRecorder(book, plan.source, plan.parser, self._deliver_callback, self._next_window_size)
         # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
         # workers without rows.
-        self._window = Slots(plan.workers * _WINDOW + self._record.backlog)
+        self._window_slots = RequestSlots(plan.workers * _ROWS_PER_WORKER + self._recorder.backlog)
 
     def start(self, group: TaskGroup) -> None:
         """Start the workers in a task group that outlives the iteration."""
-        self._began = self._now = anyio.current_time()
-        self._pace.begin(self._began)
-        self._done = self._record.tally.rows
-        self._states.start(group)
-        self._record.start(group)
-        group.start_soon(self._watch.run)
-        group.start_soon(self._keep)
-        for hand in self._hands:
-            group.start_soon(self._work, hand)
+        self._started_at = self._measured_at = anyio.current_time()
+        self._rate_estimator.start(self._started_at)
+        self._delivered_count = self._recorder.counts.rows
+        self._state_reporter.start(group)
+        self._recorder.start(group)
+        group.start_soon(self._timer.run)
+        group.start_soon(self._run_recorder)
+        for hand in self._worker_states:
+            group.start_soon(self._run_worker, hand)
 
     @property
     def under_way(self) -> bool:
         """True if any task of the run still has work to do."""
-        return self._workers > 0 or not self._kept or not self._exhausted
+        return self._active_workers > 0 or not self._recording_done or not self._input_exhausted
 
     @property
     def report(self) -> BulkReport:
         """The figures of the outcomes returned so far, including those of earlier processes if a journal is resumed."""
         # `_now` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.
-        return self._record.tally.report(self._now - self._began)
+        return self._recorder.counts.report(self._measured_at - self._started_at)
 
     @property
     def progress(self) -> BulkProgress:
         """The current progress: rows done, rate, state and estimated time left."""
-        now, rows = anyio.current_time(), self._record.tally.rows
-        rate = min(self._pace.rate(now), self._flow.limit or math.inf)
+        now, rows = anyio.current_time(), self._recorder.counts.rows
+        rate = min(self._rate_estimator.rate(now), self._throttle.limit or math.inf)
         left = None if self._plan.total is None else max(0, self._plan.total - rows)
-        pause, state = max(0.0, self._flow.opens_at - now), self._flow.state(now)
+        pause, state = max(0.0, self._throttle.opens_at - now), self._throttle.state(now)
         return BulkProgress(
             rows=rows,
             total=self._plan.total,
@@ -269,7 +269,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             state=state,
             resumes=pause,
             eta=None if left is None or not rate else pause + left / rate,
-            why=self._flow.why if state == "paused" else "",
+            why=self._throttle.pause_reason if state == "paused" else "",
         )
 
     def drain(self) -> None:
@@ -287,12 +287,12 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             print(outcomes.report.rows < 10_000)  # -> True
             ```
         """
-        self._pull_no_more()
-        self._flow.drain()
+        self._stop_pulling()
+        self._throttle.drain()
 
-    def _pull_no_more(self) -> None:
-        self._ended = True
-        self._record.intake.stop()
+    def _stop_pulling(self) -> None:
+        self._pulling_ended = True
+        self._recorder.feed.stop()
 
     def __aiter__(self) -> Self:
         return self
@@ -304,173 +304,180 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             BulkStopped: After the last outcome, if the service refused in a way that affects every row, or was down for too long.
             JournalError: After the last outcome that was committed.
         """
-        # No await between the check of `_ready` and the new event, so no delivery can fall in between and be missed.
-        while not self._ready:
-            self._now = anyio.current_time()
-            if self._kept:
-                self._finish()
-            self._news = anyio.Event()
-            await self._news.wait()
-        outcome = self._ready.popleft()
-        self._window.give()  # only now: a row leaves the window when the consumer has its outcome, so memory stays bounded
-        self._record.tally.add(outcome)
+        # No await between the check of `_buffer` and the new event, so no delivery can fall in between and be missed.
+        while not self._buffer:
+            self._measured_at = anyio.current_time()
+            if self._recording_done:
+                self._raise_end()
+            self._changed = anyio.Event()
+            await self._changed.wait()
+        outcome = self._buffer.popleft()
+        self._window_slots.release()  # only now: the consumer has the outcome, so memory stays bounded
+        self._recorder.counts.add(outcome)
         return outcome
 
-    def _finish(self) -> NoReturn:
+    def _raise_end(self) -> NoReturn:
         failure, self._failure = self._failure, None
         if failure is None:
             raise StopAsyncIteration
         if isinstance(failure, BulkStopped):
-            failure.report, failure.resumable = self.report.to_dict(), self._record.resumable
+            failure.report, failure.resumable = self.report.to_dict(), self._recorder.resumable
         raise failure
 
-    async def _work(self, hand: _Hand) -> None:
-        guard, now = self._watch.guard(), running_clock()
+    async def _run_worker(self, hand: _Worker) -> None:
+        guard, now = self._timer.create_deadline(), event_loop_clock()
         try:
             # One scope serves many rows. A timeout cancels it, and a cancelled scope stays cancelled: the next one continues with
             # the row and the call in hand.
             while not hand.done:
                 with anyio.CancelScope() as guard.scope:
-                    await self._serve(hand, guard, now)
+                    await self._process_rows(hand, guard, now)
         except Exception as error:  # noqa: BLE001 - raised in the consumer, after the outcomes of the rows already read
-            self._stop(error)
+            self._stop_run(error)
         finally:
             if hand.call is not None:
-                self._plan.engine.abandon(hand.call)
-            self._workers -= 1
-            if not self._workers:
-                self._states.end()
-                self._watch.end()
-                self._record.end()
+                self._plan.engine.discard(hand.call)
+            self._active_workers -= 1
+            if not self._active_workers:
+                self._state_reporter.end()
+                self._timer.end()
+                self._recorder.end()
 
-    async def _serve(self, hand: _Hand, guard: Guard, now: Callable[[], float]) -> None:
+    async def _process_rows(self, hand: _Worker, guard: WorkerDeadline, now: Callable[[], float]) -> None:
         """Send rows until there are none left, or the scope is cancelled."""
         while not guard.scope.cancel_called:
             row = hand.row = hand.row or await self._next_row()
             if row is None:
                 hand.done = True
                 return
-            hand.call = hand.call or Call(row.operation, self._terms, now, tainted=row.tainted)
+            hand.call = hand.call or Call(row.operation, self._call_options, now, maybe_applied_earlier=row.maybe_sent)
             outcome = await self._send(row, hand.call, guard)
             if outcome is None:
-                self._leave(row, hand)
+                self._abandon_row(row, hand)
             else:
-                self._settle(outcome)
-            hand.row, hand.call = self._next_of(row.key), None
+                self._record_outcome(outcome)
+            hand.row, hand.call = self._next_row_of_key(row.key), None
 
-    async def _next_row(self) -> Row | None:
+    async def _next_row(self) -> ParsedRow | None:
         """Pull rows until one can be sent now. Leave a row whose key is busy to the worker that is sending that key."""
         # This worker does not wait for the key: a worker that waits is one request less in flight.
-        while not self._ended:
-            if not self._window.take():
-                await self._window.wait()
-            row = await self._record.intake.next()
+        while not self._pulling_ended:
+            if not self._window_slots.try_acquire():
+                await self._window_slots.acquire()
+            row = await self._recorder.feed.next()
             if row is None:
-                self._exhausted |= not self._ended
-                self._ended = True
+                self._input_exhausted |= not self._pulling_ended
+                self._pulling_ended = True
                 return None
-            self._ready.expect(row.index)
+            self._buffer.expect(row.index)
             if isinstance(row, ContactOutcome):
-                self._settle(row)
-            elif row.key not in self._busy:
-                self._busy[row.key] = None
+                self._record_outcome(row)
+            elif row.key not in self._waiting_by_key:
+                self._waiting_by_key[row.key] = None
                 return row
             else:
-                self._wait_for_key(row)
+                self._queue_for_key(row)
         return None
 
-    def _wait_for_key(self, row: Row) -> None:
-        waiting = self._busy[row.key]
+    def _queue_for_key(self, row: ParsedRow) -> None:
+        waiting = self._waiting_by_key[row.key]
         if waiting is None:
-            waiting = self._busy[row.key] = deque()
+            waiting = self._waiting_by_key[row.key] = deque()
         waiting.append(row)
 
-    def _next_of(self, key: str) -> Row | None:
+    def _next_row_of_key(self, key: str) -> ParsedRow | None:
         """Return the row that has waited longest for this key; free the key if there is none."""
-        if waiting := self._busy[key]:
+        if waiting := self._waiting_by_key[key]:
             return waiting.popleft()
-        del self._busy[key]
+        del self._waiting_by_key[key]
         return None
 
-    async def _send(self, row: Row, call: Call[Answer], guard: Guard) -> ContactOutcome | None:
+    async def _send(self, row: ParsedRow, call: Call[CreateResult], guard: WorkerDeadline) -> ContactOutcome | None:
         """Return the row's outcome; `None` if the run ended first and the row is left to a resumed run."""
-        cause, duplicates = self._flow.halted, self._plan.creation.duplicates
+        cause, duplicates = self._throttle.halted, self._plan.contact_requests.duplicates
         if cause is None:
-            self._sent = True
+            self._any_sent = True
             try:
-                answer, trail = await self._plan.engine.drive(call, guard)
-                return self._identified(answered(row.index, row.given, answer, trail), row.key)
+                answer, trail = await self._plan.engine.execute(call, guard)
+                return self._check_id(answered_outcome(row.index, row.original, answer, trail), row.key)
             except OutreachError as error:
                 error.__traceback__ = None  # an outcome that the caller keeps would keep the frames, and the response in them
-                if concerns_every_row(error):
-                    self._flow.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
-                elif error is not self._flow.drained and (self._flow.halted is None or is_final_answer(error)):
-                    return failed(row.index, row.given, error, duplicates)
+                if affects_every_row(error):
+                    self._throttle.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
+                elif error is not self._throttle.drained and (self._throttle.halted is None or is_final_answer(error)):
+                    return failed_outcome(row.index, row.original, error, duplicates)
                 cause = error
-        self._plan.engine.abandon(call)
-        if cause is not self._flow.drained:
-            self._stop(self._flow.halted or cause)
-        if self._record.resumable:
+        self._plan.engine.discard(call)
+        if cause is not self._throttle.drained:
+            self._stop_run(self._throttle.halted or cause)
+        if self._recorder.resumable:
             return None
-        return unfinished(row.index, row.given, cause, duplicates, attempts=call.begun, tainted=call.maybe_applied)
+        return unfinished_outcome(
+            row.index, row.original, cause, duplicates, attempts=call.started_attempts, maybe_applied=call.maybe_applied
+        )
 
-    def _identified(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
+    def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
         """Return the outcome. If another contact was given the same id, neither response can be trusted: revise both outcomes."""
-        earlier, duplicates = self._ids.earlier(outcome.id, key, outcome.index), self._plan.creation.duplicates
+        earlier, duplicates = (
+            self._recent_ids.find_earlier(outcome.id, key, outcome.index),
+            self._plan.contact_requests.duplicates,
+        )
         if earlier is None:
             return outcome
-        self._record.revise(earlier, lambda other: misdirected(other, outcome.index, duplicates))
-        return misdirected(outcome, earlier, duplicates)
+        self._recorder.revise(earlier, lambda other: misdirected_outcome(other, outcome.index, duplicates))
+        return misdirected_outcome(outcome, earlier, duplicates)
 
-    def _leave(self, row: Row, hand: _Hand) -> None:
+    def _abandon_row(self, row: ParsedRow, hand: _Worker) -> None:
         """Leave the current row without an outcome; the run then counts as unfinished, even if this was the last row."""
-        self._exhausted = False
-        self._ready.forget(row.index)
-        if (suspect := hand.suspect()) is not None:
-            self._suspects.append(suspect)
+        self._input_exhausted = False
+        self._buffer.forget(row.index)
+        if (suspect := hand.possibly_sent_index()) is not None:
+            self._possibly_sent.append(suspect)
 
-    def _stop(self, error: Exception) -> None:
+    def _stop_run(self, error: Exception) -> None:
         if isinstance(error, JournalError):
-            self._flow.halt(error)  # a row whose outcome cannot be recorded must not be sent
-        if isinstance(error, JournalError | InvalidRequest) and self._sent:  # the error is about the run, and rows have been sent
+            self._throttle.halt(error)  # a row whose outcome cannot be recorded must not be sent
+        if (
+            isinstance(error, JournalError | InvalidRequest) and self._any_sent
+        ):  # the error is about the run, and rows have been sent
             error.maybe_sent = error.maybe_applied = True
         self._failure = self._failure or error
-        self._pull_no_more()
+        self._stop_pulling()
 
-    def _settle(self, outcome: ContactOutcome) -> None:
-        self._record.settle(outcome)
-        if (refusal := self._plan.rejects.judge(outcome)) is not None:
-            self._flow.halt(refusal)
-            self._stop(refusal)
+    def _record_outcome(self, outcome: ContactOutcome) -> None:
+        self._recorder.record_outcome(outcome)
+        if (refusal := self._plan.reject_streak.check(outcome)) is not None:
+            self._throttle.halt(refusal)
+            self._stop_run(refusal)
 
     def _deliver(self, outcomes: Sequence[ContactOutcome]) -> None:
-        self._done += len(outcomes)
-        self._pace.add(len(outcomes))
-        self._ready.extend(outcomes)
-        self._news.set()
+        self._delivered_count += len(outcomes)
+        self._rate_estimator.add(len(outcomes))
+        self._buffer.extend(outcomes)
+        self._changed.set()
 
-    def _teller(self) -> Teller | None:
+    def _create_observer(self) -> BulkObserver | None:
         if self._plan.engine.hooks is None:
             return None
-        from outreach_async.bulk.progress import Teller
+        from outreach_async.bulk.progress import BulkObserver
 
-        return Teller(self._flow.run, self._plan.engine.hooks)
+        return BulkObserver(self._throttle.run, self._plan.engine.hooks)
 
-    def _deliver_and_tell(self, teller: Teller, outcomes: Sequence[ContactOutcome]) -> None:
+    def _deliver_and_notify(self, teller: BulkObserver, outcomes: Sequence[ContactOutcome]) -> None:
         for outcome in outcomes:
-            teller.row(outcome)
+            teller.on_row(outcome)
         self._deliver(outcomes)
 
-    async def _keep(self) -> None:
+    async def _run_recorder(self) -> None:
         """Record outcomes up to the last one, then how the run ended."""
         try:
-            await self._record.run()
+            await self._recorder.run()
             with anyio.CancelScope(shield=True):  # a close that was cut short could not be retried: only the first call counts
                 await self.close()
         except JournalError as error:
-            self._stop(error)
-        self._kept = True
-        self._news.set()
+            self._stop_run(error)
+        self._recording_done = True
+        self._changed.set()
 
     async def close(self) -> None:
         """Record how the run ended. A second call records nothing more.
@@ -478,32 +485,32 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         Raises:
             JournalError: The end could not be recorded.
         """
-        state = self._state()
+        state = self._end_state()
         try:
-            await self._record.close(state, self._left())
+            await self._recorder.close(state, self._possibly_sent_rows())
         except JournalError as error:
-            self._stop(error)
+            self._stop_run(error)
             raise
-        self._states.close(state, self._flow.halted or self._failure)
+        self._state_reporter.close(state, self._throttle.halted or self._failure)
         if isinstance(self._failure, JournalError):  # not raised yet: the caller left before the iteration could raise it
             failure, self._failure = self._failure, None
             raise failure
 
-    def _state(self) -> State:
-        if self._flow.halted is not None:
-            return "suspended" if isinstance(self._flow.halted, BulkSuspended) else "stopped"
-        return "finished" if self._exhausted and all(hand.done for hand in self._hands) else "interrupted"
+    def _end_state(self) -> JournalState:
+        if self._throttle.halted is not None:
+            return "suspended" if isinstance(self._throttle.halted, BulkSuspended) else "stopped"
+        return "finished" if self._input_exhausted and all(hand.done for hand in self._worker_states) else "interrupted"
 
-    def _left(self) -> Suspects:
+    def _possibly_sent_rows(self) -> PossiblySent:
         """Return the rows without an outcome that may have been sent."""
-        waiting = (row for rows in self._busy.values() for row in rows or ())
-        hands = (suspect for hand in self._hands if (suspect := hand.suspect()) is not None)
-        known = (row.index for row in waiting if row.tainted)
-        return Suspects.of([*self._suspects, *hands, *known], self._record.intake.left().ranges)
+        waiting = (row for rows in self._waiting_by_key.values() for row in rows or ())
+        hands = (suspect for hand in self._worker_states if (suspect := hand.possibly_sent_index()) is not None)
+        known = (row.index for row in waiting if row.maybe_sent)
+        return PossiblySent.of([*self._possibly_sent, *hands, *known], self._recorder.feed.remaining_possibly_sent().ranges)
 
-    def _next_window(self) -> int:
+    def _next_window_size(self) -> int:
         """Return how many rows to mark at once: about two seconds of sending."""
         # Each mark is a commit that the disk confirms, so a larger window costs less per row. But a crash makes every unanswered
         # row of the window uncertain, so it is no larger than the rate needs.
-        rate = self._pace.rate(anyio.current_time())
-        return max(self._plan.workers, min(int(2 * rate), LARGEST))
+        rate = self._rate_estimator.rate(anyio.current_time())
+        return max(self._plan.workers, min(int(2 * rate), MAX_WINDOW_SIZE))

@@ -10,7 +10,7 @@ import attrs
 
 
 @attrs.frozen
-class Suspects:
+class PossiblySent:
     """A set of rows that may have been sent, stored as ranges.
 
     After a process was killed, these are all marked rows without an outcome. A process that ends normally records them exactly.
@@ -22,7 +22,7 @@ class Suspects:
     ranges: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, indexes: Iterable[int] = (), ranges: Iterable[tuple[int, int]] = ()) -> Suspects:
+    def of(cls, indexes: Iterable[int] = (), ranges: Iterable[tuple[int, int]] = ()) -> PossiblySent:
         """Return the set of the rows with these indexes or in these ranges."""
         joined: list[tuple[int, int]] = []
         for first, end in sorted([*((index, index + 1) for index in indexes), *ranges]):
@@ -36,9 +36,9 @@ class Suspects:
         at = bisect_right(self.ranges, (index, float("inf")))
         return at > 0 and index < self.ranges[at - 1][1]
 
-    def since(self, index: int) -> Suspects:
+    def starting_at(self, index: int) -> PossiblySent:
         """Return the rows of the set from this index on."""
-        return Suspects.of(ranges=[(max(first, index), end) for first, end in self.ranges if end > index])
+        return PossiblySent.of(ranges=[(max(first, index), end) for first, end in self.ranges if end > index])
 
 
-NONE: Final = Suspects()
+NO_ROWS: Final = PossiblySent()

@@ -12,19 +12,19 @@ import attrs
 from anyio.abc import TaskGroup
 
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.throttle import RunFlow
+from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.errors import OutreachError
-from outreach_async.hooks import BulkPaced, BulkStateChanged, Event, RowEnded, facts_of
-from outreach_async.logs import brief, log_run
+from outreach_async.hooks import BulkRateChanged, BulkStateChanged, Event, RowEnded, build_error_fields
+from outreach_async.logs import describe_error, log_run_state
 
 if TYPE_CHECKING:
     from outreach_async.hooks import BulkState
 
-State = Literal["running", "throttled", "paused"]
+ProgressState = Literal["running", "throttled", "paused"]
 
-_MEMORY: Final = 30.0
+_TIME_CONSTANT: Final = 30.0
 """Time constant of the average, in seconds: a sample that old has about a third (1/e) of the weight of a new one."""
-_SAMPLE: Final = 0.5
+_MIN_SAMPLE: Final = 0.5
 """Minimum length of a sample, in seconds."""
 
 
@@ -53,24 +53,24 @@ class BulkProgress:
     rows: int
     total: int | None
     rate: float
-    state: State
+    state: ProgressState
     resumes: float
     eta: float | None
     why: str = ""
 
 
-class Pace:
+class RateEstimator:
     """Estimates the rate of completed rows: an average over samples of at least half a second, weighted towards recent ones."""
 
     def __init__(self) -> None:
-        self._sampled = 0.0
+        self._sample_start = 0.0
         self._rows = 0
-        self._done = 0.0
-        self._time = 0.0
+        self._weighted_rows = 0.0
+        self._weighted_seconds = 0.0
 
-    def begin(self, now: float) -> None:
+    def start(self, now: float) -> None:
         """Start measuring at this instant."""
-        self._sampled = now
+        self._sample_start = now
 
     def add(self, rows: int) -> None:
         """Count newly completed rows."""
@@ -78,51 +78,51 @@ class Pace:
 
     def rate(self, now: float) -> float:
         """Return the rate in rows per second."""
-        span = now - self._sampled
-        if span >= _SAMPLE:
-            kept = math.exp(-span / _MEMORY)
-            self._done = self._done * kept + self._rows
-            self._time = self._time * kept + span
-            self._rows, self._sampled, span = 0, now, 0.0
-        time = self._time + span
-        return (self._done + self._rows) / time if time > 0 else 0.0
+        span = now - self._sample_start
+        if span >= _MIN_SAMPLE:
+            kept = math.exp(-span / _TIME_CONSTANT)
+            self._weighted_rows = self._weighted_rows * kept + self._rows
+            self._weighted_seconds = self._weighted_seconds * kept + span
+            self._rows, self._sample_start, span = 0, now, 0.0
+        time = self._weighted_seconds + span
+        return (self._weighted_rows + self._rows) / time if time > 0 else 0.0
 
 
 _next_run: Final = count(1).__next__
-_PERIOD: Final = 1.0
+_CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks of a throttled or paused run, in addition to those after each failure."""
 
 
-class WatchedFlow(RunFlow):
-    """A flow that calls `look` when an attempt fails or has to wait; a run without failures or waits pays nothing for it.
+class ObservedThrottle(RunThrottle):
+    """A flow that calls `on_change` when an attempt fails or has to wait; a run without failures or waits pays nothing for it.
 
     Args:
-        options: The arguments of `RunFlow`.
+        options: The arguments of `RunThrottle`.
 
     Attributes:
         run: Number of the run.
-        look: Called with the current instant.
+        on_change: Called with the current instant.
     """
 
     def __init__(self, *options: Any, **named: Any) -> None:
         super().__init__(*options, **named)
         self.run = _next_run()
-        self.look: Callable[[float], None] = _nothing
+        self.on_change: Callable[[float], None] = _ignore
 
-    def failed(self, *facts: Any, now: float, **named: Any) -> Any:
+    def on_failure(self, *facts: Any, now: float, **named: Any) -> Any:
         """Record a failed attempt; see `RunFlow.failed`."""
-        verdict = super().failed(*facts, now=now, **named)
-        self.look(now)
+        verdict = super().on_failure(*facts, now=now, **named)
+        self.on_change(now)
         return verdict
 
-    def _take_or_raise(self, now: float) -> float:
-        opens = super()._take_or_raise(now)
+    def _start_if_due_or_raise(self, now: float) -> float:
+        opens = super()._start_if_due_or_raise(now)
         if opens > now:
-            self.look(now)
+            self.on_change(now)
         return opens
 
 
-class States:
+class StateReporter:
     """Reports a run's states: at once when the run is throttled or paused, and about a second late when it no longer is.
 
     Args:
@@ -131,81 +131,81 @@ class States:
         teller: Passes every change to hooks; `None` if there are no hooks.
     """
 
-    def __init__(self, flow: WatchedFlow, rows: Callable[[], int], teller: Teller | None) -> None:
-        self._flow = flow
-        self._rows = rows
-        self._teller = teller
+    def __init__(self, flow: ObservedThrottle, rows: Callable[[], int], teller: BulkObserver | None) -> None:
+        self._throttle = flow
+        self._count_rows = rows
+        self._observer = teller
         self._state: BulkState | None = None
-        self._closed = self._followed = False
-        self._over = anyio.Event()
+        self._closed = self._polling = False
+        self._ended = anyio.Event()
         self._group: TaskGroup
 
     def start(self, group: TaskGroup) -> None:
         """Start reporting."""
         self._group = group
-        self._change("running")
-        self._flow.look = self._look
+        self._report_change("running")
+        self._throttle.on_change = self._check_state
 
     def end(self) -> None:
         """Stop checking: no row is being processed."""
-        self._flow.look = _nothing
-        self._over.set()
+        self._throttle.on_change = _ignore
+        self._ended.set()
 
     def close(self, state: BulkState, failure: Exception | None) -> None:
         """Report how the run ended; only the first call counts."""
         if not self._closed:
             self._closed = True
             self.end()
-            self._change(state, failure=failure)
+            self._report_change(state, failure=failure)
 
-    def _look(self, now: float) -> None:
-        state, before = self._flow.state(now), self._state
+    def _check_state(self, now: float) -> None:
+        state, before = self._throttle.state(now), self._state
         if state != before:
-            self._change(state, max(0.0, self._flow.opens_at - now))
-            if not self._followed:
-                self._followed = True
-                self._group.start_soon(self._follow)
+            self._report_change(state, max(0.0, self._throttle.opens_at - now))
+            if not self._polling:
+                self._polling = True
+                self._group.start_soon(self._poll)
 
-    async def _follow(self) -> None:
+    async def _poll(self) -> None:
         """Check until the run is no longer throttled or paused."""
         # A failed attempt triggers a check, but nothing marks the moment of recovery: poll for it, and only while held up.
         while self._state != "running":
-            with anyio.CancelScope(deadline=max(anyio.current_time() + _PERIOD, self._flow.opens_at)):
-                await self._over.wait()
+            with anyio.CancelScope(deadline=max(anyio.current_time() + _CHECK_INTERVAL, self._throttle.opens_at)):
+                await self._ended.wait()
                 return
-            self._look(anyio.current_time())
-            if self._teller is not None and self._flow.limit is not None:
-                self._teller.pace(self._flow.limit)
-        self._followed = False
+            self._check_state(anyio.current_time())
+            if self._observer is not None and self._throttle.limit is not None:
+                self._observer.on_rate(self._throttle.limit)
+        self._polling = False
 
-    def _change(self, state: BulkState, wait: float = 0.0, failure: Exception | None = None) -> None:
+    def _report_change(self, state: BulkState, wait: float = 0.0, failure: Exception | None = None) -> None:
         before, self._state = self._state, state
         facts: dict[str, Any] = {
-            "run": self._flow.run,
+            "run": self._throttle.run,
             "state": state,
             "before": before,
-            "rows": self._rows(),
-            "limit": self._flow.limit,
+            "rows": self._count_rows(),
+            "limit": self._throttle.limit,
             "wait": wait,
         }
-        log_run(**facts, why=_why(failure))
-        if self._teller is not None:
-            self._teller.state(facts, failure)
+        log_run_state(**facts, why=_end_reason(failure))
+        if self._observer is not None:
+            self._observer.on_state(facts, failure)
 
 
-def _nothing(_now: float) -> None:
+def _ignore(_now: float) -> None:
     """Do nothing."""
 
 
-def _why(failure: Exception | None) -> str | None:
+def _end_reason(failure: Exception | None) -> str | None:
     """Return why a run ended. For an exception of the caller's iterable return only its class: its message may show a row."""
     if isinstance(failure, OutreachError):
-        return brief(failure)
+        return describe_error(failure)
     return None if failure is None else type(failure).__name__
 
 
 @attrs.frozen
-class Teller:
+class BulkObserver:
     """Passes the events of one run to its hooks.
 
     Attributes:
@@ -216,7 +216,7 @@ class Teller:
     run: int
     hooks: Callable[[Event], None]
 
-    def row(self, outcome: ContactOutcome) -> None:
+    def on_row(self, outcome: ContactOutcome) -> None:
         """Report a row's outcome, without the contact and its id."""
         self.hooks(
             RowEnded(
@@ -225,14 +225,14 @@ class Teller:
                 status=outcome.status,
                 certain=outcome.certain,
                 attempts=outcome.attempts,
-                **facts_of(outcome.error),
+                **build_error_fields(outcome.error),
             )
         )
 
-    def state(self, facts: dict[str, Any], failure: Exception | None) -> None:
+    def on_state(self, facts: dict[str, Any], failure: Exception | None) -> None:
         """Report a change of state, and the error that ended the run, if any."""
-        self.hooks(BulkStateChanged(**facts, **facts_of(failure)))
+        self.hooks(BulkStateChanged(**facts, **build_error_fields(failure)))
 
-    def pace(self, limit: float) -> None:
+    def on_rate(self, limit: float) -> None:
         """Report the current rate limit of a throttled run, in requests per second."""
-        self.hooks(BulkPaced(run=self.run, limit=limit))
+        self.hooks(BulkRateChanged(run=self.run, limit=limit))

@@ -9,24 +9,24 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.journal import Identity, Journal, Writer
-from outreach_async.bulk.journal.identity import Earlier, State
-from outreach_async.bulk.journal.writer_thread import Scribe
-from outreach_async.bulk.outcomes import ContactOutcome, Ready, Revised, Tally, revise
-from outreach_async.bulk.possibly_sent import Suspects
-from outreach_async.bulk.rows import WHOLE_INPUT, Ahead, Direct, Intake, Pulled, Reader, Repeats, Source
-from outreach_async.bulk.windows import LARGEST, Marked, Spooled
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter
+from outreach_async.bulk.journal.identity import Earlier, JournalState
+from outreach_async.bulk.journal.writer_thread import WriterThread
+from outreach_async.bulk.outcomes import ContactOutcome, OutcomeBuffer, OutcomeCounts, Revision, revise
+from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.bulk.rows import WHOLE_INPUT, DirectFeed, Prefetch, Repeats, RowFeed, RowParser, RowSource, Source
+from outreach_async.bulk.windows import MAX_WINDOW_SIZE, SpooledSource, WindowedFeed
 from outreach_async.errors import JournalError
 
 _LINGER: Final = 0.05
 """Seconds that the first outcome of a batch waits for others: that much delay costs less than a commit per outcome."""
-_BATCH: Final = 512
+_BATCH_SIZE: Final = 512
 """Outcomes after which a batch is committed without waiting longer."""
 BACKLOG: Final = 4096
 """Maximum number of outcomes that wait for their commit."""
 
 
-class Recorder:
+class CommitBatcher:
     """Commits outcomes in batches.
 
     Args:
@@ -35,34 +35,34 @@ class Recorder:
         deliver: Called with the outcomes of a batch after their commit.
     """
 
-    def __init__(self, writer: Writer, scribe: Scribe, deliver: Callable[[Sequence[ContactOutcome]], None]) -> None:
+    def __init__(self, writer: JournalWriter, scribe: WriterThread, deliver: Callable[[Sequence[ContactOutcome]], None]) -> None:
         self._writer = writer
-        self._scribe = scribe
+        self._writer_thread = scribe
         self._deliver = deliver
         self._pending: list[ContactOutcome] = []
         self._batch: list[ContactOutcome] = []
-        self._turn = anyio.Lock(fast_acquire=True)
-        self._some = anyio.Event()
-        self._many = anyio.Event()
-        self._over = False
+        self._flush_lock = anyio.Lock(fast_acquire=True)
+        self._not_empty = anyio.Event()
+        self._batch_full = anyio.Event()
+        self._ended = False
 
     def add(self, outcome: ContactOutcome) -> None:
         """Queue an outcome for the next commit."""
         self._pending.append(outcome)
         if len(self._pending) == 1:
-            self._some.set()
-        elif len(self._pending) == _BATCH:
-            self._many.set()
+            self._not_empty.set()
+        elif len(self._pending) == _BATCH_SIZE:
+            self._batch_full.set()
 
-    def revise(self, index: int, revised: Revised) -> None:
+    def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, unless its commit has started."""
         revise(self._pending, index, revised)
 
     def end(self) -> None:
         """Accept no more outcomes; the queued ones are the last."""
-        self._over = True
-        self._some.set()
-        self._many.set()
+        self._ended = True
+        self._not_empty.set()
+        self._batch_full.set()
 
     async def run(self) -> None:
         """Commit batches until the last outcome.
@@ -70,24 +70,26 @@ class Recorder:
         Raises:
             JournalError: A batch could not be written; its outcomes are not delivered.
         """
-        while not self._over or self._pending:
+        while not self._ended or self._pending:
             # Wait for the first outcome without a timeout, then up to `_LINGER` for the batch to fill: an idle run commits
             # nothing, and a busy one commits as soon as the batch is full.
-            await self._some.wait()
+            await self._not_empty.wait()
             with anyio.move_on_after(_LINGER):
-                await self._many.wait()
+                await self._batch_full.wait()
             await self.flush()
 
     async def flush(self) -> None:
         """Commit the queued outcomes, and those that a cancelled flush left in the batch."""
-        async with self._turn:  # one flush at a time: two would commit the same batch, and a row's second outcome is an error
+        async with (
+            self._flush_lock
+        ):  # one flush at a time: two would commit the same batch, and a row's second outcome is an error
             self._batch += self._pending
             self._pending = []
-            if not self._over:
-                self._some, self._many = anyio.Event(), anyio.Event()
+            if not self._ended:
+                self._not_empty, self._batch_full = anyio.Event(), anyio.Event()
             if batch := self._batch:
                 try:
-                    await self._scribe.do(self._commit)
+                    await self._writer_thread.run(self._commit)
                 finally:
                     if not self._batch:  # asyncio's own Task.cancel may arrive although the commit succeeded
                         self._deliver(batch)
@@ -100,26 +102,26 @@ class Recorder:
 Deliver = Callable[[Sequence[ContactOutcome]], None]
 
 
-class Record(Protocol):
+class RunRecorder(Protocol):
     """Records a run, or does not.
 
     Attributes:
-        intake: Supplies the rows.
-        tally: Outcome counts, starting with those of earlier processes.
+        feed: Supplies the rows.
+        counts: Outcome counts, starting with those of earlier processes.
         resumable: Whether rows without an outcome are left to a resumed run; otherwise they get an outcome when the run ends.
         backlog: Outcomes that may wait to be recorded, in addition to the rows in flight.
     """
 
-    intake: Intake
-    tally: Tally
+    feed: RowFeed
+    counts: OutcomeCounts
     resumable: bool
     backlog: int
 
-    def settle(self, outcome: ContactOutcome) -> None:
+    def record_outcome(self, outcome: ContactOutcome) -> None:
         """Take an outcome, and deliver it once it is recorded."""
         ...
 
-    def revise(self, index: int, revised: Revised) -> None:
+    def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, unless it is already recorded or delivered."""
         ...
 
@@ -139,49 +141,49 @@ class Record(Protocol):
         """
         ...
 
-    async def close(self, state: State, suspects: Suspects) -> None:
+    async def close(self, state: JournalState, suspects: PossiblySent) -> None:
         """Record how the run ended, and which rows without an outcome may have been sent. Only the first call counts."""
         ...
 
 
-class Unrecorded:
+class NullRecorder:
     """A run without a journal: outcomes are delivered at once."""
 
     resumable = False
     backlog = 0
 
-    def __init__(self, source: Source, reader: Reader, deliver: Deliver, ready: Ready) -> None:
-        self._ready = ready
-        self.intake: Intake = Direct(source, reader)
-        self.tally = Tally()
+    def __init__(self, source: Source, reader: RowParser, deliver: Deliver, ready: OutcomeBuffer) -> None:
+        self._buffer = ready
+        self.feed: RowFeed = DirectFeed(source, reader)
+        self.counts = OutcomeCounts()
         self._deliver = deliver
-        self._over = anyio.Event()
+        self._ended = anyio.Event()
 
-    def settle(self, outcome: ContactOutcome) -> None:
+    def record_outcome(self, outcome: ContactOutcome) -> None:
         """Deliver the outcome."""
         self._deliver((outcome,))
 
-    def revise(self, index: int, revised: Revised) -> None:
+    def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, if the caller has not taken it yet."""
-        self._ready.revise(index, revised)
+        self._buffer.revise(index, revised)
 
     def start(self, group: TaskGroup) -> None:
         """Do nothing."""
 
     def end(self) -> None:
         """Let `run` return."""
-        self._over.set()
+        self._ended.set()
 
     async def run(self) -> None:
-        """Wait for `end`; outcomes are delivered by `settle`."""
-        await self._over.wait()
+        """Wait for `end`; outcomes are delivered by `record_outcome`."""
+        await self._ended.wait()
 
-    async def close(self, state: State, suspects: Suspects) -> None:
+    async def close(self, state: JournalState, suspects: PossiblySent) -> None:
         """Do nothing: there is no journal."""
 
 
 @attrs.frozen
-class Keeping:
+class JournalOptions:
     """The journal options of a run.
 
     Attributes:
@@ -202,21 +204,21 @@ class Keeping:
 
 
 @attrs.frozen
-class Book:
+class OpenJournal:
     """An open journal.
 
     Attributes:
-        keeping: The journal options of the run.
+        options: The journal options of the run.
         writer: Writes the journal.
-        scribe: Runs the writer's calls.
+        writer_thread: Runs the writer's calls.
     """
 
-    keeping: Keeping
-    writer: Writer
-    scribe: Scribe
+    options: JournalOptions
+    writer: JournalWriter
+    writer_thread: WriterThread
 
 
-class Recorded:
+class JournalRecorder:
     """A run with a journal: rows are marked before they are sent, and outcomes are committed before they are delivered.
 
     Args:
@@ -232,51 +234,51 @@ class Recorded:
 
     def __init__(
         self,
-        book: Book,
+        book: OpenJournal,
         source: Source,
-        reader: Reader,
+        reader: RowParser,
         deliver: Deliver,
         size: Callable[[], int],
     ) -> None:
-        keeping, writer, scribe = book.keeping, book.writer, book.scribe
-        self._writer, self._scribe = writer, scribe
-        self._recorder = Recorder(writer, scribe, deliver)
-        self._ahead = None if source.ready else Ahead(source, LARGEST)
-        rows: Pulled = self._ahead or source
+        keeping, writer, scribe = book.options, book.writer, book.writer_thread
+        self._writer, self._writer_thread = writer, scribe
+        self._batcher = CommitBatcher(writer, scribe, deliver)
+        self._prefetch = None if source.ready else Prefetch(source, MAX_WINDOW_SIZE)
+        rows: RowSource = self._prefetch or source
         if (keeping.spool or keeping.repeats in WHOLE_INPUT) and not writer.finished:
-            rows = Spooled(rows, reader, writer, scribe, keeping.repeats)
-        self._marked = Marked(rows, reader, writer, scribe, size)
-        self.intake: Intake = self._marked
-        self.tally: Tally = writer.totals()
-        self._broken = self._closed = False
+            rows = SpooledSource(rows, reader, writer, scribe, keeping.repeats)
+        self._windowed_feed = WindowedFeed(rows, reader, writer, scribe, size)
+        self.feed: RowFeed = self._windowed_feed
+        self.counts: OutcomeCounts = writer.create_counts()
+        self._write_failed = self._closed = False
 
-    def settle(self, outcome: ContactOutcome) -> None:
+    def record_outcome(self, outcome: ContactOutcome) -> None:
         """Queue the outcome for the next commit."""
-        self._recorder.add(outcome)
+        self._batcher.add(outcome)
 
-    def revise(self, index: int, revised: Revised) -> None:
+    def revise(self, index: int, revised: Revision) -> None:
         """Replace the outcome of a row, unless its commit has started."""
-        self._recorder.revise(index, revised)
+        self._batcher.revise(index, revised)
 
     def start(self, group: TaskGroup) -> None:
         """Start the tasks that fill windows and read ahead."""
-        group.start_soon(self._marked.run)
-        if self._ahead is not None:
-            group.start_soon(self._ahead.run)
+        group.start_soon(self._windowed_feed.run)
+        if self._prefetch is not None:
+            group.start_soon(self._prefetch.run)
 
     def end(self) -> None:
         """Make the next commit the last one."""
-        self._recorder.end()
+        self._batcher.end()
 
     async def run(self) -> None:
         """Commit and deliver outcomes until the last one."""
         try:
-            await self._recorder.run()
+            await self._batcher.run()
         except JournalError:
-            self._broken = True
+            self._write_failed = True
             raise
 
-    async def close(self, state: State, suspects: Suspects) -> None:
+    async def close(self, state: JournalState, suspects: PossiblySent) -> None:
         """Commit the remaining outcomes, then how the run ended, and release the journal.
 
         The end is recorded only after every outcome is. If one cannot be recorded, the journal's state stays `running`, and the
@@ -286,17 +288,17 @@ class Recorded:
             return
         self._closed = True
         try:
-            if not self._broken:
-                await self._recorder.flush()
-                await self._scribe.do(self._writer.end, state, suspects)
+            if not self._write_failed:
+                await self._batcher.flush()
+                await self._writer_thread.run(self._writer.end, state, suspects)
         finally:
             try:
-                await self._scribe.do(self._writer.close)
+                await self._writer_thread.run(self._writer.close)
             finally:
                 self._writer.close()  # usually a no-op; an event loop that is shutting down may not have run the thread above
 
 
-async def opened(keeping: Keeping) -> Book:
+async def open_journal(keeping: JournalOptions) -> OpenJournal:
     """Open the journal.
 
     Raises:
@@ -304,15 +306,15 @@ async def opened(keeping: Keeping) -> Book:
         JournalError: It cannot be read or written.
     """
     scribe = keeping.journal.scribe()
-    writers: list[Writer] = []
+    writers: list[JournalWriter] = []
 
     def open_writer() -> None:
         writers.append(keeping.journal.writer(keeping.identity, resume=keeping.resume, earlier=keeping.earlier))
 
     try:
-        await scribe.do(open_writer)
+        await scribe.run(open_writer)
     except BaseException:
         for writer in writers:  # asyncio's own Task.cancel may arrive although the journal was opened
             writer.close()
         raise
-    return Book(keeping, writers[0], scribe)
+    return OpenJournal(keeping, writers[0], scribe)

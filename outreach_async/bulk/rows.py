@@ -15,38 +15,38 @@ import anyio
 import attrs
 import msgspec
 
-from outreach_async.bulk.outcomes import ContactOutcome, refused_repeat, stood_for, unsent
-from outreach_async.bulk.possibly_sent import NONE, Suspects
-from outreach_async.contacts import CreateAnswer, NewContact
+from outreach_async.bulk.outcomes import ContactOutcome, repeated_outcome, superseded_outcome, unsent_outcome
+from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
+from outreach_async.contacts import CreateContactResponse, NewContact
 from outreach_async.errors import InvalidRequest
-from outreach_async.operations import Creation, Operation, Trail
-from outreach_async.validation import contact_of, kind
+from outreach_async.operations import AttemptInfo, ContactRequests, Operation
+from outreach_async.validation import to_contact, type_name
 from outreach_async.vocabulary import Outcome
 
-Answer: TypeAlias = tuple[CreateAnswer, Trail]
+CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 
 
 @attrs.define
-class Row:
+class ParsedRow:
     """A row to send.
 
     Attributes:
         index: Index of the row in the input, from 0.
-        given: The row as the caller passed it.
+        original: The row as the caller passed it.
         key: Order key: rows with the same key are sent one after the other.
         operation: The operation to send.
-        tainted: Whether an earlier process may have sent the row.
+        maybe_applied: Whether an earlier process may have sent the row.
     """
 
     index: int
-    given: object
+    original: object
     key: str
-    operation: Operation[Answer]
-    tainted: bool = False
+    operation: Operation[CreateResult]
+    maybe_sent: bool = False
 
 
 @attrs.frozen
-class Kept:
+class SpooledInput:
     """A row read from the journal's spool.
 
     Attributes:
@@ -60,7 +60,7 @@ class Kept:
     repeats: int | None = None
 
 
-class Reader:
+class RowParser:
     """Parses rows, one at a time.
 
     Args:
@@ -68,41 +68,43 @@ class Reader:
         recent: Finds e-mails that occurred before, whose rows are rejected; `None` rejects none.
     """
 
-    def __init__(self, creation: Creation, recent: Recent | None = None) -> None:
-        self._creation = creation
-        self._recent = recent
+    def __init__(self, creation: ContactRequests, recent: RecentEmails | None = None) -> None:
+        self._contact_requests = creation
+        self._recent_emails = recent
 
-    def read(self, index: int, given: object) -> Row | ContactOutcome:
+    def parse(self, index: int, given: object) -> ParsedRow | ContactOutcome:
         """Return the parsed row, or the outcome of a row that is not sent."""
-        if not isinstance(given, Kept):
-            return self._read(index, given)
+        if not isinstance(given, SpooledInput):
+            return self._parse_contact(index, given)
         if given.repeats is not None:
-            return stood_for(index, given.members, given.repeats)
+            return superseded_outcome(index, given.members, given.repeats)
         if given.refusal is not None:
-            return unsent(index, given.members, Outcome.REJECTED, InvalidRequest(given.refusal))
-        return self._read(index, given.members)
+            return unsent_outcome(index, given.members, Outcome.REJECTED, InvalidRequest(given.refusal))
+        return self._parse_contact(index, given.members)
 
-    def _read(self, index: int, given: object) -> Row | ContactOutcome:
+    def _parse_contact(self, index: int, given: object) -> ParsedRow | ContactOutcome:
         try:
-            contact = contact_of(given)
-            operation = self._creation.row(contact)
+            contact = to_contact(given)
+            operation = self._contact_requests.build_row(contact)
         except InvalidRequest as error:
-            return unsent(index, given, Outcome.REJECTED, error)
-        if self._recent is not None and (earlier := self._recent.earlier(index, contact.email)) is not None:
-            return self._recent.refused(index, given, earlier)
-        return Row(index, given, order_key(contact.email), operation)
+            return unsent_outcome(index, given, Outcome.REJECTED, error)
+        if self._recent_emails is not None and (earlier := self._recent_emails.find_earlier(index, contact.email)) is not None:
+            return self._recent_emails.rejected_outcome(index, given, earlier)
+        return ParsedRow(index, given, order_key(contact.email), operation)
 
-    def form(self, row: Row | ContactOutcome) -> bytes:
+    def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
         """Return bytes that identify the row: its part of the request body, or why it is not sent. They contain no owner key."""
-        if isinstance(row, Row):
-            return row.operation.request.body[self._creation.head :]
+        if isinstance(row, ParsedRow):
+            return row.operation.request.body[self._contact_requests.prefix_size :]
         return str(row.error).encode()
 
-    def keep(self, given: object) -> tuple[str, bytes]:
+    def encode_for_spool(self, given: object) -> tuple[str, bytes]:
         """Return the row's exact e-mail, and its JSON for the spool: its members, or as a string why it can never be sent."""
         try:
-            contact = contact_of(given)
-            return contact.email, b"{" + self._creation.row(contact).request.body[self._creation.head :]
+            contact = to_contact(given)
+            return contact.email, b"{" + self._contact_requests.build_row(contact).request.body[
+                self._contact_requests.prefix_size :
+            ]
         except InvalidRequest as error:
             return "", msgspec.json.encode(str(error))
 
@@ -122,11 +124,11 @@ Example:
 WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
 """Policies that need all rows before the first is sent."""
 
-_REACH: Final = 10_000
+_HISTORY_SIZE: Final = 10_000
 """Number of recent rows whose e-mails are remembered."""
 
 
-def same_as(place: str) -> str:
+def same_address_message(place: str) -> str:
     """Return the message for a row with the e-mail of another row.
 
     Args:
@@ -135,54 +137,54 @@ def same_as(place: str) -> str:
     return f"email: same address as {place}"
 
 
-def refused_as(place: str) -> str:
+def rejection_message(place: str) -> str:
     """Return the message for a row that is rejected because of this, with the remedy."""
-    return f"{same_as(place)}; remove one of them, or choose another policy for repeats"
+    return f"{same_address_message(place)}; remove one of them, or choose another policy for repeats"
 
 
-class Recent:
+class RecentEmails:
     """Remembers the e-mails of the last rows.
 
     Only identical addresses count as repeated: rejecting by a coarser key could lose a contact.
     """
 
-    def __init__(self, reach: int = _REACH) -> None:
-        self._reach = reach
+    def __init__(self, reach: int = _HISTORY_SIZE) -> None:
+        self._history_size = reach
         self._rows: OrderedDict[str, int] = OrderedDict()
 
-    def earlier(self, index: int, email: str) -> int | None:
+    def find_earlier(self, index: int, email: str) -> int | None:
         """Return the index of an earlier row with the same e-mail; remember this row if there is none."""
-        while self._rows and next(iter(self._rows.values())) < index - self._reach:
+        while self._rows and next(iter(self._rows.values())) < index - self._history_size:
             self._rows.popitem(last=False)
         found = self._rows.setdefault(email, index)
         return None if found == index else found
 
     @staticmethod
-    def refused(index: int, given: object, earlier: int) -> ContactOutcome:
+    def rejected_outcome(index: int, given: object, earlier: int) -> ContactOutcome:
         """Return the outcome of a row that repeats an earlier one."""
-        return refused_repeat(index, given, earlier, InvalidRequest(refused_as(f"row {earlier}")))
+        return repeated_outcome(index, given, earlier, InvalidRequest(rejection_message(f"row {earlier}")))
 
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
-_AT_SIGNS: Final = dict.fromkeys((0xFE6B, 0xFF20), "@")
+_AT_SIGN_FORMS: Final = dict.fromkeys((0xFE6B, 0xFF20), "@")
 _IDEOGRAPHIC_FULL_STOP: Final = "\u3002"
 """Separates the labels of a domain, as a full stop does (RFC 3490, section 3.1)."""
-_INVISIBLE: Final = re.compile(
+_IGNORABLE_CHARACTERS: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 """Unicode's Default_Ignorable_Code_Point: zero-width characters, the byte order mark, variation selectors and others."""
-_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)+)"', re.DOTALL)
+_QUOTED_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)+)"', re.DOTALL)
 _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
-_LONGEST_DOMAIN: Final = 253
+_MAX_DOMAIN_LENGTH: Final = 253
 """Maximum number of characters in a domain name; labels of a longer one are not decoded."""
 END: Final = object()
 """Returned by `Source.pull` when there are no more rows."""
 
 
-class Pulled(Protocol):
+class RowSource(Protocol):
     """Rows that are pulled one at a time."""
 
     @property
@@ -207,32 +209,32 @@ class Source:
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any]) -> None:
         if isinstance(rows, str | bytes | Mapping | NewContact):
-            raise InvalidRequest(f"rows: expected many contacts, got one {kind(rows)}; {_REMEDY}")
-        self._turn = anyio.Lock(fast_acquire=True)
-        self._many: Iterator[Any] | None = None
-        self._stream: AsyncIterator[Any] | None = None
+            raise InvalidRequest(f"rows: expected many contacts, got one {type_name(rows)}; {_REMEDY}")
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._iterator: Iterator[Any] | None = None
+        self._async_iterator: AsyncIterator[Any] | None = None
         self.total = len(rows) if isinstance(rows, Sized) else None
         if isinstance(rows, AsyncIterable):
-            self._stream = aiter(rows)
+            self._async_iterator = aiter(rows)
         elif isinstance(rows, Iterable):
-            self._many = iter(rows)
+            self._iterator = iter(rows)
         else:
-            raise InvalidRequest(f"rows: expected an iterable of contacts, got {kind(rows)}; {_REMEDY}")
+            raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
 
     @property
     def ready(self) -> bool:
         """True if the next row is available without waiting: always for an iterable, never for an async iterable."""
-        return self._stream is None
+        return self._async_iterator is None
 
     async def pull(self) -> Any:
         """Return the next row, or `END`. Exceptions of the iterable pass through."""
-        if self._many is not None:
-            return next(self._many, END)
-        async with self._turn:  # an async generator raises if two tasks advance it at the same time
-            return await anext(self._stream, END) if self._stream is not None else END
+        if self._iterator is not None:
+            return next(self._iterator, END)
+        async with self._lock:  # an async generator raises if two tasks advance it at the same time
+            return await anext(self._async_iterator, END) if self._async_iterator is not None else END
 
 
-class Ahead:
+class Prefetch:
     """Reads a stream ahead, so that a window can take all rows that have arrived without waiting for more.
 
     Args:
@@ -242,23 +244,23 @@ class Ahead:
 
     def __init__(self, source: Source, room: int) -> None:
         self._source = source
-        self._room = room
+        self._capacity = room
         self._rows: deque[Any] = deque()
         self._failure: Exception | None = None
-        self._over = False
+        self._ended = False
         self._changed = anyio.Event()
 
     @property
     def ready(self) -> bool:
         """True if a row, or the end, has arrived."""
-        return bool(self._rows) or self._over
+        return bool(self._rows) or self._ended
 
     async def pull(self) -> Any:
         """Return the next row, or `END`. An exception of the stream is raised after the rows before it."""
         while not self.ready:
             await self._changed.wait()
         if self._rows:
-            self._tell()
+            self._notify()
             return self._rows.popleft()
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -270,15 +272,15 @@ class Ahead:
         try:
             while (row := await self._source.pull()) is not END:
                 self._rows.append(row)
-                self._tell()
-                while len(self._rows) >= self._room:
+                self._notify()
+                while len(self._rows) >= self._capacity:
                     await self._changed.wait()
         except Exception as error:  # noqa: BLE001 - raised by `pull`
             self._failure = error
-        self._over = True
-        self._tell()
+        self._ended = True
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -292,51 +294,51 @@ def order_key(email: str) -> str:
     """
     if email.isascii():  # nearly all are, and need only a part of the folding
         local, _, domain = email.rpartition("@")
-        domain = _folded_domain(domain.lower())
-        return f"{_folded_local(local.lower(), domain) or local}@{domain}"
-    local, _, domain = email.translate(_AT_SIGNS).rpartition("@")
-    domain = _folded_domain(_folded(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
-    return f"{_folded_local(_folded(local), domain) or local}@{domain}"
+        domain = _fold_domain(domain.lower())
+        return f"{_fold_local(local.lower(), domain) or local}@{domain}"
+    local, _, domain = email.translate(_AT_SIGN_FORMS).rpartition("@")
+    domain = _fold_domain(_fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
+    return f"{_fold_local(_fold(local), domain) or local}@{domain}"
 
 
-def _folded_local(local: str, domain: str) -> str:
+def _fold_local(local: str, domain: str) -> str:
     """Remove from a folded local part what does not change the mailbox: leading spaces, quotes, a tag and, for Gmail, dots."""
     local = local.lstrip()
-    if local[:1] == '"' and (quoted := _QUOTED.fullmatch(local)):
+    if local[:1] == '"' and (quoted := _QUOTED_STRING.fullmatch(local)):
         local = _QUOTED_PAIR.sub(r"\1", quoted[1])
     if (tag := local.find("+", 1)) > 0:
         local = local[:tag]
     return local.replace(".", "") or local if domain == _GMAIL else local
 
 
-def _folded_domain(domain: str) -> str:
+def _fold_domain(domain: str) -> str:
     """Return the canonical spelling of a folded domain."""
     domain = domain.rstrip().rstrip(".")
-    if "xn--" in domain and len(domain) <= _LONGEST_DOMAIN:
-        domain = ".".join(map(_decoded, domain.split(".")))
+    if "xn--" in domain and len(domain) <= _MAX_DOMAIN_LENGTH:
+        domain = ".".join(map(_decode_label, domain.split(".")))
     return _GMAIL if domain == _GOOGLEMAIL else domain
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Fold equivalent characters into one, each character by itself, so that a string may be split before or after folding."""
     # Both `upper` and `casefold` are needed: the upper case of some characters folds to another letter than the character itself.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
-    return "".join(character for character in _INVISIBLE.sub("", decomposed) if not unicodedata.combining(character))
+    return "".join(character for character in _IGNORABLE_CHARACTERS.sub("", decomposed) if not unicodedata.combining(character))
 
 
-def _decoded(label: str) -> str:
+def _decode_label(label: str) -> str:
     if not label.startswith("xn--"):
         return label
     try:
-        return _folded(label[4:].encode("ascii").decode("punycode"))
+        return _fold(label[4:].encode("ascii").decode("punycode"))
     except UnicodeError:
         return label
 
 
-class Intake(Protocol):
+class RowFeed(Protocol):
     """Supplies rows to the workers."""
 
-    async def next(self) -> Row | ContactOutcome | None:
+    async def next(self) -> ParsedRow | ContactOutcome | None:
         """Return the next row, the outcome of a row that is not sent, or `None` at the end.
 
         Raises:
@@ -348,33 +350,33 @@ class Intake(Protocol):
         """Return no more rows."""
         ...
 
-    def left(self) -> Suspects:
+    def remaining_possibly_sent(self) -> PossiblySent:
         """Return the rows that were not returned by `next` and may have been sent by an earlier process."""
         ...
 
 
-class Direct:
+class DirectFeed:
     """Returns rows as they are pulled."""
 
-    def __init__(self, source: Source, reader: Reader) -> None:
+    def __init__(self, source: Source, reader: RowParser) -> None:
         self._source = source
-        self._reader = reader
-        self._pulled = 0
+        self._parser = reader
+        self._pulled_count = 0
         self._stopped = False
 
-    async def next(self) -> Row | ContactOutcome | None:
+    async def next(self) -> ParsedRow | ContactOutcome | None:
         """Pull and return the next row, or the outcome of a row that is not sent; `None` at the end."""
         given = END if self._stopped else await self._source.pull()
         if given is END:
             self._stopped = True
             return None
-        index, self._pulled = self._pulled, self._pulled + 1
-        return self._reader.read(index, given)
+        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
+        return self._parser.parse(index, given)
 
     def stop(self) -> None:
         """Pull no more rows."""
         self._stopped = True
 
-    def left(self) -> Suspects:
+    def remaining_possibly_sent(self) -> PossiblySent:
         """Return no rows: without a journal, no earlier process is known."""
-        return NONE
+        return NO_ROWS

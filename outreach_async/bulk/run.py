@@ -13,15 +13,15 @@ from anyio.abc import TaskGroup
 
 from outreach_async.bulk.journal import Identity, Journal
 from outreach_async.bulk.journal.identity import Earlier
-from outreach_async.bulk.outcomes import BulkReport, Order, SameReason
+from outreach_async.bulk.outcomes import BulkReport, Order, RejectStreak
 from outreach_async.bulk.pipeline import Outcomes, Plan
-from outreach_async.bulk.recording import Keeping, opened
-from outreach_async.bulk.rows import WHOLE_INPUT, Reader, Recent, Repeats, Source
-from outreach_async.call import Terms
+from outreach_async.bulk.recording import JournalOptions, open_journal
+from outreach_async.bulk.rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
+from outreach_async.call import CallOptions
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.operations import Creation
-from outreach_async.validation import kind, require_number, require_seconds, shown
+from outreach_async.operations import ContactRequests
+from outreach_async.validation import masked_repr, require_number, require_seconds, type_name
 
 MAX_OUTAGE: Final = 900.0
 """Seconds that a run waits for a service that is down, unless `max_outage` says otherwise."""
@@ -43,10 +43,10 @@ class BulkOptions:
     max_outage: float
 
 
-def bulk_run(
+def create_run(
     engine: Engine,
-    creation: Creation,
-    terms: Terms,
+    creation: ContactRequests,
+    terms: CallOptions,
     rows: Iterable[Any] | AsyncIterable[Any],
     *,
     options: BulkOptions,
@@ -69,17 +69,17 @@ def bulk_run(
     _require_choice("order", options.order, get_args(Order))
     _require_choice("repeats", options.repeats, get_args(Repeats))
     _require_choice("earlier", options.earlier, get_args(Earlier))
-    keeping = _keeping(options, identity)
+    keeping = _create_journal_options(options, identity)
     source = Source(rows)
     plan = Plan(
         engine=engine,
-        creation=creation,
-        terms=terms,
+        contact_requests=creation,
+        call_options=terms,
         source=source,
         workers=workers,
         order=options.order,
-        rejects=SameReason(_number_or_none("stop_after_rejects", options.stop_after_rejects, least=1)),
-        reader=Reader(creation, Recent() if options.repeats == "error" else None),
+        reject_streak=RejectStreak(_number_or_none("stop_after_rejects", options.stop_after_rejects, least=1)),
+        parser=RowParser(creation, RecentEmails() if options.repeats == "error" else None),
         max_outage=require_seconds("max_outage", options.max_outage) or MAX_OUTAGE,
         total=source.total if options.total is None else _number_or_none("total", options.total, least=0),
     )
@@ -89,28 +89,28 @@ def bulk_run(
 def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-        raise InvalidRequest(f"{name}: expected {listed}, got {shown(value)}; pass one of them")
+        raise InvalidRequest(f"{name}: expected {listed}, got {masked_repr(value)}; pass one of them")
 
 
 def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
     return None if value is None else require_number(name, value, least=least)
 
 
-def _keeping(options: BulkOptions, identity: Mapping[str, Any]) -> Keeping | None:
+def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any]) -> JournalOptions | None:
     if options.journal is None:
-        _refuse_without_journal(options)
+        _require_journal(options)
         return None
     journal = options.journal
     if not isinstance(journal, Journal):
         if not isinstance(journal, str | os.PathLike):
-            raise InvalidRequest(f"journal: expected a path or a Journal, got {kind(journal)}; pass the path of a file")
+            raise InvalidRequest(f"journal: expected a path or a Journal, got {type_name(journal)}; pass the path of a file")
         journal = Journal(journal)
     told = {"workspace": identity["workspace"], "options": {**identity["options"], "repeats": options.repeats}}
     known = Identity(**told, source=journal.source, fingerprint=journal.fingerprint, mapping=journal.mapping)
-    return Keeping(journal, known, options.resume, options.spool, options.repeats, options.earlier)
+    return JournalOptions(journal, known, options.resume, options.spool, options.repeats, options.earlier)
 
 
-def _refuse_without_journal(options: BulkOptions) -> None:
+def _require_journal(options: BulkOptions) -> None:
     if options.repeats in WHOLE_INPUT:
         raise InvalidRequest(
             f"repeats: {options.repeats!r} needs a journal, to store the whole input before the first row is sent; pass a journal"
@@ -132,18 +132,18 @@ class BulkRun:
         ```
     """
 
-    def __init__(self, plan: Plan, keeping: Keeping | None) -> None:
+    def __init__(self, plan: Plan, keeping: JournalOptions | None) -> None:
         self._plan = plan
-        self._keeping = keeping
-        self._begun = False
+        self._journal_options = keeping
+        self._started = False
         self._outcomes: Outcomes
         self._group: TaskGroup
 
     def __await__(self) -> Generator[Any, Any, BulkReport]:
         """Run to the end and return the report."""
-        return self._to_end().__await__()
+        return self._run_to_end().__await__()
 
-    async def _to_end(self) -> BulkReport:
+    async def _run_to_end(self) -> BulkReport:
         async with self as outcomes:
             async for _ in outcomes:
                 pass
@@ -156,12 +156,12 @@ class BulkRun:
             InvalidRequest: The journal belongs to another run, or is in use; or this run has already started.
             JournalError: The journal cannot be read or written.
         """
-        if self._begun:
+        if self._started:
             raise InvalidRequest("create_many: this run has already started; call create_many again to start another")
-        self._begun = True
+        self._started = True
         self._outcomes = Outcomes(self._plan)
-        if self._keeping is not None:
-            self._outcomes.record_in(await opened(self._keeping))
+        if self._journal_options is not None:
+            self._outcomes.record_in(await open_journal(self._journal_options))
         self._group = await anyio.create_task_group().__aenter__()
         self._outcomes.start(self._group)
         return self._outcomes

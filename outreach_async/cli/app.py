@@ -12,49 +12,49 @@ import attrs
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
-from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED, code_of, line_of
-from outreach_async.cli.options import declared
+from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED_ERRORS, exit_code, format_error
+from outreach_async.cli.options import declare_options
 
 
 @attrs.frozen
-class _Place:
+class _CommandSpec:
     """The location and summary of a command.
 
     Attributes:
         module: Module in this package.
         attribute: Name of the command in that module.
-        text: First sentence of its help, so that completion does not import the module.
+        summary: First sentence of its help, so that completion does not import the module.
     """
 
     module: str
     attribute: str
-    text: str
+    summary: str
 
 
-_PLACES: Final = {
-    "audit": _Place("auditing", "audit", "Check every mailbox of the workspaces for problems."),
-    "campaigns": _Place("lists", "campaigns", "List the campaigns of a workspace."),
-    "completion": _Place("app", "completion", "Print the completion script for a shell."),
-    "demo": _Place("demo", "demo", "Import contacts and audit mailboxes on an embedded service."),
-    "fields": _Place("lists", "fields", "List the contact fields of a workspace."),
-    "import": _Place("importing", "import_", "Create a contact for each row of a file."),
-    "mailboxes": _Place("lists", "mailboxes", "List the mailboxes of a workspace."),
-    "report": _Place("reporting", "report", "Show the progress and results of the run in JOURNAL."),
-    "serve": _Place("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
-    "steps": _Place("lists", "steps", "List the steps of a campaign with their statistics."),
+_COMMANDS: Final = {
+    "audit": _CommandSpec("auditing", "audit", "Check every mailbox of the workspaces for problems."),
+    "campaigns": _CommandSpec("lists", "campaigns", "List the campaigns of a workspace."),
+    "completion": _CommandSpec("app", "completion", "Print the completion script for a shell."),
+    "demo": _CommandSpec("demo", "demo", "Import contacts and audit mailboxes on an embedded service."),
+    "fields": _CommandSpec("lists", "fields", "List the contact fields of a workspace."),
+    "import": _CommandSpec("importing", "import_", "Create a contact for each row of a file."),
+    "mailboxes": _CommandSpec("lists", "mailboxes", "List the mailboxes of a workspace."),
+    "report": _CommandSpec("reporting", "report", "Show the progress and results of the run in JOURNAL."),
+    "serve": _CommandSpec("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
+    "steps": _CommandSpec("lists", "steps", "List the steps of a campaign with their statistics."),
 }
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """The group of these commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
         """Return the names of the commands."""
-        return list(_PLACES)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's own signature
         """Import a command; return `None` if there is none of that name."""
-        place = _PLACES.get(cmd_name)
+        place = _COMMANDS.get(cmd_name)
         if place is None:
             return None
         command: click.Command = getattr(import_module(f"outreach_async.cli.{place.module}"), place.attribute)
@@ -62,7 +62,7 @@ class Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the names and options that start with what was typed."""
-        named = [CompletionItem(name, help=place.text) for name, place in _PLACES.items() if name.startswith(incomplete)]
+        named = [CompletionItem(name, help=place.summary) for name, place in _COMMANDS.items() if name.startswith(incomplete)]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
@@ -87,15 +87,15 @@ def completion(context: click.Context, shell: str) -> int:
 
     fish: run: outreach-async completion fish > ~/.config/fish/completions/outreach-async.fish
     """
-    return answer(context.find_root().command, f"{shell}_source")
+    return run_completion(context.find_root().command, f"{shell}_source")
 
 
-def answer(command: click.Command, instruction: str) -> int:
+def run_completion(command: click.Command, instruction: str) -> int:
     """Carry out a request of a completion script, such as `bash_complete`, and return the exit code."""
     return shell_complete(command, {}, PROGRAM, VARIABLE, instruction)
 
 
-def of_words(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
+def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
     """Return a completer that offers words.
 
     Args:
@@ -113,9 +113,9 @@ def of_words(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file:
     return complete
 
 
-@click.group(cls=Commands)
+@click.group(cls=CommandGroup)
 @click.version_option(package_name="outreach_async", message="%(package)s %(version)s")
-@declared
+@declare_options
 def outreach(**_shared: Any) -> None:
     """Import contacts, audit mailboxes and list the contents of a workspace.
 
@@ -131,15 +131,15 @@ def run(arguments: Sequence[str]) -> int:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal without UTF-8 must not fail the command
     asked = os.environ.get(VARIABLE)
     try:
-        code = answer(outreach, asked) if asked else _invoke(list(arguments) or ["--help"])
+        code = run_completion(outreach, asked) if asked else _invoke(list(arguments) or ["--help"])
         sys.stdout.flush()
     except BrokenPipeError:
         # The interpreter flushes stdout at exit: on the broken pipe, that would fail again and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except EXPECTED as error:
-        sys.stderr.write(f"{line_of(error)}\n")
-        return code_of(error)
+    except EXPECTED_ERRORS as error:
+        sys.stderr.write(f"{format_error(error)}\n")
+        return exit_code(error)
     return code
 
 

@@ -15,24 +15,32 @@ import attrs
 import click
 
 from outreach_async import audit as auditing
-from outreach_async.atomic import write_whole
-from outreach_async.audit.reports import SUFFIXES, WRITERS, begins_as, format_of, schema, write
-from outreach_async.audit.reports.terminal import report_renderable
-from outreach_async.audit.reports.view import headline, verdict
-from outreach_async.cli.app import of_words
+from outreach_async.atomic import atomic_write
+from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
+from outreach_async.audit.reports.terminal import build_renderable
+from outreach_async.audit.reports.view import format_headline, format_verdict
+from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import open_client, workspaces_of
 from outreach_async.cli.exits import OK
 from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
-from outreach_async.cli.writing import FileUse, OutputPath, force_option, readable, require_folder, require_writable, writable
+from outreach_async.cli.writing import (
+    FileUse,
+    OutputPath,
+    explain_read_errors,
+    explain_write_errors,
+    force_option,
+    require_folder,
+    require_writable,
+)
 from outreach_async.errors import InvalidRequest
 
-_DIGITS: Final = 19
+_MAX_DIGITS: Final = 19
 
 
 @attrs.frozen(kw_only=True)
-class Job:
+class AuditJob:
     """What an audit compares with and writes.
 
     Attributes:
@@ -40,14 +48,14 @@ class Job:
         policy: Rules that apply, and their thresholds.
         earlier: Report to compare with; `None` for no comparison.
         files: Format of each file to write.
-        form: Format to print; `None` to choose it by what stdout is.
+        print_format: Format to print; `None` to choose it by what stdout is.
     """
 
     fail_on: str
     policy: auditing.Policy
     earlier: auditing.Report | None
     files: dict[Path, str]
-    form: str | None
+    print_format: str | None
 
 
 @click.command()
@@ -83,7 +91,7 @@ class Job:
 @click.option(
     "--explain",
     metavar="RULE",
-    shell_complete=of_words(lambda: {name: rule.title for name, rule in auditing.CATALOGUE.items()}),
+    shell_complete=create_completer(lambda: {name: rule.title for name, rule in auditing.CATALOGUE.items()}),
     help="Explain a rule, such as OA120, and exit.",
 )
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON report, and exit.")
@@ -108,44 +116,44 @@ def audit(
     """
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:
-        return _print(screen, json.dumps(schema(), indent=2), schema())
-    chosen = auditing.Policy.default() if policy is None else _policy(policy)
+        return _print_result(screen, json.dumps(schema(), indent=2), schema())
+    chosen = auditing.Policy.default() if policy is None else _load_policy(policy)
     if explain is not None:
-        text = _explained(explain, chosen)
-        return _print(screen, text, {"rule": explain.upper(), "explanation": text})
-    files = _files(outputs, form)
+        text = _explain_rule(explain, chosen)
+        return _print_result(screen, text, {"rule": explain.upper(), "explanation": text})
+    files = _choose_formats(outputs, form)
     require_writable(
-        FileUse.read("--policy", policy),
-        FileUse.read("--compare", compare),
-        *(FileUse.write("--output", path, partial(begins_as, chosen_form)) for path, chosen_form in files),
+        FileUse.for_reading("--policy", policy),
+        FileUse.for_reading("--compare", compare),
+        *(FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in files),
         force=force,
     )
-    job = Job(
+    job = AuditJob(
         fail_on=fail_on,
         policy=chosen,
-        earlier=_earlier(compare) if compare else None,
+        earlier=_load_earlier(compare) if compare else None,
         files=dict(files),
-        form=None if outputs else _printed(form, screen),
+        print_format=None if outputs else _choose_print_format(form, screen),
     )
-    return run_async(partial(_audit, options, screen, job))
+    return run_async(partial(_run_audit, options, screen, job))
 
 
-async def _audit(options: Options, screen: Screen, job: Job) -> int:
+async def _run_audit(options: Options, screen: Screen, job: AuditJob) -> int:
     workspaces = workspaces_of(options)
     async with open_client(options, workspace=workspaces[0]) as client:
         report = await auditing.audit(client, workspaces, policy=job.policy, clock=clock_of(options))
     if job.earlier is not None:
         report = report.since(job.earlier)
     for path, form in job.files.items():
-        with writable("--output", path):
-            write_whole(path, write(report, form))
+        with explain_write_errors("--output", path):
+            atomic_write(path, write(report, form))
     if job.files:
-        _say_written(screen, report, job.files)
-    elif job.form is not None:
-        sys.stdout.write(write(report, job.form))
+        _print_written(screen, report, job.files)
+    elif job.print_format is not None:
+        sys.stdout.write(write(report, job.print_format))
     else:
         show_audit(screen, report)
-    screen.result(report.to_dict())
+    screen.print_result(report.to_dict())
     return report.exit_code(job.fail_on)
 
 
@@ -153,33 +161,33 @@ def clock_of(options: Options) -> Callable[[], float]:
     """Return the clock for the ages of mailboxes. The embedded service has a fixed clock, so that its audit never changes."""
     if options.base_url != FAKE:
         return time.time
-    from outreach_async.cli.serving import demo_world
+    from outreach_async.cli.serving import create_demo_world
 
-    return lambda: demo_world().now
+    return lambda: create_demo_world().now
 
 
 def show_audit(screen: Screen, report: auditing.Report) -> None:
     """Print a report for people."""
     if screen.console:
-        screen.console.print(report_renderable(report))
+        screen.console.print(build_renderable(report))
     elif not screen.as_json:
-        screen.say_lines(write(report, "terminal"))
+        screen.print_lines(write(report, "terminal"))
 
 
-def _say_written(screen: Screen, report: auditing.Report, paths: Iterable[Path]) -> None:
-    screen.say(headline(report), "bold")
-    screen.say(verdict(report))
+def _print_written(screen: Screen, report: auditing.Report, paths: Iterable[Path]) -> None:
+    screen.print_line(format_headline(report), "bold")
+    screen.print_line(format_verdict(report))
     for path in paths:
-        screen.say(f"Written: {path}")
+        screen.print_line(f"Written: {path}")
 
 
-def _print(screen: Screen, text: str, value: dict[str, Any]) -> int:
-    screen.say_lines(text)
-    screen.result(value)
+def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
+    screen.print_lines(text)
+    screen.print_result(value)
     return OK
 
 
-def _printed(form: str | None, screen: Screen) -> str | None:
+def _choose_print_format(form: str | None, screen: Screen) -> str | None:
     """Return the format to print, if another one was requested than stdout has by default."""
     if form in {None, "json"}:
         return None
@@ -188,7 +196,7 @@ def _printed(form: str | None, screen: Screen) -> str | None:
     return form
 
 
-def _files(paths: Sequence[Path], form: str | None) -> list[tuple[Path, str]]:
+def _choose_formats(paths: Sequence[Path], form: str | None) -> list[tuple[Path, str]]:
     if form and len(paths) > 1:
         raise click.UsageError("--format: expected one --output, got several; omit it, as each suffix sets a format.")
     for path in paths:
@@ -199,23 +207,25 @@ def _files(paths: Sequence[Path], form: str | None) -> list[tuple[Path, str]]:
     return [(path, form or format_of(path.name)) for path in paths]
 
 
-def _policy(path: Path) -> auditing.Policy:
-    with readable("--policy", path):
+def _load_policy(path: Path) -> auditing.Policy:
+    with explain_read_errors("--policy", path):
         return auditing.Policy.load(path)
 
 
-def _explained(rule: str, policy: auditing.Policy) -> str:
+def _explain_rule(rule: str, policy: auditing.Policy) -> str:
     try:
         return auditing.explain(rule, policy)
     except InvalidRequest as error:
         raise InvalidRequest(f"--explain: {str(error).removeprefix('rule: ')}") from error
 
 
-def _earlier(path: Path) -> auditing.Report:
-    with readable("--compare", path):
+def _load_earlier(path: Path) -> auditing.Report:
+    with explain_read_errors("--compare", path):
         text = path.read_bytes()
     try:
-        return auditing.Report.from_dict(json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole))
+        return auditing.Report.from_dict(
+            json.loads(text, parse_constant=_parse_number, parse_float=_parse_number, parse_int=_parse_integer)
+        )
     except InvalidRequest as error:
         raise click.UsageError(f"--compare {path}: {error}") from error
     except (ValueError, RecursionError) as error:
@@ -223,14 +233,14 @@ def _earlier(path: Path) -> auditing.Report:
         raise click.UsageError(f"--compare {path}: expected JSON written by 'audit --json', got something else{at}.") from error
 
 
-def _whole(text: str) -> int:
-    if len(text) > _DIGITS:
-        raise ValueError(f"expected a number of at most {_DIGITS} digits, got {len(text)}")
+def _parse_integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"expected a number of at most {_MAX_DIGITS} digits, got {len(text)}")
     return int(text)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     """Read a finite number. Python also reads `NaN` and infinities, which are not JSON."""
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"expected a finite number, got {text[:_DIGITS]}")
+        raise ValueError(f"expected a finite number, got {text[:_MAX_DIGITS]}")
     return number

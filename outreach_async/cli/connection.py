@@ -25,7 +25,7 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
     """
     if not options.timeout > 0:
         raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass for example 30.")
-    transport, owner_key = _embedded() if options.base_url == FAKE else (_transport(options, max_in_flight), None)
+    transport, owner_key = _create_embedded() if options.base_url == FAKE else (_create_transport(options, max_in_flight), None)
     return OutreachClient(
         transport=transport,
         owner_key=options.owner_key or owner_key,
@@ -38,7 +38,7 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
 
 def workspace_of(options: Options) -> str | None:
     """Return the workspace to work in. The default is the first one of the embedded service, otherwise `None`."""
-    return options.workspace or next(iter(_offered(options)), None)
+    return options.workspace or next(iter(_embedded_workspaces(options)), None)
 
 
 def workspaces_of(options: Options) -> list[str]:
@@ -47,13 +47,13 @@ def workspaces_of(options: Options) -> list[str]:
     Raises:
         click.UsageError: No workspace is given, and the service is not the embedded one.
     """
-    found = options.workspaces or _offered(options)
+    found = options.workspaces or _embedded_workspaces(options)
     if not found:
         raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
     return list(found)
 
 
-def _offered(options: Options) -> tuple[str, ...]:
+def _embedded_workspaces(options: Options) -> tuple[str, ...]:
     if options.base_url != FAKE:
         return ()
     from outreach_async.cli.serving import WORKSPACES  # imported on demand: the embedded service takes time to load
@@ -61,14 +61,14 @@ def _offered(options: Options) -> tuple[str, ...]:
     return WORKSPACES
 
 
-def _embedded() -> tuple[Transport, str]:
-    from outreach_async.cli.serving import OWNER_KEY, demo_world
+def _create_embedded() -> tuple[Transport, str]:
+    from outreach_async.cli.serving import OWNER_KEY, create_demo_world
     from outreach_async.fake.transport import FakeTransport
 
-    return FakeTransport(demo_world()), OWNER_KEY
+    return FakeTransport(create_demo_world()), OWNER_KEY
 
 
-def _transport(options: Options, max_in_flight: int) -> Transport:
+def _create_transport(options: Options, max_in_flight: int) -> Transport:
     if options.base_url is None:
         raise click.UsageError(
             f"--base-url: missing; pass --base-url URL (or --base-url {FAKE} for an embedded service), or set OUTREACH_BASE_URL."

@@ -17,15 +17,15 @@ from outreach_async.bulk import BulkReport
 from outreach_async.cli.auditing import clock_of, show_audit
 from outreach_async.cli.connection import open_client
 from outreach_async.cli.exits import INTERRUPTED, OK
-from outreach_async.cli.importing import Job, create
+from outreach_async.cli.importing import ImportJob, run_import
 from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
 from outreach_async.cli.serving import CAMPAIGN, WORKSPACES
 from outreach_async.importer import CsvFile
 
-_FEW: Final = 8
-_NEXT: Final = """
+_MAX_LISTED: Final = 8
+_NEXT_STEPS: Final = """
 This ran on an embedded service: no network was used, and nothing is stored.
 Try next:
 
@@ -51,33 +51,33 @@ OUTREACH_OWNER_KEY, or pass --base-url https://...
 def demo(options: Options) -> int:
     """Import contacts and audit mailboxes on an embedded service. It needs no network and no setup."""
     with as_file(files("outreach_async.cli") / "data" / "contacts.csv") as path:
-        return run_async(partial(_demo, options, path))
+        return run_async(partial(_run_demo, options, path))
 
 
-async def _demo(options: Options, path: Path) -> int:
+async def _run_demo(options: Options, path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
-    job = Job(file=CsvFile.open(path), campaign=CAMPAIGN)
-    async with open_client(embedded(options)) as client:
-        screen.say(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
+    job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN)
+    async with open_client(embedded_options(options)) as client:
+        screen.print_line(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
         figures: list[BulkReport] = []
-        code = await create(client, job, screen, _FEW, figures.append)
+        code = await run_import(client, job, screen, _MAX_LISTED, figures.append)
         if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses sight after a cancelled group
-            screen.result({"import": figures[-1].to_dict()})
+            screen.print_result({"import": figures[-1].to_dict()})
             return code
-        _announce(screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
-        audited = await audit(client, WORKSPACES, clock=clock_of(embedded(options)))
+        _announce_audit(screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
+        audited = await audit(client, WORKSPACES, clock=clock_of(embedded_options(options)))
     show_audit(screen, audited)
-    screen.say_lines(_NEXT.format(command=as_called(sys.argv[0]), campaign=CAMPAIGN))
-    screen.result({"import": figures[-1].to_dict(), "audit": audited.to_dict()})
+    screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0]), campaign=CAMPAIGN))
+    screen.print_result({"import": figures[-1].to_dict(), "audit": audited.to_dict()})
     return OK
 
 
-def _announce(screen: Screen) -> None:
-    screen.say()
-    screen.say(f"Auditing the mailboxes of {' and '.join(WORKSPACES)}", "bold")
+def _announce_audit(screen: Screen) -> None:
+    screen.print_line()
+    screen.print_line(f"Auditing the mailboxes of {' and '.join(WORKSPACES)}", "bold")
 
 
-def as_called(program: str) -> str:
+def program_name(program: str) -> str:
     """Return the name under which this command was started, so that users can paste the suggestions.
 
     Args:
@@ -89,6 +89,6 @@ def as_called(program: str) -> str:
     return path.name if shutil.which(path.name) == program else program
 
 
-def embedded(options: Options) -> Options:
+def embedded_options(options: Options) -> Options:
     """Return options for the embedded service alone: the demo never contacts a real one, whatever else is set."""
     return attrs.evolve(options, base_url=FAKE, workspaces=(), owner_key=None, headers={})

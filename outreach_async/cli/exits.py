@@ -11,9 +11,17 @@ from typing import Final
 
 import click
 
-from outreach_async.cli.text import printable, with_flags, without_keys
-from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, StatusError, linked
-from outreach_async.retry import Evidence, Repeat, weigh
+from outreach_async.cli.text import mask_keys, to_printable, translate_arguments
+from outreach_async.errors import (
+    BulkStopped,
+    BulkSuspended,
+    InvalidRequest,
+    JournalError,
+    OutreachError,
+    StatusError,
+    iterate_linked_errors,
+)
+from outreach_async.retry import FailureKind, Idempotency, classify
 from outreach_async.vocabulary import Outcome
 
 OK: Final = 0
@@ -30,13 +38,13 @@ BROKEN_PIPE: Final = 141
 """The reader of the output has exited, as `head` does."""
 
 _FORBIDDEN: Final = frozenset({401, 403})
-UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
+FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 """Outcomes of rows that created or changed no contact, as far as is known."""
 
-EXPECTED: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
+EXPECTED_ERRORS: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
 """Errors printed as one line. Any other error is a bug of the command and keeps its traceback."""
 
-_SQLITE: Final = {
+_SQLITE_REASONS: Final = {
     "SQLITE_BUSY": "another process is using it",
     "SQLITE_CANTOPEN": "it cannot be opened",
     "SQLITE_FULL": "the disk is full",
@@ -46,10 +54,10 @@ _SQLITE: Final = {
     "SQLITE_READONLY": "it is read-only",
 }
 """Errors of SQLite whose cause is outside the file, in words."""
-_AT: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
+_TOML_POSITION: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
-def code_of(error: BaseException) -> int:
+def exit_code(error: BaseException) -> int:
     """Return the exit code for an expected error."""
     match error:
         case KeyboardInterrupt():
@@ -58,7 +66,7 @@ def code_of(error: BaseException) -> int:
             return SUSPENDED
         case OutreachError(status_code=status) if status in _FORBIDDEN:
             return NOT_ALLOWED
-        case StatusError() if weigh(error, Repeat.FREELY) is Evidence.FINAL:
+        case StatusError() if classify(error, Idempotency.SAFE) is FailureKind.FINAL:
             return REFUSED
         case OutreachError() if not isinstance(error, InvalidRequest):  # a retry may succeed, so this is not a refusal
             return INCOMPLETE
@@ -66,55 +74,55 @@ def code_of(error: BaseException) -> int:
             return USAGE
 
 
-def code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
+def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
     """Return the exit code for a run that finished.
 
     Args:
         outcomes: Number of rows by outcome.
         repeats: Number of those rows that were not sent because `--repeats` let another row stand for them.
     """
-    return INCOMPLETE if sum(outcomes[outcome] for outcome in UNDONE) > repeats else OK
+    return INCOMPLETE if sum(outcomes[outcome] for outcome in FAILED_OUTCOMES) > repeats else OK
 
 
-def line_of(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Return the line that explains an error to a person; owner keys are masked."""
-    return f"outreach-async: {printable(without_keys(_message(error)))}"
+    return f"outreach-async: {to_printable(mask_keys(_format_message(error)))}"
 
 
-def _message(error: BaseException) -> str:
+def _format_message(error: BaseException) -> str:
     match error:
         case click.UsageError(ctx=click.Context() as context):
-            said = " ".join(_own_words(error, error.format_message()).split()).removesuffix(".")
+            said = " ".join(_remove_foreign_text(error, error.format_message()).split()).removesuffix(".")
             return f"{said}. Try '{context.command_path} --help'."
         case click.ClickException():
-            return _own_words(error, error.format_message())
+            return _remove_foreign_text(error, error.format_message())
         case KeyboardInterrupt():
             return "interrupted"
         case InvalidRequest() | JournalError() | BulkStopped():  # of the others, the service writes a part
-            return with_flags(_own_words(error, str(error)))
+            return translate_arguments(_remove_foreign_text(error, str(error)))
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if error.filename else reason
         case _:
-            return _own_words(error, str(error))
+            return _remove_foreign_text(error, str(error))
 
 
-def _own_words(error: BaseException, message: str) -> str:
+def _remove_foreign_text(error: BaseException, message: str) -> str:
     """Return a message without the text of the library whose exception caused the error, which means nothing to a user.
 
     The reason that the operating system gave, or the place of the fault in a file, stands in its stead if there is one.
     """
-    for link in linked(error):
-        if _is_own(link, journal=isinstance(error, JournalError)):
+    for link in iterate_linked_errors(error):
+        if _is_own_error(link, journal=isinstance(error, JournalError)):
             continue
-        reason = _reason(link)
-        for pattern in _quoted(link):
+        reason = _find_reason(link)
+        for pattern in _quotation_patterns(link):
             if found := pattern.search(message):
                 instead = f"{found[1]}{reason}{found[2]}" if reason else ""
                 return message[: found.start()] + instead + message[found.end() :]
     return message
 
 
-def _is_own(link: BaseException, *, journal: bool) -> bool:
+def _is_own_error(link: BaseException, *, journal: bool) -> bool:
     """Return whether the text of an exception is this library's.
 
     Its checks raise built-in exceptions too, such as `ValueError`. For a journal, those are Python's own about damaged content.
@@ -124,7 +132,7 @@ def _is_own(link: BaseException, *, journal: bool) -> bool:
     return package in {"outreach_async", "click"} or (package == "builtins" and not python)
 
 
-def _quoted(link: BaseException) -> Iterator[re.Pattern[str]]:
+def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
     """Yield patterns of the ways in which a message quotes an exception: by its class and text, or by its text alone."""
     yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
     own = getattr(link, "strerror", None)  # may be a library's too: asyncio adds the address to the system's words
@@ -134,18 +142,18 @@ def _quoted(link: BaseException) -> Iterator[re.Pattern[str]]:
             yield re.compile(rf"( \(){re.escape(text)}(\))")
 
 
-def _reason(error: BaseException) -> str | None:
+def _find_reason(error: BaseException) -> str | None:
     """Return why the operating system or a parser refused; the deepest exception knows best."""
     import sqlite3  # few commands need these two
     from ssl import SSLCertVerificationError, SSLError
 
     found = None
-    for link in linked(error):
+    for link in iterate_linked_errors(error):
         match link:
             case JSONDecodeError():
                 return f"invalid JSON at line {link.lineno}, column {link.colno}"
             case TOMLDecodeError():
-                at = _AT.search(str(link))
+                at = _TOML_POSITION.search(str(link))
                 return f"invalid TOML at {at[1]}" if at else "invalid TOML"
             case UnicodeDecodeError():
                 return f"byte {link.start + 1} is not valid {link.encoding.upper()}"
@@ -155,7 +163,7 @@ def _reason(error: BaseException) -> str | None:
                 return f"TLS failed ({(getattr(link, 'reason', None) or 'unknown error').replace('_', ' ').lower()})"
             case sqlite3.Error():
                 name = getattr(link, "sqlite_errorname", "")  # errors of the module itself have none
-                found = next((text for code, text in _SQLITE.items() if name.startswith(code)), None)
+                found = next((text for code, text in _SQLITE_REASONS.items() if name.startswith(code)), None)
             case OSError(errno=int(code), strerror=str(text)):
                 found = os.strerror(code) if code > 0 else text  # below 0 are the resolver's codes, which have texts of their own
             case _:

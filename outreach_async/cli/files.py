@@ -14,7 +14,7 @@ from outreach_async.importer import FORMATS, File, open_file
 
 STDIN: Final = "-"
 
-_OPTIONS: Final = (
+_FILE_OPTIONS: Final = (
     click.option("--encoding", metavar="NAME", help="Encoding of a CSV or JSON Lines file that is not UTF-8, such as cp1252."),
     click.option("--sheet", metavar="NAME", help="Sheet of a workbook.  [default: the first visible one]"),
     click.option("--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: detected]"),
@@ -22,7 +22,7 @@ _OPTIONS: Final = (
 
 
 @attrs.frozen(kw_only=True)
-class Reading:
+class ReadOptions:
     """Options for reading a file.
 
     Attributes:
@@ -49,8 +49,8 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_reading(*, encoding: str | None, sheet: str | None, format_: str | None, **arguments: Any) -> Any:
-        return command(reading=Reading(encoding=encoding, sheet=sheet, format=format_), **arguments)
+        return command(reading=ReadOptions(encoding=encoding, sheet=sheet, format=format_), **arguments)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed(_FILE_OPTIONS):
         with_reading = option(with_reading)
     return with_reading

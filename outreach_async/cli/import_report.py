@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Final, Self
 
 from outreach_async.bulk import BulkReport, ContactOutcome
-from outreach_async.bulk.outcomes import concerns_every_row
+from outreach_async.bulk.outcomes import affects_every_row
 from outreach_async.cli.output import Screen
 from outreach_async.errors import BulkStopped, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
-from outreach_async.importer.preflight import Estimate, Survey
-from outreach_async.importer.rejects import LineOf, message_of
+from outreach_async.importer.preflight import DurationEstimate, Preflight
+from outreach_async.importer.rejects import LineOf, reject_message
 
-_FEW: Final = 10
+_MAX_LISTED: Final = 10
 
 
-class Undone:
+class FailedRows:
     """List the failed rows, each with its line and the reason.
 
     Args:
@@ -29,36 +29,36 @@ class Undone:
 
     def __init__(self, screen: Screen, few: int | None, line_of: LineOf = lambda _index: None) -> None:
         self._screen = screen
-        self._few = few
+        self._max_listed = few
         self._line_of = line_of
-        self._kept: list[str] = []
-        self._more = 0
+        self._lines: list[str] = []
+        self._unlisted = 0
 
     def add(self, outcome: ContactOutcome) -> None:
         """List the row if it failed for a reason of its own; one that concerns every row is the last line of output."""
-        if not is_reject(outcome) or _is_everyones(outcome.error):
+        if not is_reject(outcome) or _is_run_error(outcome.error):
             return
-        told = (*_whose(outcome), outcome.status, message_of(outcome, self._line_of))
+        told = (*_row_labels(outcome), outcome.status, reject_message(outcome, self._line_of))
         text = ": ".join(str(part) for part in told if part)
-        if self._few is None:
-            (self._screen.warn if self._screen.as_json else self._screen.say)(text)
-        elif len(self._kept) < self._few:
-            self._kept.append(text)
+        if self._max_listed is None:
+            (self._screen.warn if self._screen.as_json else self._screen.print_line)(text)
+        elif len(self._lines) < self._max_listed:
+            self._lines.append(text)
         else:
-            self._more += 1
+            self._unlisted += 1
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
         """Print the rows that were held back."""
-        for text in self._kept:
-            self._screen.say(text)
-        if self._more:
-            self._screen.say(f"... and {self._more:,} more", "dim")
+        for text in self._lines:
+            self._screen.print_line(text)
+        if self._unlisted:
+            self._screen.print_line(f"... and {self._unlisted:,} more", "dim")
 
 
-def _whose(outcome: ContactOutcome) -> tuple[str, str]:
+def _row_labels(outcome: ContactOutcome) -> tuple[str, str]:
     """Return the line of a row, or its number if only the journal has the row, and its e-mail."""
     row = outcome.contact
     if isinstance(row, Row):
@@ -67,62 +67,68 @@ def _whose(outcome: ContactOutcome) -> tuple[str, str]:
     return f"row {outcome.index + 1}", email.strip()
 
 
-def _is_everyones(error: OutreachError | None) -> bool:
+def _is_run_error(error: OutreachError | None) -> bool:
     """Return whether an error is, or follows from, the refusal that ended the run."""
-    return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and concerns_every_row(error))
+    return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and affects_every_row(error))
 
 
-def listed(screen: Screen) -> int | None:
+def max_listed_rows(screen: Screen) -> int | None:
     """Return the number of failed rows to list: a few on a terminal, all of them in a file or a pipe."""
-    return _FEW if screen.console else None
+    return _MAX_LISTED if screen.console else None
 
 
-def show_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
+def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
     """Print the mapping of columns, and why. In a pipe, omit it if every column has the name of its code."""
     for note in notes:
-        screen.say(f"note: {note}")
+        screen.print_line(f"note: {note}")
     if columns.export:
-        screen.say(f"recognised as an export from {columns.export}")
+        screen.print_line(f"recognised as an export from {columns.export}")
     decisions = columns.decisions()
     if screen.console or any(column != code for column, code, _ in decisions):
-        screen.table(("column", "code", "why"), decisions)
+        screen.print_table(("column", "code", "why"), decisions)
 
 
-def show_findings(screen: Screen, survey: Survey) -> None:
+def print_findings(screen: Screen, survey: Preflight) -> None:
     """Print the findings in a file: the number of each kind, and the first few."""
     for kind in survey.kinds.values():
-        screen.say(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
+        screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
         for line, message in kind.first:
-            screen.say(f"  line {line}: {message}")
+            screen.print_line(f"  line {line}: {message}")
         if kind.count > len(kind.first):
-            screen.say(f"  ... and {kind.count - len(kind.first):,} more", "dim")
+            screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
     if survey.refused:
-        screen.say(f"{survey.refused:,} of {survey.rows:,} rows are invalid and will be rejected")
+        screen.print_line(f"{survey.refused:,} of {survey.rows:,} rows are invalid and will be rejected")
 
 
-def show_estimate(screen: Screen, estimate: Estimate | None) -> None:
+def print_estimate(screen: Screen, estimate: DurationEstimate | None) -> None:
     """Print the estimated duration, if it is known."""
     if estimate is not None:
         duration = timedelta(seconds=round(estimate.seconds))
-        screen.say(f"estimated time: {duration} for {estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.known})")
+        screen.print_line(
+            f"estimated time: {duration} for {estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.rate_source})"
+        )
 
 
-def show_report(screen: Screen, report: BulkReport, total: int | None, journal: Path | None) -> None:
+def print_report(screen: Screen, report: BulkReport, total: int | None, journal: Path | None) -> None:
     """Print the counts of a run, and how to continue."""
-    screen.table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
+    screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"
-    screen.say(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
+    screen.print_line(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
     if report.repeats:
-        screen.say(f"{report.repeats:,} of the not_applied rows are duplicates; a row with the same e-mail was sent instead")
+        screen.print_line(
+            f"{report.repeats:,} of the not_applied rows are duplicates; a row with the same e-mail was sent instead"
+        )
     if report.uncertain:
-        screen.say(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
-        screen.say(f"list them with: outreach-async report {journal} --uncertain" if journal else "--journal lets you list them")
+        screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
+        screen.print_line(
+            f"list them with: outreach-async report {journal} --uncertain" if journal else "--journal lets you list them"
+        )
     if total is not None and report.rows < total:
-        screen.say(_rest(journal))
+        screen.print_line(_remaining_hint(journal))
 
 
-def _rest(journal: Path | None) -> str:
+def _remaining_hint(journal: Path | None) -> str:
     if journal is not None:
         return f"Rows remain. Resume with the same command and --journal {journal} --resume."
     return (

@@ -17,7 +17,7 @@ BACKENDS: Final = ("httpx", "httpx2", "aiohttp")
 
 Backend = Literal["httpx", "httpx2", "aiohttp"]
 
-_SHARED: Final = (
+_SHARED_OPTIONS: Final = (
     click.option("--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} is an embedded one. [OUTREACH_BASE_URL]"),
     click.option("--workspace", "workspaces", metavar="ID", multiple=True, help="Id of the workspace. [OUTREACH_WORKSPACE]"),
     click.option("--owner-key", metavar="KEY", help="API key, for import only; safer as a variable. [OUTREACH_OWNER_KEY]"),
@@ -68,7 +68,7 @@ class Options:
             as_json=bool(given["as_json"]),
             backend=given["backend"] or "httpx",
             timeout=30.0 if given["timeout"] is None else given["timeout"],
-            headers=dict(map(_header, given["headers"])),
+            headers=dict(map(_parse_header, given["headers"])),
         )
 
     @property
@@ -90,28 +90,28 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_options(**arguments: Any) -> Any:
         context = click.get_current_context()
         before = context.parent.params if context.parent else {}
-        given = {name: _later(before.get(name), arguments.pop(name)) for name in _NAMES}
+        given = {name: _prefer_later(before.get(name), arguments.pop(name)) for name in _OPTION_NAMES}
         return command(options=Options.of(given, os.environ), **arguments)
 
-    return declared(with_options)
+    return declare_options(with_options)
 
 
-def declared(command: Callable[..., Any]) -> Callable[..., Any]:
+def declare_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare the shared options."""
-    for option in reversed(_SHARED):
+    for option in reversed(_SHARED_OPTIONS):
         command = option(command)
     return command
 
 
-_NAMES: Final = ("base_url", "workspaces", "owner_key", "as_json", "backend", "timeout", "headers")
+_OPTION_NAMES: Final = ("base_url", "workspaces", "owner_key", "as_json", "backend", "timeout", "headers")
 
 
-def _later(before: Any, after: Any) -> Any:
+def _prefer_later(before: Any, after: Any) -> Any:
     """Return the value given after the name of the command, else the one given before it."""
     return before if after is None or after is False or after == () else after
 
 
-def _header(text: str) -> tuple[str, str]:
+def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise click.UsageError("--header: expected 'Name: value', got something else, which may be secret; quote it as a whole.")

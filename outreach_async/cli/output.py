@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outreach_async.bulk import BulkProgress, Outcomes
-from outreach_async.cli.text import printable
+from outreach_async.cli.text import to_printable
 
 
 @attrs.frozen
@@ -39,73 +39,73 @@ class Screen:
         terminal = sys.stdout.isatty() and not as_json
         return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None)
 
-    def say(self, text: str = "", style: str = "") -> None:
+    def print_line(self, text: str = "", style: str = "") -> None:
         """Print a line for people; with `as_json`, print nothing."""
         if self.console:
-            self.console.print(Text(printable(text), style=style), soft_wrap=True)
+            self.console.print(Text(to_printable(text), style=style), soft_wrap=True)
         elif not self.as_json:
-            print(printable(text))  # noqa: T201 - a command prints
+            print(to_printable(text))  # noqa: T201 - a command prints
 
     def warn(self, text: str) -> None:
         """Print a line to stderr, like errors."""
-        print(f"outreach-async: {printable(text)}", file=sys.stderr)  # noqa: T201 - a command prints
+        print(f"outreach-async: {to_printable(text)}", file=sys.stderr)  # noqa: T201 - a command prints
 
-    def say_lines(self, text: str) -> None:
+    def print_lines(self, text: str) -> None:
         """Print lines for people."""
         for line in text.splitlines():
-            self.say(line)
+            self.print_line(line)
 
-    def footer(self, text: str) -> None:
+    def print_footer(self, text: str) -> None:
         """Print a line that is of use on a terminal only."""
         if self.console:
-            self.say(text, "dim")
+            self.print_line(text, "dim")
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print a table; with `as_json`, print nothing."""
         if self.console:
-            self.console.print(_table(columns, list(rows)), crop=False)  # a truncated number is a wrong number
+            self.console.print(_build_table(columns, list(rows)), crop=False)  # a truncated number is a wrong number
         elif not self.as_json:
             for row in (columns, *rows):
-                print(*map(printable, row), sep="\t")  # noqa: T201 - a command prints
+                print(*map(to_printable, row), sep="\t")  # noqa: T201 - a command prints
 
-    def result(self, value: dict[str, Any]) -> None:
+    def print_result(self, value: dict[str, Any]) -> None:
         """Print the JSON object as the last line of stdout; without `as_json`, print nothing."""
         if self.as_json:
             print(json.dumps(value), flush=True)  # noqa: T201 - a command prints
 
 
-_WHOLE: Final = frozenset({"id", "code", "status", "test_letter"})
+_UNWRAPPED_COLUMNS: Final = frozenset({"id", "code", "status", "test_letter"})
 """Columns never wrapped below the width of their values, because users copy and compare them."""
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for at, column in enumerate(columns):
         values = [row[at] for row in rows]
-        figures = bool(values) and all(map(_is_figure, values))
-        whole = map(printable, values) if figures or column in _WHOLE else ()
+        figures = bool(values) and all(map(_is_number, values))
+        whole = map(to_printable, values) if figures or column in _UNWRAPPED_COLUMNS else ()
         least = max(map(len, [*whole, *column.split("_")]))
         heading = Text(column.replace("_", "\n"))
         table.add_column(heading, justify="right" if figures else "left", overflow="fold", min_width=least)
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(to_printable(cell)) for cell in row))
     return table
 
 
-def _is_figure(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-Show: TypeAlias = Callable[[int, str], None]
+ShowProgress: TypeAlias = Callable[[int, str], None]
 """Shows the number of completed rows, and a string beside the bar."""
 
-_REFRESH: Final = 0.2
-_SLOW: Final = 10
+_REFRESH_INTERVAL: Final = 0.2
+_SLOW_RATE: Final = 10
 """Rate in rows per second below which one decimal is shown."""
 
 
 @contextmanager
-def progress(title: str, total: int | None) -> Iterator[Show]:
+def show_progress(title: str, total: int | None) -> Iterator[ShowProgress]:
     """Show a bar of `total` rows; `None` if their number is unknown."""
     if not sys.stderr.isatty():
         yield lambda _rows, _text: None
@@ -117,7 +117,7 @@ def progress(title: str, total: int | None) -> Iterator[Show]:
         yield lambda rows, text: bar.update(task, completed=rows, text=text)
 
 
-async def follow(outcomes: Outcomes, show: Show, warn: Callable[[str], None]) -> None:
+async def follow_progress(outcomes: Outcomes, show: ShowProgress, warn: Callable[[str], None]) -> None:
     """Show a run's progress until cancelled.
 
     Args:
@@ -128,25 +128,25 @@ async def follow(outcomes: Outcomes, show: Show, warn: Callable[[str], None]) ->
     told = ""
     while True:
         seen = outcomes.progress
-        show(seen.rows, text_of(seen))
+        show(seen.rows, format_progress(seen))
         if seen.why and seen.why != told:
             of = "" if seen.total is None else f" of {seen.total:,}"
-            warn(f"{seen.rows:,}{of} rows, {text_of(seen)}")
+            warn(f"{seen.rows:,}{of} rows, {format_progress(seen)}")
         told = seen.why
-        await anyio.sleep(_REFRESH)
+        await anyio.sleep(_REFRESH_INTERVAL)
 
 
-def text_of(seen: BulkProgress) -> str:
+def format_progress(seen: BulkProgress) -> str:
     """Return the rate, the state with its reason, and the ETA of a run."""
-    digits = 1 if 0 < seen.rate < _SLOW else 0
+    digits = 1 if 0 < seen.rate < _SLOW_RATE else 0
     parts = [f"{seen.rate:,.{digits}f} rows/s"]
     if seen.state != "running":
-        held = f"{seen.state} for {_duration(seen.resumes)}" if seen.resumes else seen.state
-        parts.append(f"{held} ({printable(seen.why)})" if seen.why else held)
+        held = f"{seen.state} for {_format_duration(seen.resumes)}" if seen.resumes else seen.state
+        parts.append(f"{held} ({to_printable(seen.why)})" if seen.why else held)
     if seen.eta is not None:
-        parts.append(f"ETA {_duration(seen.eta)}")
+        parts.append(f"ETA {_format_duration(seen.eta)}")
     return ", ".join(parts)
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))

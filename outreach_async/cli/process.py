@@ -15,13 +15,13 @@ from anyio.abc import TaskGroup, TaskStatus
 from outreach_async.cli.exits import INTERRUPTED, OK
 from outreach_async.cli.output import Screen
 
-PATIENCE: Final = 30.0
+DRAIN_TIMEOUT: Final = 30.0
 """Time for requests in flight to complete, in seconds."""
-PATIENCE_IN_PAUSE: Final = 1.0
+PAUSED_DRAIN_TIMEOUT: Final = 1.0
 """The same while a run is paused, in seconds: a request in flight then rarely succeeds."""
 
 
-class Interrupts:
+class InterruptHandler:
     """Handle each Ctrl-C according to its number.
 
     Args:
@@ -38,40 +38,40 @@ class Interrupts:
 
     def __init__(self, screen: Screen, group: TaskGroup, leave: Callable[[int], object] = os._exit) -> None:
         self.scope = anyio.CancelScope()
-        self.drain: Callable[[], float] = lambda: PATIENCE
+        self.drain: Callable[[], float] = lambda: DRAIN_TIMEOUT
         self.count = 0
         self._screen = screen
         self.group = group
-        self._leave = leave
+        self._exit = leave
 
-    def take(self) -> None:
+    def handle(self) -> None:
         """Handle one Ctrl-C."""
         self.count += 1
         if self.count == 1:
             seconds = self.drain()
             self._screen.warn(f"waiting up to {seconds:.0f} s for requests in flight; press Ctrl-C again to cancel them")
             # A handler must not wait: it would block the next Ctrl-C.
-            self.group.start_soon(self._give_up, seconds)
+            self.group.start_soon(self._cancel_after, seconds)
         elif self.count == 2:  # noqa: PLR2004 - the second
             self.scope.cancel()
         else:  # the cancelled run has not ended; wait for nothing
-            self._leave(INTERRUPTED)
+            self._exit(INTERRUPTED)
 
-    async def _give_up(self, seconds: float) -> None:
+    async def _cancel_after(self, seconds: float) -> None:
         await anyio.sleep(seconds)
         self.scope.cancel()
 
 
 @asynccontextmanager
-async def interruptible(screen: Screen) -> AsyncIterator[Interrupts]:
+async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
     """Handle every Ctrl-C within the block. On Windows, which has no such signals, it stays a `KeyboardInterrupt`.
 
     Errors of the block are raised as they are, not in an exception group.
     """
     failure: Exception | None = None
     async with anyio.create_task_group() as group:
-        interrupts = Interrupts(screen, group)
-        await group.start(_receive, interrupts)  # returns once the handler is in place
+        interrupts = InterruptHandler(screen, group)
+        await group.start(_receive_signals, interrupts)  # returns once the handler is in place
         try:
             with interrupts.scope:
                 yield interrupts
@@ -82,7 +82,7 @@ async def interruptible(screen: Screen) -> AsyncIterator[Interrupts]:
         raise failure
 
 
-async def _receive(interrupts: Interrupts, *, task_status: TaskStatus[None]) -> None:
+async def _receive_signals(interrupts: InterruptHandler, *, task_status: TaskStatus[None]) -> None:
     try:
         receiver = anyio.open_signal_receiver(signal.SIGINT)
     except NotImplementedError:  # pragma: no cover - Windows
@@ -91,7 +91,7 @@ async def _receive(interrupts: Interrupts, *, task_status: TaskStatus[None]) -> 
     with receiver as signals:
         task_status.started()
         async for _ in signals:
-            interrupts.take()
+            interrupts.handle()
 
 
 def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = INTERRUPTED) -> int:
@@ -106,10 +106,10 @@ def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = IN
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    return anyio.run(_cancellable, main, terminated)
+    return anyio.run(_run_cancellable, main, terminated)
 
 
-async def _cancellable(main: Callable[[], Awaitable[int | None]], terminated: int) -> int:
+async def _run_cancellable(main: Callable[[], Awaitable[int | None]], terminated: int) -> int:
     with anyio.CancelScope() as scope:
         # By default SIGTERM ends the process at once: the journal and the rejects file would not be completed.
         with suppress(NotImplementedError):  # Windows has no signal handlers on event loops

@@ -9,15 +9,15 @@ import click
 
 from outreach_async.bulk import ContactOutcome, Journal
 from outreach_async.bulk.journal import JournalReport
-from outreach_async.cli.exits import SUSPENDED, code_of_rows
-from outreach_async.cli.files import Reading, file_options
+from outreach_async.cli.exits import SUSPENDED, exit_code_of_rows
+from outreach_async.cli.files import ReadOptions, file_options
 from outreach_async.cli.importing import export_rejects
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.writing import FileUse, OutputPath, force_option, require_writable
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File
-from outreach_async.importer.rejects import begins_as_rejects
+from outreach_async.importer.rejects import is_rejects_file
 
 
 @click.command()
@@ -27,49 +27,49 @@ from outreach_async.importer.rejects import begins_as_rejects
 @force_option
 @file_options
 @shared_options
-def report(options: Options, journal: Path, *, reading: Reading, uncertain: bool, rejects: Path | None, force: bool) -> int:
+def report(options: Options, journal: Path, *, reading: ReadOptions, uncertain: bool, rejects: Path | None, force: bool) -> int:
     """Show the progress and results of the run in JOURNAL. It works while the run is in progress; nothing is sent or changed.
 
     Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
     resumed.
     """
     screen, kept = Screen.of(as_json=options.as_json), Journal(journal)
-    figures = _figures(kept)
+    figures = _read_report(kept)
     source = None if figures.source is None or figures.fingerprint is None else Path(figures.source)
     require_writable(
-        FileUse.journal("JOURNAL", journal, written=False),
-        FileUse.read("the input of JOURNAL", source),
-        FileUse.write("--rejects", rejects, begins_as_rejects),
+        FileUse.for_journal("JOURNAL", journal, written=False),
+        FileUse.for_reading("the input of JOURNAL", source),
+        FileUse.for_writing("--rejects", rejects, is_rejects_file),
         force=force,
     )
     if uncertain:
         columns = ("row", "status", "possible", "attempts", "id", "error")
-        screen.table(columns, (_cells(outcome) for outcome in _uncertain(kept)))
+        screen.print_table(columns, (_outcome_cells(outcome) for outcome in _uncertain_outcomes(kept)))
     if rejects is not None:
-        rows = export_rejects(rejects, _input(reading, figures), kept)
-        screen.say(f"{rows:,} rows written to {rejects}")
-    _show(screen, figures)
-    screen.result(figures.to_dict())
-    return code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
+        rows = export_rejects(rejects, _open_input(reading, figures), kept)
+        screen.print_line(f"{rows:,} rows written to {rejects}")
+    _print_report(screen, figures)
+    screen.print_result(figures.to_dict())
+    return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
 
 
-def _figures(journal: Journal) -> JournalReport:
+def _read_report(journal: Journal) -> JournalReport:
     try:
         return journal.report()
     except InvalidRequest as error:  # here the journal is an argument, not an option
         raise InvalidRequest(str(error).replace("journal: ", "JOURNAL: ", 1)) from error
 
 
-def _uncertain(journal: Journal) -> Iterator[ContactOutcome]:
+def _uncertain_outcomes(journal: Journal) -> Iterator[ContactOutcome]:
     return (outcome for outcome in journal.outcomes() if not outcome.certain)
 
 
-def _cells(outcome: ContactOutcome) -> tuple[object, ...]:
+def _outcome_cells(outcome: ContactOutcome) -> tuple[object, ...]:
     possible = ", ".join(sorted(outcome.possible))
     return outcome.index, outcome.status.value, possible, outcome.attempts, outcome.id or "", outcome.error or ""
 
 
-def _input(reading: Reading, figures: JournalReport) -> File | None:
+def _open_input(reading: ReadOptions, figures: JournalReport) -> File | None:
     """Return the input of the run, if it has not changed; `None` if it came from standard input.
 
     Raises:
@@ -87,12 +87,12 @@ def _input(reading: Reading, figures: JournalReport) -> File | None:
     return file
 
 
-def _show(screen: Screen, figures: JournalReport) -> None:
-    screen.table(("outcome", "rows"), [(outcome.value, count) for outcome, count in figures.outcomes.items()])
-    screen.say(f"{figures.state}: {figures.rows:,} rows in {figures.seconds:.1f} s, workspace {figures.workspace}")
+def _print_report(screen: Screen, figures: JournalReport) -> None:
+    screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in figures.outcomes.items()])
+    screen.print_line(f"{figures.state}: {figures.rows:,} rows in {figures.seconds:.1f} s, workspace {figures.workspace}")
     if figures.source:
-        screen.say(f"input: {figures.source}")
+        screen.print_line(f"input: {figures.source}")
     if figures.uncertain:
-        screen.say(f"uncertain outcomes: {figures.uncertain:,}; list them with --uncertain")
+        screen.print_line(f"uncertain outcomes: {figures.uncertain:,}; list them with --uncertain")
     if figures.possibly_sent:
-        screen.say(f"possibly sent, without an outcome: {figures.possibly_sent:,}; resume the import with --resume")
+        screen.print_line(f"possibly sent, without an outcome: {figures.possibly_sent:,}; resume the import with --resume")

@@ -13,15 +13,15 @@ from typing import Any, Final
 import attrs
 import click
 
-from outreach_async.cli.app import of_words
+from outreach_async.cli.app import create_completer
 from outreach_async.cli.exits import OK
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.process import run_async
-from outreach_async.cli.writing import named, readable
+from outreach_async.cli.writing import explain_os_errors, explain_read_errors
 from outreach_async.fake import Behaviour, FakeService, WorldError
 from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
 from outreach_async.fake.fault_plan import Service
-from outreach_async.fake.server import run
+from outreach_async.fake.server import serve_forever
 
 WORKSPACES: Final = ("space_demo", "space_demo_eu")
 OWNER_KEY: Final = "key_demo"
@@ -31,37 +31,37 @@ SEED: Final = 7
 _NOW: Final = "2026-03-02T09:00:00Z"
 
 
-def _ago(days: int) -> int:
+def _days_ago(days: int) -> int:
     return int(datetime.fromisoformat(_NOW).timestamp()) - days * 86_400
 
 
 @attrs.frozen
-class _Boxes:
+class _MailboxGroup:
     """A group of similar mailboxes.
 
     Attributes:
         name: Base of their domains: `<name>.example`, then `<name>2.example` and so on.
         count: Number of mailboxes.
         fields: Fields that differ from those of healthy mailboxes.
-        a_domain: Number of mailboxes per domain.
+        per_domain: Number of mailboxes per domain.
     """
 
     name: str
     count: int
     fields: dict[str, Any] = attrs.field(factory=dict)
-    a_domain: int = 4
+    per_domain: int = 4
 
     def domains(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the number of mailboxes of each domain, and their fields."""
-        for first in range(0, self.count, self.a_domain):
-            number = first // self.a_domain + 1
-            fields = {"domain": f"{self.name}{number if number > 1 else ''}.example", "domain_ip": _SITE, **self.fields}
-            yield min(self.a_domain, self.count - first), fields
+        for first in range(0, self.count, self.per_domain):
+            number = first // self.per_domain + 1
+            fields = {"domain": f"{self.name}{number if number > 1 else ''}.example", "domain_ip": _WEBSITE_IP, **self.fields}
+            yield min(self.per_domain, self.count - first), fields
 
 
-_SITE: Final = "198.51.100.20"
+_WEBSITE_IP: Final = "198.51.100.20"
 
-_BURNT: Final = {
+_BLACKLISTED: Final = {
     "blacklists": 4,
     "dmarc": False,
     "sent_30days": 640,
@@ -72,27 +72,31 @@ _BURNT: Final = {
     "server_ip": "203.0.113.99",
 }
 
-_MAILBOXES: Final[dict[str, tuple[_Boxes, ...]]] = {
+_MAILBOXES: Final[dict[str, tuple[_MailboxGroup, ...]]] = {
     WORKSPACES[0]: (
-        _Boxes("northwind-mail", 64),
-        _Boxes("hello-northwind", 48),
-        _Boxes("northwind-hello", 2, {"daily_limit": 25, "sent_today": 31}),  # the limit was lowered from 40 after they had sent
-        _Boxes("northwind-team", 4, {"dkim": False}),
-        _Boxes("try-northwind", 40),
-        _Boxes("northwind-try", 3, {"blacklists": 1}),
-        _Boxes("get-northwind", 31),
-        _Boxes("northwind-get", 4, {"sent_30days": 810, "bounced_30days": 58}),
-        _Boxes("northwind-go", 2, {"sent_30days": 118, "bounced_30days": 3}),  # too few e-mails for a verdict
-        _Boxes("northwind-news", 11, {"domain_ip": None}, a_domain=11),
-        _Boxes("northwind-offers", 5, _BURNT, a_domain=5),
+        _MailboxGroup("northwind-mail", 64),
+        _MailboxGroup("hello-northwind", 48),
+        _MailboxGroup(
+            "northwind-hello", 2, {"daily_limit": 25, "sent_today": 31}
+        ),  # the limit was lowered from 40 after they had sent
+        _MailboxGroup("northwind-team", 4, {"dkim": False}),
+        _MailboxGroup("try-northwind", 40),
+        _MailboxGroup("northwind-try", 3, {"blacklists": 1}),
+        _MailboxGroup("get-northwind", 31),
+        _MailboxGroup("northwind-get", 4, {"sent_30days": 810, "bounced_30days": 58}),
+        _MailboxGroup("northwind-go", 2, {"sent_30days": 118, "bounced_30days": 3}),  # too few e-mails for a verdict
+        _MailboxGroup("northwind-news", 11, {"domain_ip": None}, per_domain=11),
+        _MailboxGroup("northwind-offers", 5, _BLACKLISTED, per_domain=5),
     ),
     WORKSPACES[1]: (
-        _Boxes("northwind-post", 48),
-        _Boxes("northwind-versand", 3, {"status": "disconnected", "sent_today": 0}),
-        _Boxes("northwind-kontakt", 23, {"domain_ip": None}),
-        _Boxes("moin-northwind", 44),
-        _Boxes("northwind-brief", 4, {"dmarc": False}),
-        _Boxes("northwind-neu", 4, {"spf": False, "dkim": False, "dmarc": False, "created_at": _ago(8), "daily_limit": 30}),
+        _MailboxGroup("northwind-post", 48),
+        _MailboxGroup("northwind-versand", 3, {"status": "disconnected", "sent_today": 0}),
+        _MailboxGroup("northwind-kontakt", 23, {"domain_ip": None}),
+        _MailboxGroup("moin-northwind", 44),
+        _MailboxGroup("northwind-brief", 4, {"dmarc": False}),
+        _MailboxGroup(
+            "northwind-neu", 4, {"spf": False, "dkim": False, "dmarc": False, "created_at": _days_ago(8), "daily_limit": 30}
+        ),
     ),
 }
 
@@ -102,7 +106,7 @@ _CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
             "id": CAMPAIGN,
             "name": "Spring launch",
             "status": "live",
-            "created": _ago(49),
+            "created": _days_ago(49),
             "contacts": 9_400,
             "steps": [{"templates": "A|B|PER", "sent": 6_100}, {"templates": "A|B", "sent": 3_900}, {"sent": 1_450}],
         },
@@ -110,7 +114,7 @@ _CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
             "id": "camp_renewals",
             "name": "Renewals, first quarter",
             "status": "live",
-            "created": _ago(30),
+            "created": _days_ago(30),
             "contacts": 1_200,
             "steps": [{"templates": "A|B", "sent": 800}, {"sent": 310}],
         },
@@ -118,7 +122,7 @@ _CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
             "id": "camp_winback",
             "name": "Win back 2025",
             "status": "live",
-            "created": _ago(118),
+            "created": _days_ago(118),
             "contacts": 640,
             "steps": [{"templates": "A|B", "sent": 640}],
         },
@@ -126,18 +130,18 @@ _CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
             "id": "camp_webinar",
             "name": "Webinar invitation",
             "status": "paused",
-            "created": _ago(20),
+            "created": _days_ago(20),
             "contacts": 2_300,
             "steps": [{"sent": 410}, "A"],
         },
-        {"id": "camp_partners", "name": "Partner outreach", "status": "draft", "created": _ago(3), "steps": ["A|B", "A"]},
+        {"id": "camp_partners", "name": "Partner outreach", "status": "draft", "created": _days_ago(3), "steps": ["A|B", "A"]},
     ),
     WORKSPACES[1]: (
         {
             "id": "camp_dach",
             "name": "Österreich und Süddeutschland",
             "status": "live",
-            "created": _ago(61),
+            "created": _days_ago(61),
             "contacts": 3_100,
             "steps": [{"templates": "A|PER", "sent": 1_900}, {"sent": 720}],
         },
@@ -145,7 +149,7 @@ _CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
             "id": "camp_fair",
             "name": "Trade fair follow-up",
             "status": "paused",
-            "created": _ago(12),
+            "created": _days_ago(12),
             "contacts": 540,
             "steps": [{"sent": 120}, "A"],
         },
@@ -153,7 +157,7 @@ _CAMPAIGNS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
 }
 
 
-def demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
+def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
     """Return the embedded service with its initial data."""
     service = FakeService(seed, behaviour, _NOW)
     for workspace in WORKSPACES:
@@ -171,7 +175,7 @@ def demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeServ
     return service
 
 
-def stored_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
+def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
     """Return a service with the data of a world file.
 
     Raises:
@@ -179,14 +183,14 @@ def stored_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = Non
     """
     service = FakeService(seed, behaviour, _NOW)
     try:
-        with readable("--world", path):
+        with explain_read_errors("--world", path):
             service.load(path)
     except (WorldError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--world {path}: {error}") from error
     return service
 
 
-def entrance(service: FakeService) -> dict[str, str | None]:
+def find_entry_ids(service: FakeService) -> dict[str, str | None]:
     """Return the first workspace with one of its owner keys and campaigns; `None` for what does not exist."""
     document = json.loads(service.dump())
     space: dict[str, Any] = next(iter(document["workspaces"]), {"id": None, "campaigns": []})
@@ -215,7 +219,7 @@ PRESETS: Final = ("documented", "strict", "lenient")
     default=PRESETS[0],
     show_default=True,
     metavar="PRESET|FILE",
-    shell_complete=of_words(lambda: PRESETS, or_file=True),
+    shell_complete=create_completer(lambda: PRESETS, or_file=True),
     help=f"Behaviour where the interface leaves it open: {', '.join(PRESETS)}, or a TOML file.",
 )
 @click.option(
@@ -244,20 +248,22 @@ def serve(
     The control plane under /_fake/ resets the service, seeds data, injects faults, changes the behaviour and moves the clock,
     with HTTP and JSON. Two OpenAPI 3.1 documents describe it and the service: /_fake/control.json and /_fake/openapi.json.
     """
-    from outreach_async.fake.control import Controlled, is_loopback  # slow to import, and no other command needs it
+    from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
 
-    read = _behaviour(behaviour)
-    service = demo_world(seed, read) if world is None else stored_world(world, seed, read)
-    controlled = Controlled(service, control_hosts) if control_hosts or is_loopback(host) else service
-    return run_async(partial(_served, controlled, host, port, partial(_announce, service)), terminated=OK)
-
-
-async def _served(service: Service, host: str, port: int, started: Callable[[str], None]) -> None:
-    with named("--host", f"{host} --port {port}", "pass an address of this machine and a free port, such as --port 0"):
-        await run(service, host, port, started)
+    read = _load_behaviour(behaviour)
+    service = create_demo_world(seed, read) if world is None else load_world(world, seed, read)
+    controlled = ControlPlane(service, control_hosts) if control_hosts or is_loopback(host) else service
+    return run_async(partial(_run_server, controlled, host, port, partial(_print_address, service)), terminated=OK)
 
 
-def _behaviour(said: str) -> Behaviour:
+async def _run_server(service: Service, host: str, port: int, started: Callable[[str], None]) -> None:
+    with explain_os_errors(
+        "--host", f"{host} --port {port}", "pass an address of this machine and a free port, such as --port 0"
+    ):
+        await serve_forever(service, host, port, started)
+
+
+def _load_behaviour(said: str) -> Behaviour:
     """Return a preset, or read a file.
 
     Raises:
@@ -269,12 +275,12 @@ def _behaviour(said: str) -> Behaviour:
     if not Path(said).exists():
         raise click.UsageError(f"--behaviour: expected a file or one of {', '.join(PRESETS)}, got {said}; pass one of them.")
     try:
-        with readable("--behaviour", Path(said)):
+        with explain_read_errors("--behaviour", Path(said)):
             return load_behaviour(said)
     except BehaviourFileError as error:
         raise click.UsageError(f"--behaviour {error}") from error
 
 
-def _announce(service: FakeService, base_url: str) -> None:
-    sys.stdout.write(f"{base_url}\n{json.dumps(entrance(service))}\n")
+def _print_address(service: FakeService, base_url: str) -> None:
+    sys.stdout.write(f"{base_url}\n{json.dumps(find_entry_ids(service))}\n")
     sys.stdout.flush()

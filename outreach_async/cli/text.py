@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_KEY: Final = re.compile(r"\bkey_[^\s'\")]+")
+_OWNER_KEY: Final = re.compile(r"\bkey_[^\s'\")]+")
 
 _FLAGS: Final = {
     **{
@@ -24,9 +24,9 @@ _FLAGS: Final = {
 }
 """What sets each argument of the library on the command line."""
 
-_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
+_LEADING_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
 _ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
-_IN_PYTHON: Final = (
+_REPLACEMENTS: Final = (
     # A remedy for both callers, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
     (re.compile(r"\b(?:pass|resume with) [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
     # What the command has no option for.
@@ -47,7 +47,7 @@ _IN_PYTHON: Final = (
 """Other patterns in the library's messages, and what to print instead."""
 
 
-def printable(value: Any) -> str:
+def to_printable(value: Any) -> str:
     """Return a value as one line that is safe to print.
 
     Control characters are escaped: a string from the service or a file must not move the cursor, change colours or reverse
@@ -64,14 +64,14 @@ def printable(value: Any) -> str:
             return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
 
 
-def without_keys(text: str) -> str:
+def mask_keys(text: str) -> str:
     """Return a string with every owner key masked: a message may quote an argument that was a key in the wrong place."""
-    return _KEY.sub("key_***", text)
+    return _OWNER_KEY.sub("key_***", text)
 
 
-def with_flags(text: str) -> str:
+def translate_arguments(text: str) -> str:
     """Return a message of the library with options of the command instead of Python arguments."""
-    text = _FIELD.sub(lambda found: _FLAGS[found[1]], text)
-    for pattern, replacement in _IN_PYTHON:
+    text = _LEADING_FIELD.sub(lambda found: _FLAGS[found[1]], text)
+    for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
     return _ARGUMENT.sub(lambda found: f"{_FLAGS[found[1]]} {found[3] or ''}".rstrip(), text)

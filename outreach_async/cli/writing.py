@@ -15,20 +15,20 @@ from unicodedata import normalize
 import attrs
 import click
 
-from outreach_async.atomic import descriptor_of
+from outreach_async.atomic import parse_descriptor
 from outreach_async.cli.files import STDIN
 from outreach_async.importer import RejectsFile
 from outreach_async.importer.rejects import Reject
 
 _STDOUT: Final = "/dev/stdout"
-_COMPANIONS: Final = ("", "-wal", "-shm", "-journal", "-lock")
+_JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")
 """Endings of the names of a journal's files."""
-_REPLACES: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
+_SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
 """Pairs of options that may name one file: it is read first, then replaced as a whole."""
 
-Key: TypeAlias = tuple[int | str, ...]
+FileKey: TypeAlias = tuple[int | str, ...]
 """Identifies a file: its device and inode or, if it does not exist yet, those of its folder and its name."""
-Begins: TypeAlias = Callable[[Path], bool]
+HasFormat: TypeAlias = Callable[[Path], bool]
 """Returns whether the start of a file is that of the format to be written."""
 
 
@@ -55,34 +55,34 @@ class FileUse:
         path: The path as given.
         keys: Keys of the file; a journal has several files.
         written: Whether the command writes the file.
-        begins: Checks the file that would be replaced; `None` if the command does not replace it.
+        has_format: Checks the file that would be replaced; `None` if the command does not replace it.
     """
 
     flag: str
     path: Path
-    keys: frozenset[Key]
+    keys: frozenset[FileKey]
     written: bool = False
-    begins: Begins | None = None
+    has_format: HasFormat | None = None
 
     @classmethod
-    def read(cls, flag: str, path: Path | None) -> Iterator[Self]:
+    def for_reading(cls, flag: str, path: Path | None) -> Iterator[Self]:
         """Yield a file to read, if one is given; `-` is standard input."""
         if path is not None:
-            yield cls(flag, path, keys_of(0 if str(path) == STDIN else path))
+            yield cls(flag, path, find_keys(0 if str(path) == STDIN else path))
 
     @classmethod
-    def journal(cls, flag: str, path: Path | None, *, written: bool) -> Iterator[Self]:
+    def for_journal(cls, flag: str, path: Path | None, *, written: bool) -> Iterator[Self]:
         """Yield a journal with the files beside it, if one is given."""
         if path is not None:
             bases = {str(path), os.path.realpath(path)}
-            keys = frozenset().union(*(keys_of(Path(base + end)) for base in bases for end in _COMPANIONS))
+            keys = frozenset().union(*(find_keys(Path(base + end)) for base in bases for end in _JOURNAL_SUFFIXES))
             yield cls(flag, path, keys, written)
 
     @classmethod
-    def write(cls, flag: str, path: Path | None, begins: Begins) -> Iterator[Self]:
+    def for_writing(cls, flag: str, path: Path | None, has_format: HasFormat) -> Iterator[Self]:
         """Yield a file to write, if one is given."""
         if path is not None:
-            yield cls(flag, path, keys_of(path), written=True, begins=begins)
+            yield cls(flag, path, find_keys(path), written=True, has_format=has_format)
 
 
 def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
@@ -100,23 +100,27 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
     for use in given:
         if use.written:
             require_folder(use.flag, use.path)
-    for one, other in conflicts(given):
+    for one, other in find_conflicts(given):
         text = f"{one.flag} {one.path} and {other.flag} {other.path} are the same file"
         raise click.UsageError(f"{text}; pass another path to {(other if other.written else one).flag}.")
     for use in given:
-        if use.begins and not force and _holds_something(use.path) and not use.begins(use.path):
+        if use.has_format and not force and _has_content(use.path) and not use.has_format(use.path):
             text = f"{use.flag} {use.path}: the file exists and holds something else"
             raise click.UsageError(f"{text}; pass another path, or overwrite it with --force.")
 
 
-def conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
+def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
     """Yield each pair of uses of one file where at least one writes it, except pairs of options that may share a file."""
     for one, other in combinations(uses, 2):
-        if (one.written or other.written) and one.keys & other.keys and frozenset({one.flag, other.flag}) not in _REPLACES:
+        if (
+            (one.written or other.written)
+            and one.keys & other.keys
+            and frozenset({one.flag, other.flag}) not in _SHAREABLE_OPTIONS
+        ):
             yield one, other
 
 
-def keys_of(path: Path | int, folds: Callable[[Path], bool] | None = None) -> frozenset[Key]:
+def find_keys(path: Path | int, folds: Callable[[Path], bool] | None = None) -> frozenset[FileKey]:
     """Return the keys of a file, which are the same through every link; empty for pipes and devices, as they store nothing.
 
     Args:
@@ -126,11 +130,13 @@ def keys_of(path: Path | int, folds: Callable[[Path], bool] | None = None) -> fr
     try:
         facts = os.fstat(path) if isinstance(path, int) else path.stat()
     except OSError:
-        return frozenset() if isinstance(path, int) else _keys_of_new(Path(os.path.realpath(path)), folds or folds_case)
+        return (
+            frozenset() if isinstance(path, int) else _find_new_keys(Path(os.path.realpath(path)), folds or is_case_insensitive)
+        )
     return frozenset({(facts.st_dev, facts.st_ino)}) if S_ISREG(facts.st_mode) else frozenset()
 
 
-def _keys_of_new(path: Path, folds: Callable[[Path], bool]) -> frozenset[Key]:
+def _find_new_keys(path: Path, folds: Callable[[Path], bool]) -> frozenset[FileKey]:
     try:
         facts = path.parent.stat()
     except OSError:
@@ -139,7 +145,7 @@ def _keys_of_new(path: Path, folds: Callable[[Path], bool]) -> frozenset[Key]:
     return frozenset({(facts.st_dev, facts.st_ino, name)})
 
 
-def folds_case(folder: Path) -> bool:
+def is_case_insensitive(folder: Path) -> bool:
     """Return whether a folder ignores the case of names."""
     try:  # without writing a file: a known name, in the other case, leads to the same file
         with os.scandir(folder) as entries:
@@ -163,7 +169,7 @@ def require_folder(flag: str, path: Path) -> None:
 
 
 @contextmanager
-def named(flag: str, value: Path | str, remedy: str) -> Iterator[None]:
+def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[None]:
     """Make an error of the operating system name the option and its value.
 
     The error itself may name no file, or the temporary file that is written beside an output.
@@ -179,15 +185,17 @@ def named(flag: str, value: Path | str, remedy: str) -> Iterator[None]:
         raise click.ClickException(f"{flag} {value}: {error.strerror or error}; {remedy}") from error
 
 
-readable: Final = partial(named, remedy="pass the path of a file that can be read")
+explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
 """Reads a file that an option names."""
 
-writable: Final = partial(named, remedy="free space on its disk, or pass another path that can be written")
+explain_write_errors: Final = partial(
+    explain_os_errors, remedy="free space on its disk, or pass another path that can be written"
+)
 """Writes a file that an option names."""
 
 
 @contextmanager
-def rejects_file(path: Path, headers: Sequence[str]) -> Iterator[Callable[[Reject], None]]:
+def open_rejects_file(path: Path, headers: Sequence[str]) -> Iterator[Callable[[Reject], None]]:
     """Open a rejects file, and yield what adds a row to it. The file takes its name when the block ends, however it ends.
 
     Raises:
@@ -196,17 +204,17 @@ def rejects_file(path: Path, headers: Sequence[str]) -> Iterator[Callable[[Rejec
     rejects = RejectsFile(path, headers)
 
     def add(row: Reject) -> None:
-        with writable("--rejects", path):
+        with explain_write_errors("--rejects", path):
             rejects.add(row)
 
-    with writable("--rejects", path):
+    with explain_write_errors("--rejects", path):
         rejects.__enter__()
     try:
         yield add
     finally:
-        with writable("--rejects", path):  # an error of the block is none of the file's
+        with explain_write_errors("--rejects", path):  # an error of the block is none of the file's
             rejects.__exit__(None, None, None)
 
 
-def _holds_something(path: Path) -> bool:
-    return descriptor_of(path) is None and path.is_file() and path.stat().st_size > 0
+def _has_content(path: Path) -> bool:
+    return parse_descriptor(path) is None and path.is_file() and path.stat().st_size > 0

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Breach", "Calibration", "Patience", "Site", "calibrate", "check"]
 
-_HOMES = {
+_MODULES = {
     "Breach": "rules",
     "Calibration": "calibration",
     "Patience": "target",
@@ -72,10 +72,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # Every run of pytest imports this package for its options, so importing it must be cheap.
-    if name in _HOMES:
+    if name in _MODULES:
         from importlib import import_module
 
-        return getattr(import_module(f"outreach_async.conformance.{_HOMES[name]}"), name)
+        return getattr(import_module(f"outreach_async.conformance.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

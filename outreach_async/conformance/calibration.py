@@ -9,26 +9,26 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from outreach_async.atomic import write_whole
+from outreach_async.atomic import atomic_write
 from outreach_async.conformance import read_probes, write_probes
-from outreach_async.conformance.read_probes import Asked, Survey, survey_of
-from outreach_async.conformance.target import DOMAIN, Carrier, Dialogue, Finding, Patience, Site, attempt, unseen
-from outreach_async.conformance.write_probes import Membership, Trial, trial_of
+from outreach_async.conformance.survey import HttpExchange, WorkspaceSurvey, survey_workspace
+from outreach_async.conformance.target import DOMAIN, Dialogue, DialogueRunner, KnobFinding, Patience, Site, run_probe, unobserved
+from outreach_async.conformance.write_probes import MembershipCounts, TrialCreations, create_trial
 from outreach_async.errors import InvalidRequest
-from outreach_async.fake.behaviour import KNOBS, Behaviour, HeaderAuth, dump_behaviour, load_readings
-from outreach_async.responses import masked_text
+from outreach_async.fake.behaviour import KNOB_NAMES, Behaviour, HeaderAuth, dump_behaviour, load_knob_values
+from outreach_async.responses import mask_string
 from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Transport
 
-CONTACTS: Final = 64
+MAX_CONTACTS: Final = 64
 """Most contacts created by a run with writes."""
 
 
-def plan(site: Site) -> str:
+def describe_run(site: Site) -> str:
     """Return a description of what a run will do."""
     if not site.writes:
         return f"It is read-only, in workspace {site.workspace}. It creates no contacts."
-    parts = [f"It creates up to {CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}."]
+    parts = [f"It creates up to {MAX_CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}."]
     parts.append("They are permanent: the interface has no operation that deletes a contact.")
     parts.append(f"Two join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign.")
     if site.gmail:
@@ -36,70 +36,74 @@ def plan(site: Site) -> str:
     return " ".join(parts)
 
 
-Readings = Mapping[str, tuple[Any, ...]]
+KnobValues = Mapping[str, tuple[Any, ...]]
 """Possible values by knob, as loaded from a behaviour file."""
 
 
 @attrs.frozen
-class Drift:
+class KnobDrift:
     """A knob whose value has changed.
 
     Attributes:
         knob: Its name.
-        was: The values that were possible.
+        before: The values that were possible.
         now: The values that are possible now.
-        how: How this was observed.
+        explanation: How this was observed.
     """
 
     knob: str
-    was: tuple[Any, ...]
+    before: tuple[Any, ...]
     now: tuple[Any, ...]
-    how: str
+    explanation: str
 
     def __str__(self) -> str:
-        return f"{self.knob} was {_either(self.was)}, is now {_either(self.now)}: {self.how}"
+        return f"{self.knob} was {_format_values(self.before)}, is now {_format_values(self.now)}: {self.explanation}"
 
 
-def _either(readings: tuple[Any, ...]) -> str:
+def _format_values(readings: tuple[Any, ...]) -> str:
     return " or ".join(repr(sorted(reading) if isinstance(reading, frozenset) else reading) for reading in readings)
 
 
-def drifts(before: Readings, findings: Mapping[str, Finding]) -> list[Drift]:
+def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[KnobDrift]:
     """Return the knobs whose value has changed. A knob that is not observed now has not drifted."""
     found = []
     for knob, finding in findings.items():
         was = before.get(knob, ())
-        if was and finding.possible and not any(_same(old, new) for old in was for new in finding.possible):
-            found.append(Drift(knob, was, finding.possible, finding.how))
+        if was and finding.possible and not any(_is_same(old, new) for old in was for new in finding.possible):
+            found.append(KnobDrift(knob, was, finding.possible, finding.explanation))
     return found
 
 
-def _same(old: Any, new: Any) -> bool:
+def _is_same(old: Any, new: Any) -> bool:
     # Ignore tokens: they are secrets and never measured.
     if isinstance(old, HeaderAuth) and isinstance(new, HeaderAuth):
         return (old.header, old.scheme) == (new.header, new.scheme)
     return bool(old == new)
 
 
-def together(before: Readings, findings: Mapping[str, Finding]) -> dict[str, Finding]:
+def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
     """Merge in what the earlier run observed more precisely, so that a read-only run forgets nothing of one with writes."""
-    return {knob: _better(before.get(knob, ()), finding) for knob, finding in findings.items()}
+    return {knob: _merge_finding(before.get(knob, ()), finding) for knob, finding in findings.items()}
 
 
-def _better(was: tuple[Any, ...], finding: Finding) -> Finding:
-    if not was or finding.seen:
+def _merge_finding(was: tuple[Any, ...], finding: KnobFinding) -> KnobFinding:
+    if not was or finding.is_observed:
         return finding
     if not finding.possible:
-        return Finding(was, f"observed by an earlier run, but not now: {finding.how}")
-    left = tuple(new for new in finding.possible if any(_same(old, new) for old in was))
-    return Finding(left, f"{finding.how}; an earlier run was more precise") if left and left != finding.possible else finding
+        return KnobFinding(was, f"observed by an earlier run, but not now: {finding.explanation}")
+    left = tuple(new for new in finding.possible if any(_is_same(old, new) for old in was))
+    return (
+        KnobFinding(left, f"{finding.explanation}; an earlier run was more precise")
+        if left and left != finding.possible
+        else finding
+    )
 
 
-_USE: Final = "Load it with outreach_async.fake.behaviour.load_behaviour, for a fake that behaves the same."
+_USAGE: Final = "Load it with outreach_async.fake.behaviour.load_behaviour, for a fake that behaves the same."
 
 
 @attrs.frozen
-class Order:
+class SuiteOptions:
     """The options of a run.
 
     Attributes:
@@ -120,7 +124,7 @@ class Order:
     headers: Sequence[str] = ()
     record: Path = Path("behaviour.toml")
 
-    def site(self, environment: Mapping[str, str]) -> Site:
+    def build_site(self, environment: Mapping[str, str]) -> Site:
         """Return the workspace and credentials to use.
 
         Raises:
@@ -141,11 +145,11 @@ class Order:
             writes=self.writes is not None,
             campaign=self.campaign,
             gmail=self.gmail,
-            headers=dict(_header(text, environment) for text in self.headers),
+            headers=dict(_parse_header(text, environment) for text in self.headers),
         )
 
 
-def _header(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
+def _parse_header(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
     name, equals, variable = text.partition("=")
     if not equals or variable not in environment:
         raise InvalidRequest(
@@ -155,26 +159,26 @@ def _header(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 @attrs.frozen
-class Result:
+class SuiteResult:
     """The result of a run.
 
     Attributes:
-        measured: What this run observed.
+        measurement: What this run observed.
         before: What an earlier run observed.
     """
 
-    measured: Measured
-    before: Readings
+    measurement: Measurement
+    before: KnobValues
 
     @property
-    def drifts(self) -> list[Drift]:
+    def drifts(self) -> list[KnobDrift]:
         """Knobs whose value differs from that of the earlier run."""
-        return drifts(self.before, self.measured.findings)
+        return find_drifts(self.before, self.measurement.findings)
 
     @property
     def calibration(self) -> Calibration:
         """What is known now, combined with what the earlier run observed more precisely."""
-        return Calibration.of(together(self.before, self.measured.findings))
+        return Calibration.of(merge_earlier(self.before, self.measurement.findings))
 
     def save(self, record: Path, url: str) -> None:
         """Write the behaviour file atomically.
@@ -182,32 +186,32 @@ class Result:
         Raises:
             OSError: The file cannot be written.
         """
-        about = f"What the interface leaves open, measured by outreach_async.conformance at {parse_base_url(url)}.\n{_USE}"
-        write_whole(record, self.calibration.to_toml(about))
+        about = f"What the interface leaves open, measured by outreach_async.conformance at {parse_base_url(url)}.\n{_USAGE}"
+        atomic_write(record, self.calibration.to_toml(about))
 
 
-def carry_out(order: Order, site: Site) -> Result:
+def run_suite(order: SuiteOptions, site: Site) -> SuiteResult:
     """Measure a service.
 
     Raises:
         BehaviourFileError: The file of an earlier run is invalid. No request was sent.
         OutreachError: The base URL is invalid.
     """
-    before = load_readings(order.record) if order.record.exists() else {}
-    return Result(anyio.run(_measure, order.url, site), before)
+    before = load_knob_values(order.record) if order.record.exists() else {}
+    return SuiteResult(anyio.run(_run_measurement, order.url, site), before)
 
 
-async def _measure(url: str, site: Site) -> Measured:
+async def _run_measurement(url: str, site: Site) -> Measurement:
     from outreach_async.transport.httpx import HttpxTransport
 
     transport = HttpxTransport(url)
     try:
-        return await run(transport, site, Patience())
+        return await measure_service(transport, site, Patience())
     finally:
         await transport.aclose()
 
 
-HIDDEN: Final[Mapping[str, str]] = {
+UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
     "overwrite_unsent": "no operation reads a contact back",
     "overwrite_blank": "no operation reads a contact back",
     "max_in_flight": "not provoked: requests are sent one at a time",
@@ -215,19 +219,19 @@ HIDDEN: Final[Mapping[str, str]] = {
 """Knobs that cannot be observed, or not without harm, with the reason."""
 
 _NO_WRITES: Final = "creating contacts was not allowed"
-_CAMPAIGNS: Final = 100
-_FIGURES: Final[Mapping[str, Callable[[Survey], Finding]]] = {
-    "order": read_probes.order,
-    "numbers": read_probes.numbers,
-    "percent_digits": read_probes.percent_digits,
-    "list_date": read_probes.list_date,
+_MAX_CAMPAIGNS_DISPLAY: Final = 100
+_LIST_MEASURES: Final[Mapping[str, Callable[[WorkspaceSurvey], KnobFinding]]] = {
+    "order": read_probes.measure_order,
+    "numbers": read_probes.measure_numbers,
+    "percent_digits": read_probes.measure_percent_digits,
+    "list_date": read_probes.measure_list_date,
 }
-_WRITES: Final[Mapping[str, Callable[[Site], Dialogue[Finding]]]] = {
-    "email_key": write_probes.email_key,
-    "owner_key": write_probes.owner_key,
-    "unknown_body": write_probes.unknown_body,
-    "missing_campaign": write_probes.missing_campaign,
-    "strict_fields": write_probes.strict_fields,
+_WRITE_PROBES: Final[Mapping[str, Callable[[Site], Dialogue[KnobFinding]]]] = {
+    "email_key": write_probes.probe_email_key,
+    "owner_key": write_probes.probe_owner_key,
+    "unknown_body": write_probes.probe_unknown_body,
+    "missing_campaign": write_probes.probe_missing_campaign,
+    "strict_fields": write_probes.probe_strict_fields,
 }
 
 
@@ -256,12 +260,12 @@ class Calibration:
     reasons: Mapping[str, str]
 
     @classmethod
-    def of(cls, findings: Mapping[str, Finding]) -> Calibration:
+    def of(cls, findings: Mapping[str, KnobFinding]) -> Calibration:
         """Make a calibration from findings by knob."""
-        observed = {knob: found.possible[0] for knob, found in findings.items() if found.seen}
+        observed = {knob: found.possible[0] for knob, found in findings.items() if found.is_observed}
         undecided = {knob: found.possible for knob, found in findings.items() if len(found.possible) > 1}
         readings = observed | {knob: possible[0] for knob, possible in undecided.items()}
-        return cls(Behaviour(**readings), observed, undecided, {knob: found.how for knob, found in findings.items()})
+        return cls(Behaviour(**readings), observed, undecided, {knob: found.explanation for knob, found in findings.items()})
 
     @property
     def unseen(self) -> dict[str, str]:
@@ -284,7 +288,7 @@ class Calibration:
 
 
 @attrs.frozen
-class Measured:
+class Measurement:
     """Everything that a run observed.
 
     Attributes:
@@ -296,10 +300,10 @@ class Measured:
     """
 
     site: Site
-    survey: Survey
-    trial: Trial | None
-    findings: Mapping[str, Finding]
-    membership: Membership | None = None
+    survey: WorkspaceSurvey
+    trial: TrialCreations | None
+    findings: Mapping[str, KnobFinding]
+    membership: MembershipCounts | None = None
 
 
 async def calibrate(
@@ -339,73 +343,78 @@ async def calibrate(
     """
     named = {name.lower(): value for name, value in (headers or {}).items()}
     site = Site(workspace, owner_key, writes=writes, campaign=campaign, gmail=gmail, headers=named)
-    return Calibration.of((await run(transport, site, patience or Patience())).findings)
+    return Calibration.of((await measure_service(transport, site, patience or Patience())).findings)
 
 
-async def run(transport: Transport, site: Site, patience: Patience) -> Measured:
+async def measure_service(transport: Transport, site: Site, patience: Patience) -> Measurement:
     """Measure a service and return everything that was observed."""
     site = attrs.evolve(site, hidden=tuple(getattr(transport, "secrets", ())))
-    carrier = Carrier(transport, patience, site.secrets)
-    measured = await carrier.carry(measure(site))
-    return attrs.evolve(measured, findings={**measured.findings, "rate_limit": rate_limit(carrier.asked, carrier.waits)})
+    carrier = DialogueRunner(transport, patience, site.secrets)
+    measured = await carrier.run(measure_knobs(site))
+    return attrs.evolve(
+        measured,
+        findings={**measured.findings, "rate_limit": describe_rate_limit(carrier.request_count, carrier.retry_after_values)},
+    )
 
 
-def rate_limit(asked: int, waits: list[str]) -> Finding:
+def describe_rate_limit(asked: int, waits: list[str]) -> KnobFinding:
     """Return what was observed of a rate limit (rule E4), which is never provoked."""
     if not waits:
-        return unseen(f"not provoked: {asked} requests one at a time, none throttled")
+        return unobserved(f"not provoked: {asked} requests one at a time, none throttled")
     met = f"{len(waits)} of {asked} requests were throttled, with Retry-After {waits[0]!r}"
-    return unseen(f"there is one, with an unknown limit: {met}")
+    return unobserved(f"there is one, with an unknown limit: {met}")
 
 
-def measure(site: Site) -> Dialogue[Measured]:
+def measure_knobs(site: Site) -> Dialogue[Measurement]:
     """Measure every knob except `rate_limit`, which only the carrier of the requests observes."""
-    survey = yield from survey_of(site)
-    findings = dict.fromkeys(KNOBS, unseen("no probe measures it")) | {knob: unseen(why) for knob, why in HIDDEN.items()}
+    survey = yield from survey_workspace(site)
+    findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe measures it")) | {
+        knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()
+    }
     findings["first_page"] = survey.first_page
-    findings |= {knob: look(survey) for knob, look in _FIGURES.items()}
-    findings |= yield from _read(site, survey)
-    trial = (yield from trial_of(site, survey)) if site.writes else None
-    trouble = trial.trouble if trial else _NO_WRITES
+    findings |= {knob: look(survey) for knob, look in _LIST_MEASURES.items()}
+    findings |= yield from _run_read_probes(site, survey)
+    trial = (yield from create_trial(site, survey)) if site.writes else None
+    trouble = trial.failure if trial else _NO_WRITES
     membership = None
-    findings |= dict.fromkeys((*_WRITES, "created_status", "unknown_custom", "skip_enrols", "reenrol"), unseen(trouble))
+    findings |= dict.fromkeys((*_WRITE_PROBES, "created_status", "unknown_custom", "skip_enrols", "reenrol"), unobserved(trouble))
     if trial and not trouble:
-        findings["created_status"] = write_probes.created_status(trial)
-        findings |= yield from _write(site, survey)
-        most = min([_CAMPAIGNS, *(maximum for maximum in findings["campaign_max_display"].possible if maximum)])
-        joined, membership = yield from write_probes.enrolment(site, survey.first, most)
+        findings["created_status"] = write_probes.measure_created_status(trial)
+        findings |= yield from _run_write_probes(site, survey)
+        most = min([_MAX_CAMPAIGNS_DISPLAY, *(maximum for maximum in findings["campaign_max_display"].possible if maximum)])
+        joined, membership = yield from write_probes.probe_enrolment(site, survey.first_page_number, most)
         findings |= joined
-    masked = {knob: _masked(found, site.secrets) for knob, found in findings.items()}
-    return Measured(site, survey, trial, masked, membership)
+    masked = {knob: _mask_finding(found, site.secrets) for knob, found in findings.items()}
+    return Measurement(site, survey, trial, masked, membership)
 
 
-def _masked(found: Finding, secrets: tuple[str, ...]) -> Finding:
-    return attrs.evolve(found, how=masked_text(found.how, secrets))
+def _mask_finding(found: KnobFinding, secrets: tuple[str, ...]) -> KnobFinding:
+    return attrs.evolve(found, explanation=mask_string(found.explanation, secrets))
 
 
-def _read(site: Site, survey: Survey) -> Dialogue[dict[str, Finding]]:
-    boxes, campaigns, first = survey.mailboxes, survey.campaigns, survey.first
-    over = yield from _where(boxes, read_probes.over_max(site, first))
-    maximum = yield from _where(campaigns, read_probes.campaign_max_display(site, first, over))
+def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
+    boxes, campaigns, first = survey.mailboxes, survey.campaigns, survey.first_page_number
+    over = yield from _run_if_readable(boxes, read_probes.probe_over_max(site, first))
+    maximum = yield from _run_if_readable(campaigns, read_probes.probe_campaign_max_display(site, first, over))
     return {
-        "auth": (yield from attempt(read_probes.auth(site))),
-        "error_renderer": (yield from attempt(read_probes.error_renderer(site))),
-        "past_end": (yield from _where(boxes, read_probes.past_end(site, first))),
-        "bad_number": (yield from _where(boxes, read_probes.bad_number(site, first))),
-        "over_max": read_probes.over_by_campaigns(over, maximum),
+        "auth": (yield from run_probe(read_probes.probe_auth(site))),
+        "error_renderer": (yield from run_probe(read_probes.probe_error_renderer(site))),
+        "past_end": (yield from _run_if_readable(boxes, read_probes.probe_past_end(site, first))),
+        "bad_number": (yield from _run_if_readable(boxes, read_probes.probe_bad_number(site, first))),
+        "over_max": read_probes.refine_over_max(over, maximum),
         "campaign_max_display": maximum,
     }
 
 
-def _where(asked: Asked, probe: Dialogue[Finding]) -> Dialogue[Finding]:
+def _run_if_readable(asked: HttpExchange, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
     """Run a probe if a plain request succeeds. Otherwise a refusal proves nothing."""
-    if asked.said is None:
-        return unseen("the list could not be read")
-    return (yield from attempt(probe))
+    if asked.payload is None:
+        return unobserved("the list could not be read")
+    return (yield from run_probe(probe))
 
 
-def _write(site: Site, survey: Survey) -> Dialogue[dict[str, Finding]]:
-    findings = {"unknown_custom": (yield from attempt(write_probes.unknown_custom(site, survey)))}
-    for knob, probe in _WRITES.items():
-        findings[knob] = yield from attempt(probe(site))
+def _run_write_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
+    findings = {"unknown_custom": (yield from run_probe(write_probes.probe_unknown_custom(site, survey)))}
+    for knob, probe in _WRITE_PROBES.items():
+        findings[knob] = yield from run_probe(probe(site))
     return findings

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from outreach_async.conformance.options import order_of
+from outreach_async.conformance.options import read_options
 from outreach_async.errors import OutreachError
 
 if TYPE_CHECKING:
-    from outreach_async.conformance.calibration import Result
+    from outreach_async.conformance.calibration import SuiteResult
 
-_RESULT: pytest.StashKey[Result] = pytest.StashKey()
-_ALONE = "outreach_async.conformance: run without -n; the service is measured once, in one process"
+_RESULT_KEY: pytest.StashKey[SuiteResult] = pytest.StashKey()
+_XDIST_MESSAGE = "outreach_async.conformance: run without -n; the service is measured once, in one process"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -22,29 +22,29 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
-    from outreach_async.conformance.calibration import plan
+    from outreach_async.conformance.calibration import describe_run
 
     try:
-        said = plan(order_of(config).site(os.environ))
+        said = describe_run(read_options(config).build_site(os.environ))
     except OutreachError as error:
         pytest.exit(f"outreach_async.conformance: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
     print(f"outreach conformance: {said}")  # noqa: T201 - shown before the first request
 
 
 @pytest.fixture(scope="session")
-def result(request: pytest.FixtureRequest) -> Result:
+def result(request: pytest.FixtureRequest) -> SuiteResult:
     """Measure the service once per run."""
     if hasattr(request.config, "workerinput"):
-        pytest.fail(_ALONE, pytrace=False)
-    from outreach_async.conformance.calibration import carry_out
+        pytest.fail(_XDIST_MESSAGE, pytrace=False)
+    from outreach_async.conformance.calibration import run_suite
 
-    order = order_of(request.config)
-    return request.config.stash.setdefault(_RESULT, carry_out(order, order.site(os.environ)))
+    order = read_options(request.config)
+    return request.config.stash.setdefault(_RESULT_KEY, run_suite(order, order.build_site(os.environ)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print how each knob was observed, or why not, and which knobs have changed."""
-    found = config.stash.get(_RESULT, None)
+    found = config.stash.get(_RESULT_KEY, None)
     if found is None:
         return
     known = found.calibration

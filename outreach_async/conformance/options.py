@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-    from outreach_async.conformance.calibration import Order
+    from outreach_async.conformance.calibration import SuiteOptions
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -53,13 +53,13 @@ def add_options(parser: pytest.Parser) -> None:
     )
 
 
-def order_of(config: pytest.Config) -> Order:
+def read_options(config: pytest.Config) -> SuiteOptions:
     """Return the options of a run."""
     from pathlib import Path
 
-    from outreach_async.conformance.calibration import Order
+    from outreach_async.conformance.calibration import SuiteOptions
 
-    return Order(
+    return SuiteOptions(
         config.getoption("--outreach-live") or "",
         config.getoption("--outreach-workspace") or "",
         config.getoption("--allow-writes"),

@@ -9,123 +9,123 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.conformance import rule
-from outreach_async.conformance.calibration import Measured
-from outreach_async.conformance.read_probes import MAX_MAILBOXES, Asked, Page, Walk
-from outreach_async.conformance.rule import Rule, Subject, no_success, shown
-from outreach_async.conformance.target import document
+from outreach_async.conformance.calibration import Measurement
+from outreach_async.conformance.rule import RuleSubject, StatedRule, check_success, shorten
+from outreach_async.conformance.survey import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
+from outreach_async.conformance.target import parse_document
 
-_OK: Final = (200,)
+_OK_STATUSES: Final = (200,)
 
 
 @attrs.frozen
-class Walked:
+class SequenceSubject:
     """Pages of a list.
 
     Attributes:
-        walk: The pages.
-        still: Whether the list is in the order of creation, so that only new items move others between pages.
+        sequence: The pages.
+        is_stable: Whether the list is in the order of creation, so that only new items move others between pages.
     """
 
-    walk: Walk
-    still: bool
+    sequence: PageSequence
+    is_stable: bool
 
 
 # Subjects of rules.
 
 
-def _answers(measured: Measured) -> Iterator[Subject]:
-    for asked in measured.survey.lists:
-        yield Subject(asked, "the response", asked)
+def _list_responses(measured: Measurement) -> Iterator[RuleSubject]:
+    for asked in measured.survey.list_exchanges:
+        yield RuleSubject(asked, "the response", asked)
 
 
-def _bodies(measured: Measured) -> Iterator[Subject]:
-    yield from _answers(measured)
+def _all_responses(measured: Measurement) -> Iterator[RuleSubject]:
+    yield from _list_responses(measured)
     for asked in measured.trial.outcomes.values() if measured.trial else ():
-        yield Subject(asked, "the response", asked)
+        yield RuleSubject(asked, "the response", asked)
 
 
-def _pages(measured: Measured) -> Iterator[Subject]:
-    for walk in measured.survey.walks:
+def _pages(measured: Measurement) -> Iterator[RuleSubject]:
+    for walk in measured.survey.page_sequences:
         for page in walk.pages:
-            if page.asked.said is not None:
-                yield Subject(page.asked, "the page", (page, page.asked.said))
+            if page.exchange.payload is not None:
+                yield RuleSubject(page.exchange, "the page", (page, page.exchange.payload))
 
 
-def _further_pages(measured: Measured) -> Iterator[Subject]:
-    for walk in measured.survey.walks:
+def _further_pages(measured: Measurement) -> Iterator[RuleSubject]:
+    for walk in measured.survey.page_sequences:
         for page in walk.pages:
-            if page.index or page.asked.said is not None:
-                yield Subject(page.asked, "the page", page)
+            if page.index or page.exchange.payload is not None:
+                yield RuleSubject(page.exchange, "the page", page)
 
 
-def _ends(measured: Measured) -> Iterator[Subject]:
-    for walk in measured.survey.walks:
-        if walk.after is not None:
-            yield Subject(walk.after.asked, "the page", walk)
+def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
+    for walk in measured.survey.page_sequences:
+        if walk.page_after is not None:
+            yield RuleSubject(walk.page_after.exchange, "the page", walk)
 
 
-def _walks(measured: Measured) -> Iterator[Subject]:
+def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
     survey = measured.survey
     whole = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
-    for walk, (most, created) in zip(survey.walks, whole * 2, strict=True):
+    for walk, (most, created) in zip(survey.page_sequences, whole * 2, strict=True):
         times: list[float] = [row[created] for row in most.rows if rule.NUMBER[1](row.get(created))]
         still = times in (sorted(times), sorted(times, reverse=True))
-        yield Subject(walk.pages[-1].asked, "the page", Walked(walk, still))
+        yield RuleSubject(walk.pages[-1].exchange, "the page", SequenceSubject(walk, still))
 
 
-def _mailbox_page(measured: Measured) -> Iterator[Subject]:
-    yield Subject(measured.survey.mailboxes, "the response", measured.survey.mailbox_pages.pages[0])
+def _first_mailbox_page(measured: Measurement) -> Iterator[RuleSubject]:
+    yield RuleSubject(measured.survey.mailboxes, "the response", measured.survey.mailbox_pages.pages[0])
 
 
 # Violations.
 
 
-def _no_success(asked: Asked) -> Iterator[str]:
-    return no_success(asked, _OK)
+def _check_ok_status(asked: HttpExchange) -> Iterator[str]:
+    return check_success(asked, _OK_STATUSES)
 
 
-def _no_json(asked: Asked) -> Iterator[str]:
+def _check_strict_json(asked: HttpExchange) -> Iterator[str]:
     """Yield why a body is not valid JSON although Python accepts it."""
-    if asked.said is not None and asked.answer is not None:
+    if asked.payload is not None and asked.response is not None:
         try:
-            json.loads(asked.answer.body.decode(), parse_constant=_refuse)
+            json.loads(asked.response.body.decode(), parse_constant=_refuse_constant)
         except ValueError as error:
             yield f"is not JSON: {error}"
 
 
-def _refuse(constant: str) -> None:
+def _refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-def _no_ok(asked: Asked) -> Iterator[str]:
-    said = document(asked.answer) if asked.answer is not None else None
+def _check_ok_document(asked: HttpExchange) -> Iterator[str]:
+    said = parse_document(asked.response) if asked.response is not None else None
     if isinstance(said, dict) and said.get("status") != "ok":
-        yield f"has the status {shown(said.get('status'))}, not 'ok'"
+        yield f"has the status {shorten(said.get('status'))}, not 'ok'"
 
 
-def _bad_page(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
+def _check_page_shape(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     page, said = served
-    yield from rule.misfits(said, rule.PAGE)
+    yield from rule.find_misfits(said, rule.PAGE)
     data = said.get("data")
     if isinstance(data, list) and len(data) > page.display:
         yield f"holds {len(data)} items, more than display={page.display}"
 
 
-def _bad_counts(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
+def _check_counts(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     said = served[1]
     for name in ("total_found", "current_page", "total_pages"):
         if rule.NUMBER[1](said.get(name)) and not rule.is_count(said[name]):
-            yield f"has the {name} {shown(said[name])}, not {rule.COUNT[0]}"
+            yield f"has the {name} {shorten(said[name])}, not {rule.COUNT[0]}"
 
 
-def _other_page(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
+def _check_current_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     page, said = served
     current = said.get("current_page")
     if rule.is_count(current) and current != page.number:
         yield f"has the current_page {current}, but page {page.number} was requested"
 
 
-def _other_pages(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
+def _check_total_pages(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     page, said = served
     total, pages = page.total, said.get("total_pages")
     if total is None or not rule.is_count(pages):
@@ -136,11 +136,11 @@ def _other_pages(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
         yield f"has the total_pages {pages}, not {max(wanted)}: {total} found, {page.size} per page"
 
 
-def _other_total(page: Page) -> Iterator[str]:
-    if page.asked.said is None:
+def _check_total_found(page: SampledPage) -> Iterator[str]:
+    if page.exchange.payload is None:
         yield "was not served, although total_found of the first page includes it"
         return
-    data = page.asked.said.get("data")
+    data = page.exchange.payload.get("data")
     if page.total is None or not isinstance(data, list):
         return
     wanted = min(page.size, max(0, page.total - page.index * page.size))
@@ -148,55 +148,60 @@ def _other_total(page: Page) -> Iterator[str]:
         yield f"holds {len(data)} items, not {wanted}: total_found is {page.total}, with {page.size} per page"
 
 
-def _more(walk: Walk) -> Iterator[str]:
+def _check_end(walk: PageSequence) -> Iterator[str]:
     """Yield new items after the last page. The interface does not state whether that page is refused, empty or a repetition."""
-    after = walk.after
+    after = walk.page_after
     if after is None or after.total != walk.pages[-1].total:
         return  # items added meanwhile are not a violation
     new = set(after.ids) - {id_ for page in walk.pages for id_ in page.ids}
     if new:
-        yield f"holds {shown(min(new))}, which no page had: by total_found {after.total}, it is after the last page"
+        yield f"holds {shorten(min(new))}, which no page had: by total_found {after.total}, it is after the last page"
 
 
-def _again(walked: Walked) -> Iterator[str]:
+def _check_repeats(walked: SequenceSubject) -> Iterator[str]:
     """Yield items that are on two pages. In an order other than that of creation, items may move between pages meanwhile."""
     seen: set[str] = set()
-    if len({page.total for page in walked.walk.pages}) > 1:
+    if len({page.total for page in walked.sequence.pages}) > 1:
         return  # items added or removed meanwhile shift the later ones
-    for page in walked.walk.pages:
+    for page in walked.sequence.pages:
         again = seen.intersection(page.ids)
-        if again and (walked.still or len(again) == len(page.ids) > 1):
-            yield f"number {page.number} holds {shown(min(again))}, which an earlier page also has"
+        if again and (walked.is_stable or len(again) == len(page.ids) > 1):
+            yield f"number {page.number} holds {shorten(min(again))}, which an earlier page also has"
         seen.update(page.ids)
 
 
-def _bad_headers(served: tuple[Page, Mapping[str, Any]]) -> Iterator[str]:
-    return rule.misfits(served[1], {"headers": rule.TEXTS})
+def _check_headers(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
+    return rule.find_misfits(served[1], {"headers": rule.STRINGS})
 
 
-def _too_few(page: Page) -> Iterator[str]:
-    if page.asked.said is None:
-        yield from _no_success(page.asked)
-    elif page.total is not None and len(page.asked.rows) < min(page.total, MAX_MAILBOXES):
-        yield f"holds {len(page.asked.rows)} of {page.total} mailboxes at display={MAX_MAILBOXES}"
+def _check_mailbox_count(page: SampledPage) -> Iterator[str]:
+    if page.exchange.payload is None:
+        yield from _check_ok_status(page.exchange)
+    elif page.total is not None and len(page.exchange.rows) < min(page.total, MAX_MAILBOXES):
+        yield f"holds {len(page.exchange.rows)} of {page.total} mailboxes at display={MAX_MAILBOXES}"
 
 
-ANSWER_RULES: Final[tuple[Rule, ...]] = (
-    Rule("W1", "each list responds with 200 and a JSON object", _answers, _no_success),
-    Rule("W1-json", "all bodies are JSON", _bodies, _no_json),
-    Rule("W2", "the responses of the four lists have the status ok", _answers, _no_ok),
+ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
+    StatedRule("W1", "each list responds with 200 and a JSON object", _list_responses, _check_ok_status),
+    StatedRule("W1-json", "all bodies are JSON", _all_responses, _check_strict_json),
+    StatedRule("W2", "the responses of the four lists have the status ok", _list_responses, _check_ok_document),
 )
 """Stated rules about every list response."""
 
-PAGE_RULES: Final[tuple[Rule, ...]] = (
-    Rule("P1", "a page has headers, data of at most display items, total_found, current_page and total_pages", _pages, _bad_page),
-    Rule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _bad_counts),
-    Rule("P1-current", "current_page is the requested page", _pages, _other_page),
-    Rule("P1-pages", "total_pages is the number of pages of display items", _pages, _other_pages),
-    Rule("P1-total", "total_found is the number of items on all pages", _further_pages, _other_total),
-    Rule("P1-end", "total_pages pages are all that are available", _ends, _more),
-    Rule("P1-repeat", "no item is on two pages", _walks, _again),
-    Rule("P2", "mailboxes: display may be up to 2,000", _mailbox_page, _too_few),
-    Rule("P14", "headers is an array of strings", _pages, _bad_headers),
+PAGE_RULES: Final[tuple[StatedRule, ...]] = (
+    StatedRule(
+        "P1",
+        "a page has headers, data of at most display items, total_found, current_page and total_pages",
+        _pages,
+        _check_page_shape,
+    ),
+    StatedRule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _check_counts),
+    StatedRule("P1-current", "current_page is the requested page", _pages, _check_current_page),
+    StatedRule("P1-pages", "total_pages is the number of pages of display items", _pages, _check_total_pages),
+    StatedRule("P1-total", "total_found is the number of items on all pages", _further_pages, _check_total_found),
+    StatedRule("P1-end", "total_pages pages are all that are available", _sequences_with_end, _check_end),
+    StatedRule("P1-repeat", "no item is on two pages", _page_sequences, _check_repeats),
+    StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
+    StatedRule("P14", "headers is an array of strings", _pages, _check_headers),
 )
 """Stated rules about pages."""

@@ -9,18 +9,18 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.conformance.calibration import Measured
-from outreach_async.conformance.read_probes import Asked
-from outreach_async.conformance.target import document
+from outreach_async.conformance.calibration import Measurement
+from outreach_async.conformance.survey import HttpExchange
+from outreach_async.conformance.target import parse_document
 
-Kind = tuple[str, Callable[[Any], bool]]
+ValueKind = tuple[str, Callable[[Any], bool]]
 """The name of a kind of value, and a function that returns whether a value is of that kind."""
 
-_HUNDRED: Final = 100
-_FIRST_MOMENT: Final = 10**9
+_MAX_PERCENTAGE: Final = 100
+_FIRST_TIMESTAMP: Final = 10**9
 """September 2001 in Unix seconds. Lower numbers are years or dates written as numbers; times in milliseconds are higher."""
 
-_ABSOLUTE: Final = re.compile(
+_ABSOLUTE_TIME: Final = re.compile(
     r"""\s*(?: [0-9.]+                              # a timestamp
         | [0-9]{4}-[0-9]{2}.*                     # 2026-01-31T12:00:00Z
         | [0-9]{1,2}([/.])[0-9]{1,2}\1[0-9]{2}.*  # 01/31/2026
@@ -31,15 +31,15 @@ _ABSOLUTE: Final = re.compile(
 )
 """Matches absolute times, which are not relative texts such as `5 minutes ago`."""
 
-_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
-_LETTER: Final = re.compile(r"[A-Z]+")
+_EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_LETTER_PATTERN: Final = re.compile(r"[A-Z]+")
 
 
 def _is_number(value: Any) -> bool:
     return type(value) in {int, float}
 
 
-def _is_texts(value: Any) -> bool:
+def _is_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
@@ -48,82 +48,82 @@ def is_count(value: Any) -> bool:
     return _is_number(value) and value >= 0 and (type(value) is int or value.is_integer())
 
 
-TEXT: Final[Kind] = ("a string", lambda value: isinstance(value, str))
-NUMBER: Final[Kind] = ("a number", _is_number)
-FLAG: Final[Kind] = ("a boolean", lambda value: isinstance(value, bool))
-TEXTS: Final[Kind] = ("an array of strings", _is_texts)
-ITEMS: Final[Kind] = ("an array", lambda value: isinstance(value, list))
-TEXT_OR_NULL: Final[Kind] = ("a string or null", lambda value: value is None or isinstance(value, str))
-FLAG_OR_NULL: Final[Kind] = ("a boolean or null", lambda value: value is None or isinstance(value, bool))
-TEXT_OR_NUMBER: Final[Kind] = ("a string or a number", lambda value: isinstance(value, str) or _is_number(value))
+STRING: Final[ValueKind] = ("a string", lambda value: isinstance(value, str))
+NUMBER: Final[ValueKind] = ("a number", _is_number)
+BOOLEAN: Final[ValueKind] = ("a boolean", lambda value: isinstance(value, bool))
+STRINGS: Final[ValueKind] = ("an array of strings", _is_strings)
+ARRAY: Final[ValueKind] = ("an array", lambda value: isinstance(value, list))
+STRING_OR_NULL: Final[ValueKind] = ("a string or null", lambda value: value is None or isinstance(value, str))
+BOOLEAN_OR_NULL: Final[ValueKind] = ("a boolean or null", lambda value: value is None or isinstance(value, bool))
+STRING_OR_NUMBER: Final[ValueKind] = ("a string or a number", lambda value: isinstance(value, str) or _is_number(value))
 
-COUNT: Final[Kind] = ("a whole number of 0 or more", is_count)
-PERCENTAGE: Final[Kind] = ("a percentage from 0 to 100", lambda value: 0 <= value <= _HUNDRED)
-AMOUNT: Final[Kind] = ("a finite number of 0 or more", lambda value: 0 <= value < math.inf)
-MOMENT: Final[Kind] = ("a Unix timestamp", lambda value: _FIRST_MOMENT <= value < math.inf)
-MOMENT_OR_TEXT: Final[Kind] = (MOMENT[0], lambda value: isinstance(value, str) or MOMENT[1](value))
-AGO: Final[Kind] = ("a relative text", lambda value: not _ABSOLUTE.fullmatch(value))
-EMAIL: Final[Kind] = ("an e-mail address", lambda value: _EMAIL.fullmatch(value) is not None)
-STATUS: Final[Kind] = ("draft, live or paused", lambda value: value in {"draft", "live", "paused"})
-AUTO_EMAIL: Final[Kind] = ("auto_email", lambda value: value == "auto_email")
-SOME: Final[Kind] = ("a non-empty array", bool)
-LETTER: Final[Kind] = ("a letter or PER", lambda value: _LETTER.fullmatch(value) is not None)
+COUNT: Final[ValueKind] = ("a whole number of 0 or more", is_count)
+PERCENTAGE: Final[ValueKind] = ("a percentage from 0 to 100", lambda value: 0 <= value <= _MAX_PERCENTAGE)
+NON_NEGATIVE: Final[ValueKind] = ("a finite number of 0 or more", lambda value: 0 <= value < math.inf)
+TIMESTAMP: Final[ValueKind] = ("a Unix timestamp", lambda value: _FIRST_TIMESTAMP <= value < math.inf)
+TIMESTAMP_OR_STRING: Final[ValueKind] = (TIMESTAMP[0], lambda value: isinstance(value, str) or TIMESTAMP[1](value))
+RELATIVE_TIME: Final[ValueKind] = ("a relative text", lambda value: not _ABSOLUTE_TIME.fullmatch(value))
+EMAIL: Final[ValueKind] = ("an e-mail address", lambda value: _EMAIL_PATTERN.fullmatch(value) is not None)
+STATUS: Final[ValueKind] = ("draft, live or paused", lambda value: value in {"draft", "live", "paused"})
+AUTO_EMAIL: Final[ValueKind] = ("auto_email", lambda value: value == "auto_email")
+NON_EMPTY_ARRAY: Final[ValueKind] = ("a non-empty array", bool)
+LETTER: Final[ValueKind] = ("a letter or PER", lambda value: _LETTER_PATTERN.fullmatch(value) is not None)
 
-Shape = Mapping[str, Kind]
+Shape = Mapping[str, ValueKind]
 
 
-def _all(names: str, kind: Kind) -> dict[str, Kind]:
+def _fields_of_kind(names: str, kind: ValueKind) -> dict[str, ValueKind]:
     return dict.fromkeys(names.split(), kind)
 
 
 CAMPAIGN: Final[Shape] = {
-    **_all("id status name last_activity days_left_display", TEXT),
-    **_all("steps contacts opens initials interested replies bounces", NUMBER),
-    **_all("opens_num replies_num bounces_num interested_num days_left created", NUMBER),
-    "days_left_date": TEXT_OR_NUMBER,
+    **_fields_of_kind("id status name last_activity days_left_display", STRING),
+    **_fields_of_kind("steps contacts opens initials interested replies bounces", NUMBER),
+    **_fields_of_kind("opens_num replies_num bounces_num interested_num days_left created", NUMBER),
+    "days_left_date": STRING_OR_NUMBER,
 }
 
 MAILBOX: Final[Shape] = {
-    **_all("id status email sender_name age last_activity type created server_ip", TEXT),
-    **_all("campaigns daily_limit blacklists sent_today sent_30days opened_14days sent_90days", NUMBER),
-    **_all("bounced_30days avg_open_rate avg_click_rate created_at", NUMBER),
-    **_all("spf dkim dmarc", FLAG),
-    "domain_ip": TEXT_OR_NULL,
+    **_fields_of_kind("id status email sender_name age last_activity type created server_ip", STRING),
+    **_fields_of_kind("campaigns daily_limit blacklists sent_today sent_30days opened_14days sent_90days", NUMBER),
+    **_fields_of_kind("bounced_30days avg_open_rate avg_click_rate created_at", NUMBER),
+    **_fields_of_kind("spf dkim dmarc", BOOLEAN),
+    "domain_ip": STRING_OR_NULL,
 }
 
 STEP: Final[Shape] = {
-    **_all("id status type", TEXT),
-    **_all("order wait_time left_to_send already_sent out_of", NUMBER),
-    "templates": ITEMS,
+    **_fields_of_kind("id status type", STRING),
+    **_fields_of_kind("order wait_time left_to_send already_sent out_of", NUMBER),
+    "templates": ARRAY,
 }
 
 TEMPLATE: Final[Shape] = {
-    **_all("id test_letter name status", TEXT),
-    **_all("sent opened opened_num clicked clicked_num replied replied_num unsubscribed unsubscribed_num", NUMBER),
-    **_all("subject body_text", TEXT_OR_NULL),
-    "new_thread": FLAG_OR_NULL,
+    **_fields_of_kind("id test_letter name status", STRING),
+    **_fields_of_kind("sent opened opened_num clicked clicked_num replied replied_num unsubscribed unsubscribed_num", NUMBER),
+    **_fields_of_kind("subject body_text", STRING_OR_NULL),
+    "new_thread": BOOLEAN_OR_NULL,
 }
 
-FIELD: Final[Shape] = {**_all("label code", TEXT), "searchable": TEXTS}
+FIELD: Final[Shape] = {**_fields_of_kind("label code", STRING), "searchable": STRINGS}
 
-PAGE: Final[Shape] = {**_all("total_found current_page total_pages", NUMBER), "headers": TEXTS, "data": ITEMS}
+PAGE: Final[Shape] = {**_fields_of_kind("total_found current_page total_pages", NUMBER), "headers": STRINGS, "data": ARRAY}
 
-STEPS: Final[Shape] = {"days_left": NUMBER, **_all("days_left_date days_left_display", TEXT), "data": ITEMS}
+STEPS: Final[Shape] = {"days_left": NUMBER, **_fields_of_kind("days_left_date days_left_display", STRING), "data": ARRAY}
 
 
-def misfits(value: Any, shape: Shape) -> Iterator[str]:
+def find_misfits(value: Any, shape: Shape) -> Iterator[str]:
     """Yield how a value deviates from a shape. Additional members are allowed."""
     if not isinstance(value, dict):
-        yield f"is {kind_of(value)}, not an object"
+        yield f"is {name_json_type(value)}, not an object"
         return
     for name, (called, is_one) in shape.items():
         if name not in value:
             yield f"has no {name}"
         elif not is_one(value[name]):
-            yield f"{name} is {kind_of(value[name])}, not {called}"
+            yield f"{name} is {name_json_type(value[name])}, not {called}"
 
 
-def kind_of(value: Any) -> str:
+def name_json_type(value: Any) -> str:
     """Return the name of a JSON type with its article."""
     if value is None:
         return "null"
@@ -131,54 +131,54 @@ def kind_of(value: Any) -> str:
     return next((name for kind, name in kinds if isinstance(value, kind)), "a number")
 
 
-_SHOWN: Final = 60
+_MAX_SHOWN: Final = 60
 
 
 @attrs.frozen
-class Subject:
+class RuleSubject:
     """One thing to which a rule applies.
 
     Attributes:
-        asked: The request and response in which it was found.
-        where: Its place in the response.
+        exchange: The request and response in which it was found.
+        location: Its place in the response.
         value: The thing itself.
     """
 
-    asked: Asked
-    where: str
+    exchange: HttpExchange
+    location: str
     value: Any
 
 
 @attrs.frozen
-class Rule:
+class StatedRule:
     """A rule that the interface states.
 
     Attributes:
         id: Its id.
-        says: What the interface says.
+        statement: What the interface says.
         subjects: Yields the things to which the rule applies.
-        faults: Yields what is wrong with one of them; nothing if it conforms.
+        find_faults: Yields what is wrong with one of them; nothing if it conforms.
         writes: Whether the rule can be observed only by creating contacts.
     """
 
     id: str
-    says: str
-    subjects: Callable[[Measured], Iterator[Subject]]
-    faults: Callable[[Any], Iterator[str]]
+    statement: str
+    subjects: Callable[[Measurement], Iterator[RuleSubject]]
+    find_faults: Callable[[Any], Iterator[str]]
     writes: bool = False
 
 
-def shown(value: object) -> str:
+def shorten(value: object) -> str:
     """Return a short representation of a value from a response."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def no_success(asked: Asked, statuses: Collection[int]) -> Iterator[str]:
+def check_success(asked: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
     """Yield why a response is not a success."""
-    if asked.answer is None:
+    if asked.response is None:
         yield "did not arrive"
-    elif asked.answer.status not in statuses:
-        yield f"has the status {asked.answer.status}"
-    elif not isinstance(document(asked.answer), dict):
+    elif asked.response.status not in statuses:
+        yield f"has the status {asked.response.status}"
+    elif not isinstance(parse_document(asked.response), dict):
         yield "is not a JSON object"

@@ -6,16 +6,16 @@ from typing import Final
 
 import attrs
 
-from outreach_async.conformance.calibration import Measured, run
+from outreach_async.conformance.calibration import Measurement, measure_service
 from outreach_async.conformance.creation_rules import CREATION_RULES
 from outreach_async.conformance.item_rules import ITEM_RULES
 from outreach_async.conformance.page_rules import ANSWER_RULES, PAGE_RULES
-from outreach_async.conformance.rule import Rule, Subject
+from outreach_async.conformance.rule import RuleSubject, StatedRule
 from outreach_async.conformance.target import Patience, Site
-from outreach_async.responses import masked_text
+from outreach_async.responses import mask_string
 from outreach_async.transport.wire import Transport
 
-_MANY: Final = 3
+_MAX_BREACHES: Final = 3
 
 
 @attrs.frozen
@@ -48,23 +48,26 @@ class Breach:
         return "\n  ".join((f"{self.rule}: {self.what}", *said))
 
 
-def breaches(rule: Rule, measured: Measured) -> list[Breach] | None:
+def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | None:
     """Return the first violations of a rule.
 
     Returns:
         At most three; `None` if nothing was observed to which the rule applies.
     """
     subjects = list(rule.subjects(measured))
-    found = ((subject, fault) for subject in subjects for fault in rule.faults(subject.value))
-    few = [breach for breach, _ in zip((_breach(rule, *pair, measured.site) for pair in found), range(_MANY), strict=False)]
+    found = ((subject, fault) for subject in subjects for fault in rule.find_faults(subject.value))
+    few = [
+        breach
+        for breach, _ in zip((_build_breach(rule, *pair, measured.site) for pair in found), range(_MAX_BREACHES), strict=False)
+    ]
     return few if subjects else None
 
 
-def _breach(rule: Rule, subject: Subject, fault: str, site: Site) -> Breach:
-    asked = subject.asked
-    answered = asked.trouble if asked.answer is None else site.told(asked.answer)
-    what, request = f"{subject.where} {fault}", f"{asked.request.method} {asked.request.target}"
-    return Breach(rule.id, rule.says, masked_text(what, site.secrets), masked_text(request, site.secrets), answered)
+def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, site: Site) -> Breach:
+    asked = subject.exchange
+    answered = asked.error if asked.response is None else site.told(asked.response)
+    what, request = f"{subject.location} {fault}", f"{asked.request.method} {asked.request.target}"
+    return Breach(rule.id, rule.statement, mask_string(what, site.secrets), mask_string(request, site.secrets), answered)
 
 
 async def check(transport: Transport, site: Site, patience: Patience | None = None) -> list[Breach]:
@@ -83,9 +86,9 @@ async def check(transport: Transport, site: Site, patience: Patience | None = No
         print(await check(FakeTransport(fake), Site("space_1")))  # -> []
         ```
     """
-    measured = await run(transport, site, patience or Patience())
-    return [breach for rule in RULES for breach in breaches(rule, measured) or ()]
+    measured = await measure_service(transport, site, patience or Patience())
+    return [breach for rule in RULES for breach in find_breaches(rule, measured) or ()]
 
 
-RULES: Final[tuple[Rule, ...]] = (*ANSWER_RULES, *PAGE_RULES, *ITEM_RULES, *CREATION_RULES)
+RULES: Final[tuple[StatedRule, ...]] = (*ANSWER_RULES, *PAGE_RULES, *ITEM_RULES, *CREATION_RULES)
 """The stated rules that can be observed."""

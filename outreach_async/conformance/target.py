@@ -18,54 +18,54 @@ import anyio
 import attrs
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.responses import masked_text, retry_after, secret_parts
+from outreach_async.responses import mask_string, parse_retry_after, secret_parts
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 
 @attrs.frozen
-class Finding:
+class KnobFinding:
     """What is known about a knob.
 
     Attributes:
         possible: The values that fit: one if the value was observed, several if they cannot be distinguished, none if nothing was
             observed.
-        how: How the value was observed, or why it was not.
+        explanation: How the value was observed, or why it was not.
     """
 
     possible: tuple[Any, ...]
-    how: str
+    explanation: str
 
     @property
-    def seen(self) -> bool:
+    def is_observed(self) -> bool:
         """Whether exactly one value is possible."""
         return len(self.possible) == 1
 
-    def is_seen_as(self, reading: object) -> bool:
+    def is_only(self, reading: object) -> bool:
         """Return whether `reading` is the only possible value."""
         return self.possible == (reading,)
 
 
-def seen(reading: Any, how: str) -> Finding:
+def observed(reading: Any, how: str) -> KnobFinding:
     """Return the finding of an observed value."""
-    return Finding((reading,), how)
+    return KnobFinding((reading,), how)
 
 
-def among(readings: Iterable[Any], how: str) -> Finding:
+def ambiguous(readings: Iterable[Any], how: str) -> KnobFinding:
     """Return the finding of several possible values."""
-    return Finding(tuple(readings), how)
+    return KnobFinding(tuple(readings), how)
 
 
-def unseen(why: str) -> Finding:
+def unobserved(why: str) -> KnobFinding:
     """Return the finding of a knob that was not observed."""
-    return Finding((), why)
+    return KnobFinding((), why)
 
 
-def attempt(probe: Dialogue[Finding]) -> Dialogue[Finding]:
+def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
     """Run a probe. If a response decides nothing, the knob counts as not observed."""
     try:
         return (yield from probe)
-    except Unclear as unclear:
-        return unseen(str(unclear))
+    except InconclusiveError as unclear:
+        return unobserved(str(unclear))
 
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Patience:
     throttled: float = 120.0
 
 
-class Carrier:
+class DialogueRunner:
     """Runs dialogues over a transport.
 
     Args:
@@ -98,22 +98,22 @@ class Carrier:
         secrets: Strings to mask in errors.
 
     Attributes:
-        asked: Number of requests sent.
-        waits: Every `Retry-After` received, as written.
+        request_count: Number of requests sent.
+        retry_after_values: Every `Retry-After` received, as written.
     """
 
     def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
-        self.asked = 0
-        self.waits: list[str] = []
+        self.request_count = 0
+        self.retry_after_values: list[str] = []
         self._transport = transport
         self._patience = patience
-        self._left = patience.throttled
+        self._remaining_wait = patience.throttled
         self._secrets = secrets
 
-    async def carry(self, dialogue: Dialogue[T]) -> T:
+    async def run(self, dialogue: Dialogue[T]) -> T:
         """Run a dialogue to its end and return its result.
 
-        A request without a response raises `Unclear` inside the dialogue.
+        A request without a response raises `InconclusiveError` inside the dialogue.
         """
         go_on = partial(next, dialogue)
         while True:
@@ -123,34 +123,34 @@ class Carrier:
                 value: T = end.value
                 return value
             try:
-                answer = await self._exchange(request)
-            except Unclear as unclear:
+                answer = await self._send_until_served(request)
+            except InconclusiveError as unclear:
                 go_on = partial(dialogue.throw, unclear)
             else:
                 go_on = partial(dialogue.send, answer)
 
-    async def _exchange(self, request: Request) -> Response:
+    async def _send_until_served(self, request: Request) -> Response:
         while True:
             answer = await self._send(request)
-            if not throttled(answer):
+            if not is_throttled(answer):
                 return answer
-            self.waits.append(answer.headers.get("retry-after", ""))
+            self.retry_after_values.append(answer.headers.get("retry-after", ""))
             # At least a second: without a valid Retry-After, waits of 0 would never use up the budget and the loop never end.
-            wait = max(1.0, retry_after(answer.headers, now=time.time()) or 0.0)
-            if wait > self._left:
+            wait = max(1.0, parse_retry_after(answer.headers, now=time.time()) or 0.0)
+            if wait > self._remaining_wait:
                 return answer
-            self._left -= wait
+            self._remaining_wait -= wait
             await anyio.sleep(wait)
 
     async def _send(self, request: Request) -> Response:
-        self.asked += 1
+        self.request_count += 1
         try:
             with anyio.fail_after(self._patience.answer):
                 return await self._transport.send(request, Progress())
         except TimeoutError:
-            raise Unclear(f"no response within {self._patience.answer:g} s") from None
+            raise InconclusiveError(f"no response within {self._patience.answer:g} s") from None
         except TransportError as error:
-            raise Unclear(f"no response: {masked_text(str(error), self._secrets)}") from None
+            raise InconclusiveError(f"no response: {mask_string(str(error), self._secrets)}") from None
 
 
 Dialogue = Generator[Request, Response, T]
@@ -162,12 +162,12 @@ DOMAIN: Final = "conformance.example"
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
 """Values of `status` in the response to a creation, spelled as in the interface."""
 
-_SHOWN: Final = 500
-_READ: Final = 20_000
+_MAX_SHOWN: Final = 500
+_MAX_BODY_READ: Final = 20_000
 _TOO_MANY_REQUESTS: Final = 429
 
 
-class Unclear(Exception):
+class InconclusiveError(Exception):
     """A response that decides nothing: none arrived, a server error, a redirect, or not JSON."""
 
 
@@ -251,30 +251,30 @@ class Site:
             duplicates: The duplicates option.
             fields: Further members of the body.
             key: An owner key to use instead of the site's.
-            options: Members of `upload_options`; `LEFT_OUT` omits one.
+            options: Members of `upload_options`; `OMITTED` omits one.
         """
         given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
         body = {
             "owner_key": self.owner_key if key is None else key,
             "workspace": self.workspace,
             "email": email,
-            "upload_options": {name: value for name, value in given.items() if value is not LEFT_OUT},
+            "upload_options": {name: value for name, value in given.items() if value is not OMITTED},
             **(fields or {}),
         }
         return Request("POST", "/contacts", {**self.headers, "content-type": "application/json"}, json.dumps(body).encode())
 
     def told(self, answer: Response) -> str:
         """Return a response as a string of about 500 characters at most, with secrets masked."""
-        body = masked_text(answer.body[:_READ].decode(errors="replace"), self.secrets)
+        body = mask_string(answer.body[:_MAX_BODY_READ].decode(errors="replace"), self.secrets)
         words = " ".join("".join(c if c.isprintable() else " " for c in body).split())
-        return f"{answer.status} {words[:_SHOWN]}{'...' if len(words) > _SHOWN else ''}".rstrip()
+        return f"{answer.status} {words[:_MAX_SHOWN]}{'...' if len(words) > _MAX_SHOWN else ''}".rstrip()
 
 
-LEFT_OUT: Final = object()
+OMITTED: Final = object()
 """Marks a member of `upload_options` to omit."""
 
 
-def document(answer: Response) -> Any:
+def parse_document(answer: Response) -> Any:
     """Return the JSON document of a response; `None` if it is not JSON."""
     try:
         return json.loads(answer.body)
@@ -282,52 +282,52 @@ def document(answer: Response) -> Any:
         return None
 
 
-def throttled(answer: Response) -> bool:
+def is_throttled(answer: Response) -> bool:
     """Return whether the service asks to retry later, with any status."""
     return answer.status == _TOO_MANY_REQUESTS or "retry-after" in answer.headers
 
 
-def accepted(answer: Response) -> bool:
+def is_accepted(answer: Response) -> bool:
     """Return whether the service accepted the request. A refusal may have status 200, too.
 
     Raises:
-        Unclear: The response is neither a success nor a refusal.
+        InconclusiveError: The response is neither a success nor a refusal.
     """
-    if throttled(answer):
-        raise Unclear(f"the service answered {answer.status}: too many requests")
+    if is_throttled(answer):
+        raise InconclusiveError(f"the service answered {answer.status}: too many requests")
     if 400 <= answer.status < 500:  # noqa: PLR2004 - the range of refusals
         return False
-    said = document(answer)
+    said = parse_document(answer)
     if not 200 <= answer.status < 300 or not isinstance(said, dict):  # noqa: PLR2004 - the range of successes
-        raise Unclear(f"the service answered {answer.status}{'' if said else ' without JSON'}")
+        raise InconclusiveError(f"the service answered {answer.status}{'' if said else ' without JSON'}")
     return said.get("status") in ("ok", *OUTCOMES)  # a tuple, not a set, because the value may be unhashable
 
 
-def served(answer: Response) -> dict[str, Any]:
+def require_success(answer: Response) -> dict[str, Any]:
     """Return the document of a response that must be a success.
 
     Raises:
-        Unclear: It is not a success.
+        InconclusiveError: It is not a success.
     """
-    if not accepted(answer):
-        raise Unclear(f"the service refused with {answer.status}")
-    found: dict[str, Any] = document(answer)
+    if not is_accepted(answer):
+        raise InconclusiveError(f"the service refused with {answer.status}")
+    found: dict[str, Any] = parse_document(answer)
     return found
 
 
-def rows(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+def extract_rows(said: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the items of a list response. Items that are not objects are left out."""
     data = said.get("data")
     return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
 
-def number(said: Mapping[str, Any], name: str) -> int:
+def require_integer(said: Mapping[str, Any], name: str) -> int:
     """Return a whole number from a response.
 
     Raises:
-        Unclear: The member is missing or not a whole number.
+        InconclusiveError: The member is missing or not a whole number.
     """
     value = said.get(name)
     if type(value) is not int and not (type(value) is float and value.is_integer()):
-        raise Unclear(f"{name} is not a whole number")
+        raise InconclusiveError(f"{name} is not a whole number")
     return int(value)

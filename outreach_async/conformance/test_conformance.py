@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from outreach_async.conformance.calibration import Result
-from outreach_async.conformance.options import order_of
-from outreach_async.conformance.rule import Rule
-from outreach_async.conformance.rules import RULES, breaches
+from outreach_async.conformance.calibration import SuiteResult
+from outreach_async.conformance.options import read_options
+from outreach_async.conformance.rule import StatedRule
+from outreach_async.conformance.rules import RULES, find_breaches
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_the_service_keeps_the_rule(rule: Rule, result: Result) -> None:
+def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> None:
     """Check one rule."""
-    if rule.writes and not result.measured.site.writes:
+    if rule.writes and not result.measurement.site.writes:
         pytest.skip(f"{rule.id}: creating contacts was not allowed")
-    found = breaches(rule, result.measured)
+    found = find_breaches(rule, result.measurement)
     if found is None:
         pytest.skip(f"{rule.id}: nothing to check was observed")
     if found:
         pytest.fail("\n".join(map(str, found)), pytrace=False)
 
 
-def test_the_service_behaves_as_it_did_before(result: Result, pytestconfig: pytest.Config) -> None:
+def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig: pytest.Config) -> None:
     """Compare with the file, and write it unless it differs."""
-    order, mode = order_of(pytestconfig), pytestconfig.getoption("--outreach-drift")
-    if not result.measured.survey.readable:
+    order, mode = read_options(pytestconfig), pytestconfig.getoption("--outreach-drift")
+    if not result.measurement.survey.is_readable:
         pytest.fail("nothing in the workspace could be read, so nothing was measured", pytrace=False)
     drifted = "\n".join(map(str, result.drifts))
     if not drifted or mode == "accept":

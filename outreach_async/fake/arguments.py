@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from outreach_async.fake.errors import refused
+from outreach_async.fake.errors import refusal_error
 
 _Number = TypeVar("_Number", int, float)
 
@@ -25,11 +25,11 @@ def check_known(name: str, known: Iterable[str], what: str) -> None:
     """
     names = list(known)
     if name not in names:
-        guess = suggestion(name, names)
+        guess = suggest_similar(name, names)
         raise TypeError(f"{what} has no {name!r}; {guess or 'expected one of ' + ', '.join(names)}")
 
 
-def whole(name: str, value: object) -> int:
+def require_count(name: str, value: object) -> int:
     """Return the value if it is a non-negative integer.
 
     Raises:
@@ -43,7 +43,7 @@ def whole(name: str, value: object) -> int:
     return value
 
 
-def text(name: str, value: object) -> str:
+def require_string(name: str, value: object) -> str:
     """Return the value if it is a non-blank string.
 
     Raises:
@@ -57,7 +57,7 @@ def text(name: str, value: object) -> str:
     return value
 
 
-def members(what: str, value: object) -> Mapping[str, Any]:
+def require_mapping(what: str, value: object) -> Mapping[str, Any]:
     """Return the value if it is a mapping.
 
     Raises:
@@ -68,7 +68,7 @@ def members(what: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-def moment(name: str, value: object) -> float:
+def require_time(name: str, value: object) -> float:
     """Return the value if it is a time in Unix seconds.
 
     Raises:
@@ -77,10 +77,10 @@ def moment(name: str, value: object) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name}: expected Unix seconds, got {type(value).__name__}")
-    return at_least(name, 0, value)
+    return require_at_least(name, 0, value)
 
 
-def at_least(name: str, low: int, value: _Number) -> _Number:
+def require_at_least(name: str, low: int, value: _Number) -> _Number:
     """Return the value if it is finite and not below a minimum.
 
     Raises:
@@ -91,7 +91,7 @@ def at_least(name: str, low: int, value: _Number) -> _Number:
     return value
 
 
-KINDS: Final[dict[str, str]] = {
+ID_KINDS: Final[dict[str, str]] = {
     "space_": "a workspace's id",
     "camp_": "a campaign's id",
     "mailbox_": "a mailbox's id",
@@ -104,17 +104,17 @@ KINDS: Final[dict[str, str]] = {
 """The kind of an id, by prefix."""
 
 
-def made_up_id(seed: int, prefix: str, number: int) -> str:
+def generate_id(seed: int, prefix: str, number: int) -> str:
     """Return id number `number` of a prefix.
 
     The first ten digits count up from a start derived from the seed; the last six are a hash.
     """
     drawn = hashlib.blake2b(f"{seed}|{prefix}|{number}".encode(), digest_size=3).hexdigest()
-    return f"{prefix}{_start(seed, prefix) + number:010x}{drawn}"
+    return f"{prefix}{_first_number(seed, prefix) + number:010x}{drawn}"
 
 
 @lru_cache(maxsize=256)
-def _start(seed: int, prefix: str) -> int:
+def _first_number(seed: int, prefix: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}|{prefix}".encode(), digest_size=4).digest(), "big") << 7
 
 
@@ -126,14 +126,14 @@ def check_id(text: str, prefix: str, field: str) -> None:
     """
     if text.startswith(prefix) and len(text) > len(prefix):
         return
-    raise refused(400, "invalid_id", f"{field} must be an id that starts with {prefix}", field, hints=_likeness(text))
+    raise refusal_error(400, "invalid_id", f"{field} must be an id that starts with {prefix}", field, hints=_kind_hints(text))
 
 
-def _likeness(text: str) -> tuple[str, ...]:
-    return tuple(f"this looks like {kind}" for prefix, kind in KINDS.items() if text.startswith(prefix) and text != prefix)
+def _kind_hints(text: str) -> tuple[str, ...]:
+    return tuple(f"this looks like {kind}" for prefix, kind in ID_KINDS.items() if text.startswith(prefix) and text != prefix)
 
 
-def suggestion(name: str, known: list[str]) -> str:
+def suggest_similar(name: str, known: list[str]) -> str:
     """Return a suggestion of the most similar known name; empty if none is similar."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else ""

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 from outreach_async.errors import TransportError
 from outreach_async.fake.fault_plan import Exchange, Service
 from outreach_async.fake.faults import error_response
-from outreach_async.fake.transport import arrive, reading
+from outreach_async.fake.transport import await_result, compute_client_result
 from outreach_async.transport.wire import Request, Response
 
 Scope = MutableMapping[str, Any]
@@ -18,12 +18,12 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-BODY_BOUND = 16 * 1024 * 1024
+MAX_REQUEST_BYTES = 16 * 1024 * 1024
 """Maximum bytes of a request body held in memory; a larger one gets 413. Far above the limit of the service itself."""
 
 
 @runtime_checkable
-class Located(Protocol):
+class LocatedService(Protocol):
     """A service whose responses contain its own base URL, which only the server or application in front of it knows."""
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
@@ -32,7 +32,7 @@ class Located(Protocol):
 
 
 class BodyTooLarge(Exception):
-    """The request body exceeds `BODY_BOUND`."""
+    """The request body exceeds `MAX_REQUEST_BYTES`."""
 
 
 def asgi_app(service: Service) -> Application:
@@ -50,16 +50,16 @@ def asgi_app(service: Service) -> Application:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _handle_lifespan(receive, send)
         elif scope["type"] == "http":
-            await _answer(service, scope, receive, send)
+            await _handle_http(service, scope, receive, send)
         else:
             raise ValueError(f"scope: expected http or lifespan, got {scope['type']}; route only HTTP requests here")
 
     return app
 
 
-def joined(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def join_headers(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return header fields by lower-case name; the values of repeated fields are joined with commas."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in fields:
@@ -68,24 +68,24 @@ def joined(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _handle_lifespan(receive: Receive, send: Send) -> None:
     # Nothing needs starting or stopping, but servers wait for these acknowledgements.
     while (event := (await receive())["type"]) != "lifespan.shutdown":
         await send({"type": f"{event}.complete"})
     await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _answer(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+async def _handle_http(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
     try:
-        body = await _body(receive)
+        body = await _read_body(receive)
     except BodyTooLarge:
-        await _send(send, error_response(413))
+        await _send_response(send, error_response(413))
         return
     if body is None:
         return
-    exchange = _asked(service, scope, Request(scope["method"], target(scope), joined(scope["headers"]), body))
+    exchange = _execute(service, scope, Request(scope["method"], rebuild_target(scope), join_headers(scope["headers"]), body))
     try:
-        await _send(send, await arrive(reading(exchange.fault, exchange.response), maybe_sent=True))
+        await _send_response(send, await await_result(compute_client_result(exchange.fault, exchange.response), maybe_sent=True))
     except TransportError as error:
         raise ConnectionError(f"injected wire fault: {error}") from None
     finally:
@@ -93,41 +93,41 @@ async def _answer(service: Service, scope: Scope, receive: Receive, send: Send) 
         exchange.ended()
 
 
-def _asked(service: Service, scope: Scope, request: Request) -> Exchange:
-    if not isinstance(service, Located):
+def _execute(service: Service, scope: Scope, request: Request) -> Exchange:
+    if not isinstance(service, LocatedService):
         return service.exchange(request)
     root = quote(scope.get("root_path", "").rstrip("/"))
     return service.exchange_at(request, f"{scope.get('scheme', 'http')}://{request.headers.get('host', '')}{root}")
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def _read_body(receive: Receive) -> bytes | None:
     """Read the whole body; return `None` if the client has disconnected."""
     body = bytearray()
     while (message := await receive())["type"] == "http.request":
         body += message.get("body", b"")
-        if len(body) > BODY_BOUND:
+        if len(body) > MAX_REQUEST_BYTES:
             raise BodyTooLarge
         if not message.get("more_body", False):
             return bytes(body)
     return None
 
 
-async def _send(send: Send, response: Response) -> None:
+async def _send_response(send: Send, response: Response) -> None:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body})
 
 
-def target(scope: Scope) -> str:
+def rebuild_target(scope: Scope) -> str:
     """Rebuild the request target, byte for byte, without the prefix that the application is mounted under."""
     # The raw path keeps `%2F` apart from a slash between segments. Not every server provides it.
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    path = _unmounted(raw.partition(b"?")[0].decode("latin-1"), scope.get("root_path", ""))
+    path = _strip_root_path(raw.partition(b"?")[0].decode("latin-1"), scope.get("root_path", ""))
     query = scope["query_string"].decode("latin-1")
     return f"{path}?{query}" if query else path
 
 
-def _unmounted(path: str, root_path: str) -> str:
+def _strip_root_path(path: str, root_path: str) -> str:
     # Decoded segments are compared, because a prefix can be percent-encoded in several ways. Some servers already remove the
     # prefix from the raw path: such a path is returned unchanged.
     root = root_path.rstrip("/").split("/")

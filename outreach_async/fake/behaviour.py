@@ -86,16 +86,16 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.fake.arguments import check_known, text, whole
+from outreach_async.fake.arguments import check_known, require_count, require_string
 from outreach_async.fake.errors import RENDERERS, ErrorRenderer, RendererName
 
 EmailKey = Literal["lower", "exact", "domain_lower", "gmail"]
 PastEnd = Literal["empty", "clamp", "error"]
 OverMax = Literal["reject", "clamp", "serve"]
-Order = Literal["oldest", "newest", "last_activity"]
+ListOrder = Literal["oldest", "newest", "last_activity"]
 Numbers = Literal["int_when_whole", "float", "mixed"]
 
-READINGS: Final[dict[str, tuple[Any, ...]]] = {
+KNOB_VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "email_key": ("lower", "exact", "domain_lower", "gmail"),
     "created_status": (201, 200),
     "first_page": (1, 0),
@@ -121,7 +121,7 @@ READINGS: Final[dict[str, tuple[Any, ...]]] = {
 """The named values of each knob, the default first. `auth`, `rate_limit` and `max_in_flight` have types of their own instead."""
 
 # Knobs that accept more than their named values, with the check of the additional ones.
-_ALSO: Final[dict[str, Callable[[Any], bool]]] = {
+_EXTRA_VALUES: Final[dict[str, Callable[[Any], bool]]] = {
     "email_key": callable,
     "created_status": lambda value: (
         isinstance(value, Mapping) and set(value.values()) <= {200, 201}
@@ -132,7 +132,7 @@ _ALSO: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def _texts(values: Iterable[str]) -> frozenset[str]:
+def _to_frozenset(values: Iterable[str]) -> frozenset[str]:
     return frozenset(values)
 
 
@@ -155,7 +155,7 @@ class HeaderAuth:
 
     header: str = "authorization"
     scheme: str = "Bearer"
-    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=_texts, repr=False)
+    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=_to_frozenset, repr=False)
 
 
 @attrs.frozen
@@ -185,27 +185,27 @@ class RateLimit:
     retry_after: Literal["seconds", "date"] = attrs.field(default="seconds", validator=attrs.validators.in_(("seconds", "date")))
 
 
-def _reading(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def _validate_knob(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Refuse a value that the knob does not accept. Types count: `True` is not 1."""
-    readings = READINGS[attribute.name]
+    readings = KNOB_VALUES[attribute.name]
     if any(value == reading and type(value) is type(reading) for reading in readings):
         return
-    also = _ALSO.get(attribute.name)
+    also = _EXTRA_VALUES.get(attribute.name)
     if also is None or not also(value):
         names = ", ".join(map(repr, readings))
         raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected one of {names}, got {value!r}")
 
 
-def _places(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def _validate_max_in_flight(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and (type(value) is not int or value < 1):
         raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected an integer of at least 1 or None, got {value!r}")
 
 
 def _knob(name: str, **options: Any) -> Any:
-    return attrs.field(default=READINGS[name][0], validator=_reading, **options)
+    return attrs.field(default=KNOB_VALUES[name][0], validator=_validate_knob, **options)
 
 
-def _codes(value: str | Iterable[str]) -> str | frozenset[str]:
+def _to_codes(value: str | Iterable[str]) -> str | frozenset[str]:
     return value if isinstance(value, str) else frozenset(value)
 
 
@@ -271,16 +271,16 @@ class Behaviour:
     overwrite_unsent: Literal["keep", "clear"] = _knob("overwrite_unsent")
     overwrite_blank: Literal["clear", "keep", "store"] = _knob("overwrite_blank")
     missing_campaign: Literal["reject", "null"] = _knob("missing_campaign")
-    strict_fields: Literal["all"] | frozenset[str] = _knob("strict_fields", converter=_codes)
+    strict_fields: Literal["all"] | frozenset[str] = _knob("strict_fields", converter=_to_codes)
     reenrol: Literal["noop", "restart", "error"] = _knob("reenrol")
     numbers: Numbers = _knob("numbers")
     list_date: Literal["timestamp", "text", "mixed"] = _knob("list_date")
-    order: Order = _knob("order")
+    order: ListOrder = _knob("order")
     percent_digits: Literal[0, 1, 2] = _knob("percent_digits")
     error_renderer: RendererName | ErrorRenderer = _knob("error_renderer")
     auth: HeaderAuth | None = None
     rate_limit: RateLimit | None = None
-    max_in_flight: int | None = attrs.field(default=None, validator=_places)
+    max_in_flight: int | None = attrs.field(default=None, validator=_validate_max_in_flight)
 
     @classmethod
     def documented(cls) -> Behaviour:
@@ -331,16 +331,16 @@ class Behaviour:
         )
 
 
-NONE: Final = "none"
+NONE_VALUE: Final = "none"
 """The TOML value that represents `None`."""
 
-KNOBS: Final[tuple[str, ...]] = tuple(field.name for field in attrs.fields(Behaviour))
+KNOB_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in attrs.fields(Behaviour))
 """Names of the knobs of `Behaviour`, in the order of their definition."""
 
-_UNDECIDED: Final = "undecided"
-_TABLES: Final[Mapping[str, type[HeaderAuth | RateLimit]]] = {"auth": HeaderAuth, "rate_limit": RateLimit}
-_NULLABLE: Final = frozenset(field.name for field in attrs.fields(Behaviour) if field.default is None) | {
-    knob for knob, readings in READINGS.items() if None in readings
+_UNDECIDED_TABLE: Final = "undecided"
+_TABLE_CLASSES: Final[Mapping[str, type[HeaderAuth | RateLimit]]] = {"auth": HeaderAuth, "rate_limit": RateLimit}
+_NULLABLE_KNOBS: Final = frozenset(field.name for field in attrs.fields(Behaviour) if field.default is None) | {
+    knob for knob, readings in KNOB_VALUES.items() if None in readings
 }
 
 
@@ -375,65 +375,71 @@ def dump_behaviour(
         TypeError: The value of a knob is a function.
     """
     said, open_, hidden = notes or {}, undecided or {}, unseen or {}
-    values: dict[str, Any] = {knob: getattr(behaviour, knob) for knob in KNOBS}
+    values: dict[str, Any] = {knob: getattr(behaviour, knob) for knob in KNOB_NAMES}
     tables = {knob: value for knob, value in values.items() if attrs.has(type(value)) and knob not in hidden}
-    plain = [knob for knob in KNOBS if knob not in tables and knob not in open_]
-    lines = [*_comment(about), *([""] if about else [])]
+    plain = [knob for knob in KNOB_NAMES if knob not in tables and knob not in open_]
+    lines = [*_comment_lines(about), *([""] if about else [])]
     for knob in plain:
-        lines += _unseen(knob, hidden[knob]) if knob in hidden else [*_comment(said.get(knob, "")), _line(knob, values[knob])]
+        lines += (
+            _unseen_lines(knob, hidden[knob])
+            if knob in hidden
+            else [*_comment_lines(said.get(knob, "")), _assignment(knob, values[knob])]
+        )
     if open_:
-        lines += ["", f"[{_UNDECIDED}]  # values that could not be distinguished; the first one is used"]
+        lines += ["", f"[{_UNDECIDED_TABLE}]  # values that could not be distinguished; the first one is used"]
         for knob, readings in open_.items():
-            lines += [*_comment(said.get(knob, "")), _line(knob, list(readings))]
+            lines += [*_comment_lines(said.get(knob, "")), _assignment(knob, list(readings))]
     for knob, value in tables.items():
-        lines += ["", *_comment(said.get(knob, "")), f"[{knob}]", *_table(value)]
+        lines += ["", *_comment_lines(said.get(knob, "")), f"[{knob}]", *_table_lines(value)]
     return "\n".join(lines) + "\n"
 
 
-def _comment(note: str) -> list[str]:
+def _comment_lines(note: str) -> list[str]:
     # TOML forbids control characters in comments, and a note may quote what a service sent.
     return ["# " + "".join(filter(str.isprintable, line)) for line in note.splitlines()]
 
 
-def _unseen(knob: str, why: str) -> list[str]:
-    return _comment(f"{knob}: {' '.join(why.split())}")
+def _unseen_lines(knob: str, why: str) -> list[str]:
+    return _comment_lines(f"{knob}: {' '.join(why.split())}")
 
 
-def _table(value: HeaderAuth | RateLimit) -> Iterator[str]:
+def _table_lines(value: HeaderAuth | RateLimit) -> Iterator[str]:
     for name, member in attrs.asdict(value).items():
         if name != "tokens":
-            yield _line(name, member)
+            yield _assignment(name, member)
 
 
-def _line(name: str, value: Any) -> str:
+def _assignment(name: str, value: Any) -> str:
     try:
-        return f"{name} = {_toml(value)}"
+        return f"{name} = {_to_toml(value)}"
     except KeyError:
         raise TypeError(f"{name}: a {type(value).__name__} cannot be written to a file; use a named value") from None
 
 
-def _toml(value: Any) -> str:
+def _to_toml(value: Any) -> str:
     return _WRITERS[dict if isinstance(value, Mapping) else type(value)](value)
 
 
-def _text(value: str) -> str:
+def _string_to_toml(value: str) -> str:
     # TOML uses the escapes of JSON, but unlike JSON it forbids a bare DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _list(values: Iterable[Any]) -> str:
-    return f"[{', '.join(map(_toml, values))}]"
+def _list_to_toml(values: Iterable[Any]) -> str:
+    return f"[{', '.join(map(_to_toml, values))}]"
 
 
 _WRITERS: Final[Mapping[type, Callable[[Any], str]]] = {
-    type(None): lambda _: _text(NONE),
+    type(None): lambda _: _string_to_toml(NONE_VALUE),
     bool: lambda value: str(value).lower(),
     int: str,
     float: repr,
-    str: _text,
-    list: _list,
-    frozenset: lambda value: _list(sorted(value)),
-    dict: lambda value: "{ " + ", ".join(f"{_text(name)} = {_toml(member)}" for name, member in value.items()) + " }",
+    str: _string_to_toml,
+    list: _list_to_toml,
+    frozenset: lambda value: _list_to_toml(sorted(value)),
+    dict: lambda value: (
+        "{ " + ", ".join(f"{_string_to_toml(name)} = {_to_toml(member)}" for name, member in value.items()) + " }"
+    ),
 }
 
 
@@ -447,10 +453,10 @@ def load_behaviour(path: str | Path) -> Behaviour:
         BehaviourFileError: The file is invalid. The message names the key and, for an unknown one, suggests a similar name.
         OSError: The file cannot be read.
     """
-    return Behaviour(**{knob: readings[0] for knob, readings in load_readings(path).items()})
+    return Behaviour(**{knob: readings[0] for knob, readings in load_knob_values(path).items()})
 
 
-def load_readings(path: str | Path) -> dict[str, tuple[Any, ...]]:
+def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
     """Read the possible values of each knob that a file names: one, or several if they could not be distinguished.
 
     Raises:
@@ -462,66 +468,68 @@ def load_readings(path: str | Path) -> dict[str, tuple[Any, ...]]:
     except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
         raise BehaviourFileError(f"{path}: not TOML: {error}") from None
     try:
-        return dict(_readings(document))
+        return dict(_parse_document(document))
     except (TypeError, ValueError) as error:
         raise BehaviourFileError(f"{path}: {error}") from None
 
 
-def _readings(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    undecided = document.get(_UNDECIDED, {})
+def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    undecided = document.get(_UNDECIDED_TABLE, {})
     if not isinstance(undecided, dict):
-        raise TypeError(f"{_UNDECIDED}: expected a table")
+        raise TypeError(f"{_UNDECIDED_TABLE}: expected a table")
     for knob, value in document.items():
-        if knob != _UNDECIDED:
-            check_known(knob, (*KNOBS, _UNDECIDED), "a behaviour")
-            yield knob, (_parse_reading(knob, value),)
+        if knob != _UNDECIDED_TABLE:
+            check_known(knob, (*KNOB_NAMES, _UNDECIDED_TABLE), "a behaviour")
+            yield knob, (_convert_value(knob, value),)
     for knob, values in undecided.items():
-        check_known(knob, KNOBS, "a behaviour")
+        check_known(knob, KNOB_NAMES, "a behaviour")
         if not isinstance(values, list) or not values or knob in document:
-            raise ValueError(f"{_UNDECIDED}.{knob}: expected a list of values, for a knob that is not set elsewhere in the file")
-        yield knob, tuple(_parse_reading(knob, value) for value in values)
+            raise ValueError(
+                f"{_UNDECIDED_TABLE}.{knob}: expected a list of values, for a knob that is not set elsewhere in the file"
+            )
+        yield knob, tuple(_convert_value(knob, value) for value in values)
 
 
-def _parse_reading(knob: str, value: Any) -> Any:
+def _convert_value(knob: str, value: Any) -> Any:
     """Convert a TOML value to the knob's type; `Behaviour` validates it."""
-    if value == NONE and knob in _NULLABLE:
+    if value == NONE_VALUE and knob in _NULLABLE_KNOBS:
         value = None
-    elif knob in _TABLES:
-        value = _of_table(knob, value)
+    elif knob in _TABLE_CLASSES:
+        value = _convert_table(knob, value)
     return getattr(Behaviour(**{knob: value}), knob)
 
 
-def _of_table(knob: str, value: Any) -> HeaderAuth | RateLimit:
-    kind = _TABLES[knob]
+def _convert_table(knob: str, value: Any) -> HeaderAuth | RateLimit:
+    kind = _TABLE_CLASSES[knob]
     if not isinstance(value, dict):
-        raise TypeError(f'{knob}: expected a table or "{NONE}"')
+        raise TypeError(f'{knob}: expected a table or "{NONE_VALUE}"')
     for name in value:
         check_known(name, [field.name for field in attrs.fields(kind)], knob)
-    return kind(**{name: _MEMBERS[name](f"{knob}.{name}", member) for name, member in value.items()})
+    return kind(**{name: _MEMBER_CHECKS[name](f"{knob}.{name}", member) for name, member in value.items()})
 
 
-def _any_text(name: str, value: object) -> str:
-    return value if value == "" else text(name, value)
+def _require_any_string(name: str, value: object) -> str:
+    return value if value == "" else require_string(name, value)
 
 
-def _seconds(name: str, value: object) -> float:
+def _require_seconds(name: str, value: object) -> float:
     if type(value) not in {int, float}:
         raise TypeError(f"{name}: expected a number of seconds, got {type(value).__name__}")
     return value  # type: ignore[return-value]  # the line above leaves int and float
 
 
-def _tokens(name: str, value: object) -> frozenset[str]:
+def _require_tokens(name: str, value: object) -> frozenset[str]:
     if not isinstance(value, list):
         raise TypeError(f"{name}: expected a list of strings, got {type(value).__name__}")
-    return frozenset(text(name, token) for token in value)
+    return frozenset(require_string(name, token) for token in value)
 
 
-_MEMBERS: Final[Mapping[str, Callable[[str, object], Any]]] = {
-    "header": text,
-    "scheme": _any_text,
-    "tokens": _tokens,
-    "limit": whole,
-    "per": _seconds,
-    "scope": text,
-    "retry_after": text,
+_MEMBER_CHECKS: Final[Mapping[str, Callable[[str, object], Any]]] = {
+    "header": require_string,
+    "scheme": _require_any_string,
+    "tokens": _require_tokens,
+    "limit": require_count,
+    "per": _require_seconds,
+    "scope": require_string,
+    "retry_after": require_string,
 }

@@ -10,27 +10,27 @@ from typing import Any, Final, Literal, Self
 
 import attrs
 
-from outreach_async.fake.arguments import text, whole
+from outreach_async.fake.arguments import require_count, require_string
 from outreach_async.fake.clock import DAY
 from outreach_async.fake.records import (
     CAMPAIGN_HEADERS,
-    CUSTOM,
+    CUSTOM_CODE,
     MAILBOX_HEADERS,
-    RESERVED,
-    STANDARD,
+    RESERVED_MEMBERS,
+    STANDARD_FIELDS,
     Contact,
     Enrolment,
     Mailbox,
     Workspace,
 )
-from outreach_async.fake.seed_campaigns import CampaignMaker, CampaignSeed, StepSeed
-from outreach_async.fake.seeds import ContactSeed, MailboxSeed, changed_mailbox, made_up_mailbox, people
+from outreach_async.fake.seed_campaigns import CampaignBuilder, CampaignSeed, StepSeed
+from outreach_async.fake.seeds import ContactSeed, MailboxSeed, generate_mailbox, generate_people, update_mailbox
 from outreach_async.fake.world import ListKind, World
 
-_YOUNGEST: Final = 45 * DAY
+_MIN_AGE: Final = 45 * DAY
 """Minimum age of generated mailboxes, in seconds: they are past their warm-up."""
 
-_OLDEST: Final = 600 * DAY
+_MAX_AGE: Final = 600 * DAY
 
 
 @attrs.frozen
@@ -41,33 +41,35 @@ class Seeder:
         world: The world.
         seed: Seed for generated data.
         now: The current time in Unix seconds.
-        key: Key function for e-mails: two e-mails are duplicates if their keys are equal.
+        email_key: Key function for e-mails: two e-mails are duplicates if their keys are equal.
     """
 
     world: World = attrs.field(repr=False)
     seed: int
     now: float
-    key: Callable[[str], str]
-    _taken: list[str] = attrs.field(factory=list, repr=False)
+    email_key: Callable[[str], str]
+    _reserved_ids: list[str] = attrs.field(factory=list, repr=False)
 
     @contextmanager
-    def all_or_nothing(self) -> Iterator[Self]:
+    def transaction(self) -> Iterator[Self]:
         """Release every reserved id if the block fails. Records are stored last, when nothing can fail any more."""
         counters = dict(self.world.counters)
         try:
             yield self
         except BaseException:
-            self.world.ids.difference_update(self._taken)
+            self.world.ids.difference_update(self._reserved_ids)
             self.world.counters = counters
             raise
 
-    def id(self, prefix: str, given: str | None) -> str:
+    def reserve_id(self, prefix: str, given: str | None) -> str:
         """Reserve the given id, or generate one if it is `None`."""
-        taken = self.world.new_id(self.seed, prefix) if given is None else self.world.take_id(text("id", given), prefix)
-        self._taken.append(taken)
+        taken = (
+            self.world.new_id(self.seed, prefix) if given is None else self.world.reserve_id(require_string("id", given), prefix)
+        )
+        self._reserved_ids.append(taken)
         return taken
 
-    def workspace(
+    def add_workspace(
         self,
         id_: str | None,
         custom_fields: Iterable[str] | Mapping[str, str],
@@ -76,58 +78,62 @@ class Seeder:
         mailbox_headers: Iterable[str] | None,
     ) -> str:
         """Add a workspace; see `FakeService.add_workspace`."""
-        custom = _labels(custom_fields)
-        taken = [code for code in extra_fields if code in STANDARD or code in RESERVED or code.startswith("custom_")]
+        custom = _check_labels(custom_fields)
+        taken = [
+            code for code in extra_fields if code in STANDARD_FIELDS or code in RESERVED_MEMBERS or code.startswith("custom_")
+        ]
         if taken:
             raise ValueError(f"extra_fields: these codes are reserved: {', '.join(taken)}; use other codes")
         workspace = Workspace(
-            self.id("space_", id_),
+            self.reserve_id("space_", id_),
             custom,
-            {text("code", code): text("label", label) for code, label in extra_fields.items()},
+            {require_string("code", code): require_string("label", label) for code, label in extra_fields.items()},
             CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
             MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
         )
         self.world.add_workspace(workspace)
         return workspace.id
 
-    def owner_key(self, workspaces: Sequence[str], key: str | None) -> str:
+    def add_owner_key(self, workspaces: Sequence[str], key: str | None) -> str:
         """Add an owner key, or give an existing one access to more workspaces."""
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
             raise ValueError("key: expected a string that starts with key_; omit it to generate one")  # the value may be a secret
-        if key is None or key not in self.world.keys:
-            key = self.id("key_", key)
-        self.world.keys[key] = self.world.keys.get(key, frozenset()) | frozenset(workspaces)
+        if key is None or key not in self.world.owner_keys:
+            key = self.reserve_id("key_", key)
+        self.world.owner_keys[key] = self.world.owner_keys.get(key, frozenset()) | frozenset(workspaces)
         return key
 
-    def mailboxes(self, workspace: str, given: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
+    def add_mailboxes(self, workspace: str, given: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
         """Add one mailbox per mapping of given fields."""
         self.check_workspace(workspace)
-        start = self._created(workspace, "mailbox", self.now - self._chance(workspace).uniform(_YOUNGEST, _OLDEST))
+        start = self._creation_time(workspace, "mailbox", self.now - self._random_for(workspace).uniform(_MIN_AGE, _MAX_AGE))
         first = len(self.world.mailboxes)
         made = [
-            self._mailbox(MailboxSeed(workspace, first + place, min(start + 60 * place, int(self.now)), trouble, fields))
+            self._generate_mailbox(MailboxSeed(workspace, first + place, min(start + 60 * place, int(self.now)), trouble, fields))
             for place, fields in enumerate(given)
         ]
         for mailbox in made:
             self.world.add_mailbox(mailbox)
         return [mailbox.id for mailbox in made]
 
-    def _mailbox(self, seed: MailboxSeed) -> Mailbox:
-        id_ = self.id("mailbox_", seed.given.get("id"))
-        return made_up_mailbox(id_, seed, self._chance(id_), self.now)
+    def _generate_mailbox(self, seed: MailboxSeed) -> Mailbox:
+        id_ = self.reserve_id("mailbox_", seed.fields.get("id"))
+        return generate_mailbox(id_, seed, self._random_for(id_), self.now)
 
-    def campaign(self, seed: CampaignSeed) -> str:
+    def add_campaign(self, seed: CampaignSeed) -> str:
         """Add a campaign; see `FakeService.add_campaign`."""
         self.check_workspace(seed.workspace)
-        boxes = self._boxes(seed.workspace, seed.mailboxes)
-        id_ = self.id("camp_", seed.id)
-        maker = CampaignMaker(self._chance(id_), self.id, self._created(seed.workspace, "campaign", self.now), self.now)
-        self.world.add_campaign(maker.make(attrs.evolve(seed, mailboxes=boxes), id_), self.now)
+        boxes = self._check_mailboxes(seed.workspace, seed.mailboxes)
+        id_ = self.reserve_id("camp_", seed.id)
+        maker = CampaignBuilder(
+            self._random_for(id_), self.reserve_id, self._creation_time(seed.workspace, "campaign", self.now), self.now
+        )
+        self.world.add_campaign(maker.build(attrs.evolve(seed, mailboxes=boxes), id_), self.now)
         return id_
 
-    def _boxes(self, workspace: str, mailboxes: Iterable[str]) -> tuple[str, ...]:
+    def _check_mailboxes(self, workspace: str, mailboxes: Iterable[str]) -> tuple[str, ...]:
         boxes = tuple(dict.fromkeys(mailboxes))
         for box in boxes:
             if box not in self.world.mailboxes or self.world.mailboxes[box].workspace != workspace:
@@ -141,9 +147,9 @@ class Seeder:
             raise ValueError(f"there is no campaign {id_!r}; add it first")
         changed = attrs.evolve(
             campaign,
-            status=campaign.status if status is None else text("status", status),
-            mailboxes=campaign.mailboxes if mailboxes is None else self._boxes(campaign.workspace, mailboxes),
-            rates=campaign.rates.changed(rates),
+            status=campaign.status if status is None else require_string("status", status),
+            mailboxes=campaign.mailboxes if mailboxes is None else self._check_mailboxes(campaign.workspace, mailboxes),
+            rates=campaign.rates.with_changes(rates),
         )
         self.world.set_campaign(changed, self.now)
 
@@ -152,39 +158,45 @@ class Seeder:
         mailbox = self.world.mailboxes.get(id_)
         if mailbox is None:
             raise ValueError(f"there is no mailbox {id_!r}; add it first")
-        self.world.set_mailbox(changed_mailbox(mailbox, fields), self.now)
+        self.world.set_mailbox(update_mailbox(mailbox, fields), self.now)
 
-    def contacts(
+    def add_contacts(
         self, workspace: str, rows: int | Iterable[Mapping[str, str | None]], campaign: str | None, owner: str | None
     ) -> list[str]:
         """Store contacts; see `FakeService.add_contacts`."""
         self.check_workspace(workspace)
-        owner = next((key for key, spaces in self.world.keys.items() if workspace in spaces), "") if owner is None else owner
+        owner = (
+            next((key for key, spaces in self.world.owner_keys.items() if workspace in spaces), "") if owner is None else owner
+        )
         enrolments = () if campaign is None else (Enrolment(campaign, self.now),)
-        given = people(whole("contacts", rows), len(self.world.contacts[workspace])) if isinstance(rows, int) else rows
+        given = (
+            generate_people(require_count("contacts", rows), len(self.world.contacts[workspace]))
+            if isinstance(rows, int)
+            else rows
+        )
         codes = self.world.workspaces[workspace].codes
-        return self.store(workspace, (ContactSeed.of(row, codes, enrolments, owner) for row in given))
+        return self.store_contacts(workspace, (ContactSeed.from_row(row, codes, enrolments, owner) for row in given))
 
-    def store(self, workspace: str, seeds: Iterable[ContactSeed]) -> list[str]:
+    def store_contacts(self, workspace: str, seeds: Iterable[ContactSeed]) -> list[str]:
         """Store all contacts, or none if one is invalid."""
         made: dict[str, Contact] = {}
         for seed in seeds:
-            email = text("email", seed.email).strip()
-            key = self.key(email)
+            email = require_string("email", seed.email).strip()
+            key = self.email_key(email)
             if key in made or key in self.world.contacts[workspace]:
                 raise ValueError(f"email: the workspace already has a contact with the e-mail {email}; remove one")
-            made[key] = self._contact(workspace, email, seed)
+            made[key] = self._build_contact(workspace, email, seed)
         for key, contact in made.items():
-            self.world.put_contact(workspace, key, contact)
+            self.world.store_contact(workspace, key, contact)
         return [contact.id for contact in made.values()]
 
-    def _contact(self, workspace: str, email: str, seed: ContactSeed) -> Contact:
+    def _build_contact(self, workspace: str, email: str, seed: ContactSeed) -> Contact:
         for enrolment in seed.enrolments:
             campaign = self.world.campaigns.get(enrolment.campaign)
             if campaign is None or campaign.workspace != workspace:
                 raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}; add it first")
-        created = int(self.now) if seed.created is None else whole("created", seed.created)
-        return Contact(self.id("contact_", seed.id), email, seed.owner, seed.fields, seed.enrolments, created)
+        created = int(self.now) if seed.created is None else require_count("created", seed.created)
+        return Contact(self.reserve_id("contact_", seed.id), email, seed.owner, seed.fields, seed.enrolments, created)
 
     def check_workspace(self, workspace: str) -> None:
         """Check that a workspace exists.
@@ -195,31 +207,31 @@ class Seeder:
         if workspace not in self.world.workspaces:
             raise ValueError(f"there is no workspace {workspace!r}; add it first")
 
-    def _chance(self, name: str) -> Random:
+    def _random_for(self, name: str) -> Random:
         # Each record has a generator of its own: the order and number of other records do not change its values.
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
-    def _created(self, workspace: str, kind: ListKind, wanted: float) -> int:
+    def _creation_time(self, workspace: str, kind: ListKind, wanted: float) -> int:
         """Return the creation time of the next item: never before the last one, which keeps lists in the order of calls."""
-        return int(max(wanted, self.world.latest(workspace, kind)))
+        return int(max(wanted, self.world.latest_creation(workspace, kind)))
 
 
-def _labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
+def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
     if isinstance(custom_fields, str):
         raise TypeError("custom_fields: expected several labels, got one string; pass a list")
     if not isinstance(custom_fields, Mapping):
         custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
     for code in custom_fields:
-        if not CUSTOM.fullmatch(code):
+        if not CUSTOM_CODE.fullmatch(code):
             raise ValueError(f"custom_fields: expected codes of the form custom_<n>, such as custom_1, got {code!r}")
-    return {code: text("label", label) for code, label in custom_fields.items()}
+    return {code: require_string("label", label) for code, label in custom_fields.items()}
 
 
-class Fillable(ABC):
+class WorldBuilder(ABC):
     """The methods that fill a fake."""
 
     @abstractmethod
-    def _seeding(self) -> AbstractContextManager[Seeder]:
+    def _transaction(self) -> AbstractContextManager[Seeder]:
         """Lock the world and yield its seeder; a block that fails leaves the world unchanged."""
         ...
 
@@ -252,8 +264,8 @@ class Fillable(ABC):
             print(fake.add_workspace("space_2", custom_fields=["Plan", "Size"]))  # -> space_2
             ```
         """
-        with self._seeding() as seeder:
-            return seeder.workspace(id, custom_fields, extra_fields or {}, campaign_headers, mailbox_headers)
+        with self._transaction() as seeder:
+            return seeder.add_workspace(id, custom_fields, extra_fields or {}, campaign_headers, mailbox_headers)
 
     def add_owner_key(self, *workspaces: str, key: str | None = None) -> str:
         """Add a user's API key, or give the user of an existing key access to more workspaces.
@@ -274,8 +286,8 @@ class Fillable(ABC):
             print(fake.add_owner_key("space_1", "space_2", key="key_2"))  # -> key_2
             ```
         """
-        with self._seeding() as seeder:
-            return seeder.owner_key(workspaces, key)
+        with self._transaction() as seeder:
+            return seeder.add_owner_key(workspaces, key)
 
     def add_mailbox(self, workspace: str, *, trouble: float = 0.0, **fields: Any) -> str:
         """Add a mailbox; see `add_mailboxes` for the fields.
@@ -293,8 +305,8 @@ class Fillable(ABC):
             print([mailbox.email async for mailbox in client.mailboxes.list() if not mailbox.dkim])  # -> ['cy@north.example']
             ```
         """
-        with self._seeding() as seeder:
-            return seeder.mailboxes(workspace, [fields], trouble)[0]
+        with self._transaction() as seeder:
+            return seeder.add_mailboxes(workspace, [fields], trouble)[0]
 
     def add_mailboxes(self, workspace: str, count: int, *, trouble: float = 0.0, **fields: Any) -> list[str]:
         """Add healthy mailboxes with generated statistics that are consistent with each other.
@@ -321,8 +333,8 @@ class Fillable(ABC):
             print(len(ids))  # -> 50
             ```
         """
-        with self._seeding() as seeder:
-            return seeder.mailboxes(workspace, [fields] * count, trouble)
+        with self._transaction() as seeder:
+            return seeder.add_mailboxes(workspace, [fields] * count, trouble)
 
     def add_campaign(
         self,
@@ -388,8 +400,8 @@ class Fillable(ABC):
             last_activity=last_activity,
             rates=rates or {},
         )
-        with self._seeding() as seeder:
-            return seeder.campaign(seed)
+        with self._transaction() as seeder:
+            return seeder.add_campaign(seed)
 
     def add_contacts(
         self,
@@ -420,8 +432,8 @@ class Fillable(ABC):
             print(len(fake.add_contacts("space_1", 100)))  # -> 100
             ```
         """
-        with self._seeding() as seeder:
-            return seeder.contacts(workspace, rows, campaign, owner_key)
+        with self._transaction() as seeder:
+            return seeder.add_contacts(workspace, rows, campaign, owner_key)
 
     # Changing.
 
@@ -452,7 +464,7 @@ class Fillable(ABC):
             print((await client.campaigns.list()).data[0].status)  # -> paused
             ```
         """
-        with self._seeding() as seeder:
+        with self._transaction() as seeder:
             seeder.set_campaign(campaign, status, mailboxes, rates or {})
 
     def set_mailbox(self, mailbox: str, **fields: Any) -> None:
@@ -472,5 +484,5 @@ class Fillable(ABC):
             print((await client.mailboxes.list()).data[0].blacklists)  # -> 2
             ```
         """
-        with self._seeding() as seeder:
+        with self._transaction() as seeder:
             seeder.set_mailbox(mailbox, fields)

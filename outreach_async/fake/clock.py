@@ -25,7 +25,7 @@ class Clock:
     def __init__(self, source: str | Callable[[], float]) -> None:
         # Whole microseconds, not floats: two advances then reach exactly the time that one advance by their sum reaches.
         self._source: Callable[[], int]
-        self.runs = callable(source)
+        self.is_running = callable(source)
         """Whether it follows another clock."""
         if callable(source):
             self._source = lambda: round(source() * 1_000_000)
@@ -38,17 +38,17 @@ class Clock:
     @property
     def now(self) -> float:
         """The current time in Unix seconds."""
-        return self.micros / 1_000_000
+        return self.microseconds / 1_000_000
 
     @property
-    def micros(self) -> int:
+    def microseconds(self) -> int:
         """The current time in Unix microseconds."""
         return self._source() + self.offset
 
     @property
-    def text(self) -> str:
+    def iso(self) -> str:
         """The current time as an ISO 8601 string in UTC."""
-        return (_EPOCH + timedelta(microseconds=self.micros)).isoformat().replace("+00:00", "Z")
+        return (_EPOCH + timedelta(microseconds=self.microseconds)).isoformat().replace("+00:00", "Z")
 
     def advance(self, step: timedelta) -> None:
         """Advance the clock.
@@ -60,7 +60,7 @@ class Clock:
             raise ValueError(f"step: expected a non-negative duration, got {step}; use restore() or reset() to go back")
         self.offset += step // _MICROSECOND
 
-    def move_to(self, time: str) -> None:
+    def set_time(self, time: str) -> None:
         """Set the current time.
 
         Raises:
@@ -94,7 +94,7 @@ _UNITS: Final = ((YEAR, "year"), (30 * DAY, "month"), (DAY, "day"), (HOUR, "hour
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def ago(then: float | None, now: float) -> str:
+def format_age(then: float | None, now: float) -> str:
     """Return a relative time, such as `5 minutes ago`.
 
     Args:
@@ -103,11 +103,11 @@ def ago(then: float | None, now: float) -> str:
     """
     if then is None:
         return "Never"
-    return _worded(int((now - then) // MINUTE))
+    return _format_minutes(int((now - then) // MINUTE))
 
 
 @lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of times, and the next page mostly the same ones
-def _worded(minutes: int) -> str:
+def _format_minutes(minutes: int) -> str:
     for seconds, unit in _UNITS:
         count = minutes // (seconds // MINUTE)
         if count >= 1:
@@ -117,7 +117,7 @@ def _worded(minutes: int) -> str:
     return "just now"
 
 
-def date_text(moment: float) -> str:
+def format_date(moment: float) -> str:
     """Return a date in UTC, such as `Mar 14, 2026`; always in English, independent of the locale.
 
     Args:

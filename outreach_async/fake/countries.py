@@ -1,7 +1,7 @@
 """ISO 3166-1 countries and their English names, for strict validation (rule C27).
 
-The table has ISO's short names and the names in common use. `folded` makes spellings comparable: letter case, accents, a leading
-"the", "&" for "and" and "St" for "Saint" make no difference.
+The table has ISO's short names and the names in common use. `fold_name` makes spellings comparable: letter case, accents, a
+leading "the", "&" for "and" and "St" for "Saint" make no difference.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ COUNTRIES: Final[dict[str, tuple[str, ...]]] = {
 """Names by alpha-2 code, the most common one first."""
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return the form of a name that is compared."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     words = re.sub(r"[^a-z0-9]+", " ", plain.casefold().replace("&", " and ").replace("'", "").replace("\u2019", "")).split()
@@ -273,10 +273,10 @@ def folded(name: str) -> str:
     return " ".join("saint" if word == "st" else word for word in words)
 
 
-_CODES: Final[dict[str, str]] = {folded(name): code for code, names in COUNTRIES.items() for name in names}
+_CODES_BY_NAME: Final[dict[str, str]] = {fold_name(name): code for code, names in COUNTRIES.items() for name in names}
 
 
-def country_code(text: str) -> str | None:
+def find_country_code(text: str) -> str | None:
     """Return a country's alpha-2 code.
 
     Args:
@@ -286,4 +286,4 @@ def country_code(text: str) -> str | None:
         The code in upper case; `None` if the string is neither.
     """
     code = text.strip().upper()
-    return code if code in COUNTRIES else _CODES.get(folded(text))
+    return code if code in COUNTRIES else _CODES_BY_NAME.get(fold_name(text))

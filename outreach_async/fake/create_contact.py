@@ -10,36 +10,36 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.fake.arguments import check_id, suggestion
+from outreach_async.fake.arguments import check_id, suggest_similar
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.errors import refused, shown
-from outreach_async.fake.records import CUSTOM, RESERVED, Contact, Enrolment, Workspace, custom_number
+from outreach_async.fake.errors import refusal_error, sanitize_name
+from outreach_async.fake.records import CUSTOM_CODE, RESERVED_MEMBERS, Contact, Enrolment, Workspace, custom_number
 
 ADDED: Final = "added"
 
-OUTCOMES: Final[Mapping[str, str]] = {
+DUPLICATE_OUTCOMES: Final[Mapping[str, str]] = {
     "skip": "skipped",
     "overwrite": "overwriten",  # the interface's spelling
     "update_missing_fields": "updated_missing_fields",
 }
 """The outcome for a duplicate, by value of the `duplicates` option (rule C2)."""
 
-DUPLICATE: Final = "a contact with this email exists in the workspace"
+DUPLICATE_DETAILS: Final = "a contact with this email exists in the workspace"
 """`details` of a skipped contact."""
 
 
 def email_key(behaviour: Behaviour) -> Callable[[str], str]:
     """Return the key function for e-mails: two e-mails are duplicates if their keys are equal (rule C4)."""
     reading = behaviour.email_key
-    return _KEYS[reading] if isinstance(reading, str) else reading
+    return _EMAIL_KEYS[reading] if isinstance(reading, str) else reading
 
 
-def _domain_lower(email: str) -> str:
+def _lower_domain(email: str) -> str:
     local, at, domain = email.rpartition("@")
     return local + at + domain.lower()
 
 
-def _gmail(email: str) -> str:
+def _normalize_gmail(email: str) -> str:
     """Remove what Gmail ignores: dots in the local part, and everything after a plus sign."""
     local, at, domain = email.lower().rpartition("@")
     if domain in {"gmail.com", "googlemail.com"}:
@@ -47,62 +47,62 @@ def _gmail(email: str) -> str:
     return local + at + domain
 
 
-_KEYS: Final[Mapping[str, Callable[[str], str]]] = {
+_EMAIL_KEYS: Final[Mapping[str, Callable[[str], str]]] = {
     "lower": str.lower,
     "exact": str,
-    "domain_lower": _domain_lower,
-    "gmail": _gmail,
+    "domain_lower": _lower_domain,
+    "gmail": _normalize_gmail,
 }
 
 
-def added(creation: Creation, fields: Fields, id_: str, now: float) -> Contact:
+def build_contact(creation: Creation, fields: SentFields, id_: str, now: float) -> Contact:
     """Return the new contact of a creation without a duplicate. A null field counts as not sent (rule C14)."""
     stored = fields if None not in fields.values() else {code: value for code, value in fields.items() if value is not None}
     enrolments = () if creation.campaign is None else (Enrolment(creation.campaign, now),)
     return Contact(id_, creation.email, creation.owner_key, stored, enrolments, int(now))
 
 
-def merged(contact: Contact, creation: Creation, fields: Fields, behaviour: Behaviour, now: float) -> Contact:
+def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
     """Return the stored contact as a creation changes it; the same object if nothing changes.
 
     Raises:
         Refused: 409 if it is already in the campaign and `behaviour.reenrol` is `error`.
     """
     if creation.duplicates == "skip":
-        return _enrolled(contact, creation.campaign, behaviour, now) if behaviour.skip_enrols else contact
+        return _enrol(contact, creation.campaign, behaviour, now) if behaviour.skip_enrols else contact
     if creation.duplicates == "overwrite":
-        contact = attrs.evolve(contact, email=creation.email, fields=_overwritten(contact.fields, fields, behaviour))
+        contact = attrs.evolve(contact, email=creation.email, fields=_overwrite_fields(contact.fields, fields, behaviour))
     else:
-        contact = attrs.evolve(contact, fields=_filled(contact.fields, fields))
-    return _enrolled(contact, creation.campaign, behaviour, now)
+        contact = attrs.evolve(contact, fields=_fill_missing_fields(contact.fields, fields))
+    return _enrol(contact, creation.campaign, behaviour, now)
 
 
-def _overwritten(stored: Mapping[str, str | None], sent: Fields, behaviour: Behaviour) -> Fields:
+def _overwrite_fields(stored: Mapping[str, str | None], sent: SentFields, behaviour: Behaviour) -> SentFields:
     fields = dict(stored) if behaviour.overwrite_unsent == "keep" else {code: stored[code] for code in sent if code in stored}
     for code, value in sent.items():
-        if not _blank(value) or behaviour.overwrite_blank == "store":
+        if not _is_blank(value) or behaviour.overwrite_blank == "store":
             fields[code] = value
         elif behaviour.overwrite_blank == "clear":
             fields.pop(code, None)
     return fields
 
 
-def _filled(stored: Mapping[str, str | None], sent: Fields) -> Fields:
-    missing = {code: value for code, value in sent.items() if not _blank(value) and _blank(stored.get(code))}
+def _fill_missing_fields(stored: Mapping[str, str | None], sent: SentFields) -> SentFields:
+    missing = {code: value for code, value in sent.items() if not _is_blank(value) and _is_blank(stored.get(code))}
     return {**stored, **missing}
 
 
-def _blank(value: str | None) -> bool:
+def _is_blank(value: str | None) -> bool:
     return value is None or not value.strip()
 
 
-def _enrolled(contact: Contact, campaign: str | None, behaviour: Behaviour, now: float) -> Contact:
+def _enrol(contact: Contact, campaign: str | None, behaviour: Behaviour, now: float) -> Contact:
     if campaign is None:
         return contact
     if campaign not in contact.campaigns:
         return attrs.evolve(contact, enrolments=(*contact.enrolments, Enrolment(campaign, now)))
     if behaviour.reenrol == "error":
-        raise refused(
+        raise refusal_error(
             409, "already_enrolled", "the contact is in this campaign already", "upload_options.campaign", knob="reenrol"
         )
     if behaviour.reenrol == "noop":
@@ -113,15 +113,15 @@ def _enrolled(contact: Contact, campaign: str | None, behaviour: Behaviour, now:
 
 Duplicates = Literal["skip", "overwrite", "update_missing_fields"]
 
-DUPLICATES: Final[tuple[Duplicates, ...]] = ("skip", "overwrite", "update_missing_fields")
+DUPLICATE_OPTIONS: Final[tuple[Duplicates, ...]] = ("skip", "overwrite", "update_missing_fields")
 
-_REQUIRED: Final = ("owner_key", "workspace", "email", "upload_options")
-_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
+_REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options")
+_UPLOAD_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
 
-_GUESSES: Final = 20
+_MAX_SUGGESTIONS: Final = 20
 """Maximum number of ignored fields that get a suggestion: each suggestion compares the name with every known one."""
 
-Fields = dict[str, str | None]
+SentFields = dict[str, str | None]
 """The values sent, by field code."""
 
 
@@ -146,83 +146,83 @@ class Creation:
     campaign: str | None
 
 
-def read_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
+def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
     """Parse the required members of a creation.
 
     Raises:
         Refused: 400 for the first member that is missing, of the wrong type or malformed.
     """
-    _require(body, _REQUIRED, "")
-    options = _typed(body, "upload_options", dict, "an object")
+    _require_members(body, _REQUIRED_MEMBERS, "")
+    options = _require_type(body, "upload_options", dict, "an object")
     campaign = options.get("campaign")
     if behaviour.missing_campaign == "null":
         campaign = campaign or None
-        _require(options, _OPTIONS[:2], "upload_options.")
+        _require_members(options, _UPLOAD_OPTIONS[:2], "upload_options.")
     else:
-        _require(options, _OPTIONS, "upload_options.")
+        _require_members(options, _UPLOAD_OPTIONS, "upload_options.")
     creation = Creation(
-        _owner_key(body["owner_key"], behaviour),
-        _typed(body, "workspace", str, "a text"),
-        _email(body),
-        _duplicates(options),
-        _typed(options, "strict_validation", bool, "true or false", "upload_options."),
-        campaign if campaign is None else _typed(options, "campaign", str, "a text or null", "upload_options."),
+        _parse_owner_key(body["owner_key"], behaviour),
+        _require_type(body, "workspace", str, "a text"),
+        _parse_email(body),
+        _parse_duplicates(options),
+        _require_type(options, "strict_validation", bool, "true or false", "upload_options."),
+        campaign if campaign is None else _require_type(options, "campaign", str, "a text or null", "upload_options."),
     )
     _check_ids(creation, behaviour)
     return creation
 
 
-def _require(members: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> None:
+def _require_members(members: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> None:
     for name in names:
         if name not in members or (name == "campaign" and members[name] == ""):
             knob = "missing_campaign" if name == "campaign" else ""
-            raise refused(400, "missing_field", f"{prefix}{name} is required", prefix + name, knob=knob)
+            raise refusal_error(400, "missing_field", f"{prefix}{name} is required", prefix + name, knob=knob)
 
 
-def _typed(members: Mapping[str, Any], name: str, kind: type, wanted: str, prefix: str = "") -> Any:
+def _require_type(members: Mapping[str, Any], name: str, kind: type, wanted: str, prefix: str = "") -> Any:
     value = members[name]
     if not isinstance(value, kind):
-        raise refused(400, "invalid_type", f"{prefix}{name} must be {wanted}", prefix + name)
+        raise refusal_error(400, "invalid_type", f"{prefix}{name} must be {wanted}", prefix + name)
     return value
 
 
-def _owner_key(value: object, behaviour: Behaviour) -> str:
+def _parse_owner_key(value: object, behaviour: Behaviour) -> str:
     if isinstance(value, str):
         return value
     if behaviour.owner_key == "off":
         return ""
-    raise refused(400, "invalid_type", "owner_key must be a text", "owner_key")
+    raise refusal_error(400, "invalid_type", "owner_key must be a text", "owner_key")
 
 
-def _email(body: Mapping[str, Any]) -> str:
-    email: str = _typed(body, "email", str, "a text").strip()
+def _parse_email(body: Mapping[str, Any]) -> str:
+    email: str = _require_type(body, "email", str, "a text").strip()
     if not email:
-        raise refused(400, "blank_email", "email must not be blank", "email")
+        raise refusal_error(400, "blank_email", "email must not be blank", "email")
     return email
 
 
-def _duplicates(options: Mapping[str, Any]) -> Duplicates:
+def _parse_duplicates(options: Mapping[str, Any]) -> Duplicates:
     value = options["duplicates"]
-    for policy in DUPLICATES:
+    for policy in DUPLICATE_OPTIONS:
         if value == policy:
             return policy
     field = "upload_options.duplicates"
-    hint = suggestion(value.lower(), list(DUPLICATES)) if isinstance(value, str) else ""
-    raise refused(
-        400, "invalid_duplicates", f"{field} must be one of {', '.join(DUPLICATES)}", field, hints=(hint,) if hint else ()
+    hint = suggest_similar(value.lower(), list(DUPLICATE_OPTIONS)) if isinstance(value, str) else ""
+    raise refusal_error(
+        400, "invalid_duplicates", f"{field} must be one of {', '.join(DUPLICATE_OPTIONS)}", field, hints=(hint,) if hint else ()
     )
 
 
 def _check_ids(creation: Creation, behaviour: Behaviour) -> None:
     if behaviour.owner_key != "off" and not creation.owner_key.startswith("key_"):
         # No hint about what the value looks like: it may be a secret.
-        raise refused(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
+        raise refusal_error(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
     check_id(creation.workspace, "space_", "workspace")
     if creation.campaign is not None:
         check_id(creation.campaign, "camp_", "upload_options.campaign")
 
 
-def read_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> Fields:
+def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> SentFields:
     """Parse the optional fields of a creation.
 
     Args:
@@ -237,47 +237,58 @@ def read_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behavi
     Raises:
         Refused: 400 for the first field that is malformed, of the wrong type, or unknown if the behaviour refuses unknown fields.
     """
-    fields: Fields = {}
+    fields: SentFields = {}
     codes = workspace.codes
     for name, value in body.items():
         code = codes.get(name)
-        if code is None and (name in RESERVED or (code := _unknown(name, workspace, behaviour, hints)) is None):
+        if code is None and (
+            name in RESERVED_MEMBERS or (code := _resolve_unknown_field(name, workspace, behaviour, hints)) is None
+        ):
             continue
         if value is not None and type(value) is not str:
-            raise refused(400, "invalid_type", f"{shown(name)} must be a text", shown(name))
+            raise refusal_error(400, "invalid_type", f"{sanitize_name(name)} must be a text", sanitize_name(name))
         fields[code] = value
     for name in body["upload_options"]:
-        if name not in _OPTIONS:
-            _dropped("upload_options." + name, [f"upload_options.{option}" for option in _OPTIONS], behaviour, hints)
+        if name not in _UPLOAD_OPTIONS:
+            _ignore_field("upload_options." + name, [f"upload_options.{option}" for option in _UPLOAD_OPTIONS], behaviour, hints)
     return fields
 
 
-def _unknown(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
+def _resolve_unknown_field(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
     """Return the code under which to store a field that the workspace does not have; `None` to ignore the field."""
     if name.startswith("custom_"):
-        return _unknown_custom(name, workspace, behaviour, hints)
+        return _resolve_unknown_custom(name, workspace, behaviour, hints)
     if behaviour.unknown_body == "store":
         return name
-    _dropped(name, [*workspace.codes, *RESERVED], behaviour, hints)
+    _ignore_field(name, [*workspace.codes, *RESERVED_MEMBERS], behaviour, hints)
     return None
 
 
-def _unknown_custom(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
-    if not CUSTOM.fullmatch(name):
-        raise refused(400, "invalid_custom_field", f"{shown(name)} is not of the form custom_<n>", shown(name))
+def _resolve_unknown_custom(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
+    if not CUSTOM_CODE.fullmatch(name):
+        raise refusal_error(
+            400, "invalid_custom_field", f"{sanitize_name(name)} is not of the form custom_<n>", sanitize_name(name)
+        )
     if behaviour.unknown_custom == "store":
         return name
     if behaviour.unknown_custom == "reject":
         known = ", ".join(sorted(workspace.custom_fields, key=custom_number)) or "none"
         message = f"the workspace has no {name}; its custom fields: {known}"
-        raise refused(400, "unknown_custom_field", message, name, knob="unknown_custom")
+        raise refusal_error(400, "unknown_custom_field", message, name, knob="unknown_custom")
     hints.append(f"unknown field {name} ignored")
     return None
 
 
-def _dropped(name: str, known: list[str], behaviour: Behaviour, hints: list[str]) -> None:
-    guess = suggestion(name, known) if len(hints) < _GUESSES else ""
+def _ignore_field(name: str, known: list[str], behaviour: Behaviour, hints: list[str]) -> None:
+    guess = suggest_similar(name, known) if len(hints) < _MAX_SUGGESTIONS else ""
     if behaviour.unknown_body == "reject":
         hints_ = (guess,) if guess else ()
-        raise refused(400, "unknown_field", f"there is no field {shown(name)}", shown(name), hints=hints_, knob="unknown_body")
-    hints.append(f"unknown field {shown(name)} ignored" + (f", {guess}" if guess else ""))
+        raise refusal_error(
+            400,
+            "unknown_field",
+            f"there is no field {sanitize_name(name)}",
+            sanitize_name(name),
+            hints=hints_,
+            knob="unknown_body",
+        )
+    hints.append(f"unknown field {sanitize_name(name)} ignored" + (f", {guess}" if guess else ""))

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 import attrs
 
-_SHOWN: Final = 60
-_KEY: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*")
+_MAX_NAME_LENGTH: Final = 60
+_KEY_PATTERN: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*")
 
 
 @attrs.frozen
@@ -27,7 +27,7 @@ class Refusal:
         message: The reason. It never contains an owner key.
         field: The body field or query parameter at fault, with dots between nested names; `None` if there is none.
         hints: Hints for people about likely mistakes. They are in the `x-fake-hint` header and the request log, not in the body.
-        headers: Additional header fields of the response, such as `allow`.
+        headers: Additional header fields of the response, such as `limit_processor_time`.
 
     Example:
         ```python
@@ -44,7 +44,7 @@ class Refusal:
     headers: Mapping[str, str] = attrs.field(factory=dict, hash=False)
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """Raised to refuse a request; carries the `Refusal` to the renderer."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -52,7 +52,7 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-def refused(
+def refusal_error(
     status: int,
     code: str,
     message: str,
@@ -61,72 +61,72 @@ def refused(
     hints: tuple[str, ...] = (),
     headers: Mapping[str, str] | None = None,
     knob: str = "",
-) -> Refused:
+) -> RequestRefused:
     """Return the exception for a refusal; the arguments are those of `Refusal`. `knob` adds a hint with the deciding knob."""
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
-    return Refused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
+    return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
 
-def shown(name: str) -> str:
+def sanitize_name(name: str) -> str:
     """Return a name that a client sent in a form that is safe to show: short, ASCII, and without owner keys.
 
     A caller that mixes up arguments may send a key as a name; the key must not appear in messages.
     """
-    return masked(name)[:_SHOWN].encode("unicode_escape").decode("ascii")
+    return mask_keys(name)[:_MAX_NAME_LENGTH].encode("unicode_escape").decode("ascii")
 
 
-def masked(text: str) -> str:
+def mask_keys(text: str) -> str:
     """Replace owner keys in a string with `***`."""
-    return _KEY.sub("***", text)
+    return _KEY_PATTERN.sub("***", text)
 
 
-Rendered = tuple[int, Mapping[str, str], bytes]
+RenderedError = tuple[int, Mapping[str, str], bytes]
 """Status, header fields by lower-case name, body."""
 
-ErrorRenderer = Callable[[Refusal], Rendered]
+ErrorRenderer = Callable[[Refusal], RenderedError]
 
 
-def _json(status: int, document: Any) -> Rendered:
+def _render_json(status: int, document: Any) -> RenderedError:
     return status, {"content-type": "application/json"}, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _document(refusal: Refusal) -> dict[str, Any]:
+def _error_document(refusal: Refusal) -> dict[str, Any]:
     return {"status": "error", "error": {"code": refusal.code, "message": refusal.message, "field": refusal.field}}
 
 
-def nested(refusal: Refusal) -> Rendered:
+def render_nested(refusal: Refusal) -> RenderedError:
     """Render as `{"status": "error", "error": {"code", "message", "field"}}`."""
-    return _json(refusal.status, _document(refusal))
+    return _render_json(refusal.status, _error_document(refusal))
 
 
-def flat(refusal: Refusal) -> Rendered:
+def render_flat(refusal: Refusal) -> RenderedError:
     """Render as `{"message"}`."""
-    return _json(refusal.status, {"message": refusal.message})
+    return _render_json(refusal.status, {"message": refusal.message})
 
 
-def text(refusal: Refusal) -> Rendered:
+def render_text(refusal: Refusal) -> RenderedError:
     """Render as plain text."""
     return refusal.status, {"content-type": "text/plain; charset=utf-8"}, refusal.message.encode()
 
 
-def html_page(refusal: Refusal) -> Rendered:
+def render_html(refusal: Refusal) -> RenderedError:
     """Render as a web page."""
     page = f"<html><head><title>{refusal.status}</title></head><body><p>{html.escape(refusal.message)}</p></body></html>"
     return refusal.status, {"content-type": "text/html; charset=utf-8"}, page.encode()
 
 
-def ok_with_error(refusal: Refusal) -> Rendered:
-    """Render like `nested`, but with status 200."""
-    return _json(200, _document(refusal))
+def render_ok_with_error(refusal: Refusal) -> RenderedError:
+    """Render like `render_nested`, but with status 200."""
+    return _render_json(200, _error_document(refusal))
 
 
 RendererName = Literal["nested", "flat", "text", "html", "200_with_error"]
 
 RENDERERS: Final[dict[RendererName, ErrorRenderer]] = {
-    "nested": nested,
-    "flat": flat,
-    "text": text,
-    "html": html_page,
-    "200_with_error": ok_with_error,
+    "nested": render_nested,
+    "flat": render_flat,
+    "text": render_text,
+    "html": render_html,
+    "200_with_error": render_ok_with_error,
 }
 """The renderers by name, as `Behaviour.error_renderer` accepts them."""

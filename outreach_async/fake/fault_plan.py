@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, Protocol
 
 import attrs
 
-from outreach_async.fake.arguments import at_least
+from outreach_async.fake.arguments import require_at_least
 from outreach_async.fake.operations import ROUTES
 from outreach_async.transport.wire import Request, Response
 
-Kind = Literal[
+WireFaultKind = Literal[
     "latency",
     "hang",
     "refuse",
@@ -37,7 +37,7 @@ Kind = Literal[
 """The kinds of wire faults."""
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing. The default of `Exchange.ended`, for an exchange that holds no place."""
 
 
@@ -62,7 +62,7 @@ class Exchange:
 
     response: Response | None
     fault: WireFault | None
-    ended: Callable[[], object] = attrs.field(default=nothing, eq=False, repr=False)
+    ended: Callable[[], object] = attrs.field(default=do_nothing, eq=False, repr=False)
     struck: str = attrs.field(default="ok", eq=False)
 
 
@@ -91,7 +91,7 @@ class Fault:
     label: str
     commits: bool
 
-    def strike(self, serve: Callable[[], Response]) -> Exchange:
+    def inject(self, serve: Callable[[], Response]) -> Exchange:
         """Return the exchange with this fault; calling `serve` executes the request."""
         return Exchange(serve(), None)
 
@@ -107,7 +107,7 @@ Example:
 
 
 @attrs.frozen
-class AnswerFault(Fault):
+class ResponseFault(Fault):
     """A different response in place of the service's own.
 
     Attributes:
@@ -116,7 +116,7 @@ class AnswerFault(Fault):
 
     response: Response
 
-    def strike(self, serve: Callable[[], Response]) -> Exchange:
+    def inject(self, serve: Callable[[], Response]) -> Exchange:
         """Return the different response."""
         if self.commits:
             serve()
@@ -135,11 +135,11 @@ class DriftFault(Fault):
     path: tuple[str, ...]
     change: Any
 
-    def strike(self, serve: Callable[[], Response]) -> Exchange:
+    def inject(self, serve: Callable[[], Response]) -> Exchange:
         """Return the service's response with the change; a response that is not JSON stays unchanged."""
         served = serve()
         try:
-            drifted = _drifted(json.loads(served.body), self.path, self.change)
+            drifted = _apply_drift(json.loads(served.body), self.path, self.change)
         except ValueError:
             return Exchange(served, None, struck=self.label)
         body = json.dumps(drifted, ensure_ascii=False).encode()
@@ -156,24 +156,24 @@ class WireFault(Fault):
         seconds: Delay of the response, or of each piece of it, in seconds.
     """
 
-    kind: Kind
+    kind: WireFaultKind
     size: int = 0
     seconds: float = 0.0
 
-    def strike(self, serve: Callable[[], Response]) -> Exchange:
+    def inject(self, serve: Callable[[], Response]) -> Exchange:
         """Return the response, if the service acts, with this fault for the transport or server to reproduce."""
         return Exchange(serve() if self.commits else None, self, struck=self.label)
 
 
-def _drifted(value: Any, path: tuple[str, ...], change: Any) -> Any:
+def _apply_drift(value: Any, path: tuple[str, ...], change: Any) -> Any:
     if isinstance(value, list):
-        return [_drifted(item, path, change) for item in value]
+        return [_apply_drift(item, path, change) for item in value]
     if not isinstance(value, dict):
         return value
     name, rest = path[0], path[1:]
     if not rest:
         return {**value, name: change(value.get(name)) if callable(change) else change}
-    return {**value, name: _drifted(value[name], rest, change)} if name in value else value
+    return {**value, name: _apply_drift(value[name], rest, change)} if name in value else value
 
 
 OPERATIONS: Final = (*(route.operation for route in ROUTES), "unknown")
@@ -204,9 +204,9 @@ class Faults:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._requests = 0
+        self._request_count = 0
         self._scripts: dict[str, deque[Fault]] = {}
-        self._rules: list[_Rule] = []
+        self._rules: list[_FaultRule] = []
 
     def script(self, operation: str, *faults: Fault) -> None:
         """Queue faults for the operation's next requests, one per request, after those already queued.
@@ -260,10 +260,10 @@ class Faults:
         if operation is not None:
             _check_operation(operation)
         if times is not None:
-            at_least("times", 1, times)
+            require_at_least("times", 1, times)
         if p is not None and not 0 <= p <= 1:
             raise ValueError(f"p: expected a probability from 0 to 1, got {p}")
-        self._rules.append(_Rule(fault, operation, match, times, p, salt=f"{self._seed}|{len(self._rules)}"))
+        self._rules.append(_FaultRule(fault, operation, match, times, p, salt=f"{self._seed}|{len(self._rules)}"))
 
     def clear(self) -> None:
         """Remove all faults, and restart the numbering of requests.
@@ -275,7 +275,7 @@ class Faults:
             print(fake.faults.unfired)  # -> []
             ```
         """
-        self._requests = 0
+        self._request_count = 0
         self._scripts.clear()
         self._rules.clear()
 
@@ -314,22 +314,22 @@ class Faults:
             request: The request.
             serve: Executes the request; called at most once.
         """
-        self._requests += 1
-        return self._next(operation, request).strike(serve)
+        self._request_count += 1
+        return self._next_fault(operation, request).inject(serve)
 
-    def _next(self, operation: str, request: Request) -> Fault:
+    def _next_fault(self, operation: str, request: Request) -> Fault:
         script = self._scripts.get(operation)
         if script:
             return script.popleft()
         for rule in self._rules:
-            if rule.strikes(operation, request, self._requests):
-                rule.struck += 1
+            if rule.applies_to(operation, request, self._request_count):
+                rule.fired_count += 1
                 return rule.fault
         return ok
 
 
 @attrs.define
-class _Rule:
+class _FaultRule:
     """A fault and the conditions under which it fires."""
 
     fault: Fault
@@ -338,25 +338,25 @@ class _Rule:
     times: int | None
     p: float | None
     salt: str
-    struck: int = 0
+    fired_count: int = 0
 
-    def strikes(self, operation: str, request: Request, number: int) -> bool:
+    def applies_to(self, operation: str, request: Request, number: int) -> bool:
         return (
             self.operation in {None, operation}
-            and (self.times is None or self.struck < self.times)
+            and (self.times is None or self.fired_count < self.times)
             and (self.match is None or self.match(request))
-            and (self.p is None or _chance(self.salt, number) < self.p)
+            and (self.p is None or _draw(self.salt, number) < self.p)
         )
 
     @property
     def shortfall(self) -> str:
         wanted = self.times or 1
-        if self.struck >= wanted or self.p is not None or self.fault is ok:
+        if self.fired_count >= wanted or self.p is not None or self.fault is ok:
             return ""
-        return f"{self.operation or 'any request'}: {self.fault.label} ({self.struck} of {wanted})"
+        return f"{self.operation or 'any request'}: {self.fault.label} ({self.fired_count} of {wanted})"
 
 
-def _chance(salt: str, number: int) -> float:
+def _draw(salt: str, number: int) -> float:
     # Derived from the request's number, not drawn from a running generator: adding a rule does not change the draws of another,
     # and neither does a request that the rule does not match.
     digest = hashlib.blake2b(f"{salt}|{number}".encode(), digest_size=8).digest()

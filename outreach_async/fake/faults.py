@@ -45,17 +45,17 @@ from typing import Any
 
 import attrs
 
-from outreach_async.fake.arguments import at_least
-from outreach_async.fake.errors import Refusal, nested
+from outreach_async.fake.arguments import require_at_least
+from outreach_async.fake.errors import Refusal, render_nested
 from outreach_async.fake.fault_plan import (
     OPERATIONS,
-    AnswerFault,
     DriftFault,
     Exchange,
     Fault,
     Faults,
-    Kind,
+    ResponseFault,
     WireFault,
+    WireFaultKind,
     ok,
     require_fault,
 )
@@ -121,9 +121,13 @@ def status(
     if body and code in _BODILESS:
         raise ValueError(f"body: responses with status {code} have no body; omit it")
     plain = error_response(code)
-    fields = {**plain.headers, **({} if retry_after is None else {"retry-after": _plain(retry_after)}), **(headers or {})}
+    fields = {
+        **plain.headers,
+        **({} if retry_after is None else {"retry-after": _format_retry_after(retry_after)}),
+        **(headers or {}),
+    }
     content = plain.body if body is None else body.encode() if isinstance(body, str) else body
-    return AnswerFault(f"status({code})", commits=False, response=Response(code, fields, content))
+    return ResponseFault(f"status({code})", commits=False, response=Response(code, fields, content))
 
 
 def html_502() -> Fault:
@@ -135,7 +139,7 @@ def html_502() -> Fault:
         ```
     """
     page = Response(502, {"content-type": "text/html"}, _HTML_502)
-    return AnswerFault("html_502()", commits=False, response=page)
+    return ResponseFault("html_502()", commits=False, response=page)
 
 
 def empty() -> Fault:
@@ -146,7 +150,7 @@ def empty() -> Fault:
         fake.faults.script("list_steps", empty())
         ```
     """
-    return AnswerFault("empty()", commits=False, response=Response(200, {"content-type": "application/json"}))
+    return ResponseFault("empty()", commits=False, response=Response(200, {"content-type": "application/json"}))
 
 
 def drift(path: str, change: Any) -> Fault:
@@ -177,7 +181,7 @@ def latency(seconds: float) -> Fault:
         fake.faults.add(latency(0.2), operation="create_contact", p=0.05)
         ```
     """
-    return _wire("latency", f"{seconds:g}", commits=True, seconds=at_least("seconds", 0, seconds))
+    return _wire_fault("latency", f"{seconds:g}", commits=True, seconds=require_at_least("seconds", 0, seconds))
 
 
 def hang() -> Fault:
@@ -188,7 +192,7 @@ def hang() -> Fault:
         fake.faults.script("create_contact", hang())  # the client's timeout ends it
         ```
     """
-    return _wire("hang")
+    return _wire_fault("hang")
 
 
 def refuse() -> Fault:
@@ -204,7 +208,7 @@ def refuse() -> Fault:
         print(made.attempts, made.certain)  # -> 2 True
         ```
     """
-    return _wire("refuse")
+    return _wire_fault("refuse")
 
 
 def reset() -> Fault:
@@ -215,7 +219,7 @@ def reset() -> Fault:
         fake.faults.script("create_contact", reset(), commit_then(reset()))
         ```
     """
-    return _wire("reset")
+    return _wire_fault("reset")
 
 
 def close() -> Fault:
@@ -226,7 +230,7 @@ def close() -> Fault:
         fake.faults.script("list_fields", close(), commit_then(close()))
         ```
     """
-    return _wire("close")
+    return _wire_fault("close")
 
 
 def truncate(after_bytes: int) -> Fault:
@@ -240,7 +244,7 @@ def truncate(after_bytes: int) -> Fault:
         fake.faults.script("list_mailboxes", truncate(100))
         ```
     """
-    return _wire("truncate", str(after_bytes), commits=True, size=at_least("after_bytes", 0, after_bytes))
+    return _wire_fault("truncate", str(after_bytes), commits=True, size=require_at_least("after_bytes", 0, after_bytes))
 
 
 def reset_mid_body(after: int) -> Fault:
@@ -254,7 +258,7 @@ def reset_mid_body(after: int) -> Fault:
         fake.faults.script("list_mailboxes", reset_mid_body(100))
         ```
     """
-    return _wire("reset_mid_body", str(after), commits=True, size=at_least("after", 0, after))
+    return _wire_fault("reset_mid_body", str(after), commits=True, size=require_at_least("after", 0, after))
 
 
 def bad_chunk() -> Fault:
@@ -265,7 +269,7 @@ def bad_chunk() -> Fault:
         fake.faults.script("list_campaigns", bad_chunk())
         ```
     """
-    return _wire("bad_chunk", commits=True)
+    return _wire_fault("bad_chunk", commits=True)
 
 
 def no_final_chunk() -> Fault:
@@ -276,7 +280,7 @@ def no_final_chunk() -> Fault:
         fake.faults.script("list_mailboxes", no_final_chunk())
         ```
     """
-    return _wire("no_final_chunk", commits=True)
+    return _wire_fault("no_final_chunk", commits=True)
 
 
 def garbage() -> Fault:
@@ -287,7 +291,7 @@ def garbage() -> Fault:
         fake.faults.script("list_fields", garbage())
         ```
     """
-    return _wire("garbage")
+    return _wire_fault("garbage")
 
 
 def long_header() -> Fault:
@@ -298,7 +302,7 @@ def long_header() -> Fault:
         fake.faults.script("list_fields", long_header())
         ```
     """
-    return _wire("long_header")
+    return _wire_fault("long_header")
 
 
 def wrong_encoding() -> Fault:
@@ -309,7 +313,7 @@ def wrong_encoding() -> Fault:
         fake.faults.script("list_campaigns", wrong_encoding())
         ```
     """
-    return _wire("wrong_encoding", commits=True)
+    return _wire_fault("wrong_encoding", commits=True)
 
 
 def wrong_length(short_by: int = 1) -> Fault:
@@ -323,7 +327,7 @@ def wrong_length(short_by: int = 1) -> Fault:
         fake.faults.script("list_campaigns", wrong_length(short_by=3))
         ```
     """
-    return _wire("wrong_length", str(short_by), commits=True, size=at_least("short_by", 1, short_by))
+    return _wire_fault("wrong_length", str(short_by), commits=True, size=require_at_least("short_by", 1, short_by))
 
 
 def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - reads best in a test
@@ -341,8 +345,8 @@ def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - rea
         fake.faults.script("list_steps", slow_drip(bytes=64, every=0.01))
         ```
     """
-    size, seconds = at_least("bytes", 1, bytes), at_least("every", 0, every)
-    return _wire("slow_drip", f"{bytes}, {every:g}", commits=True, size=size, seconds=seconds)
+    size, seconds = require_at_least("bytes", 1, bytes), require_at_least("every", 0, every)
+    return _wire_fault("slow_drip", f"{bytes}, {every:g}", commits=True, size=size, seconds=seconds)
 
 
 def commit_then(fault: Fault) -> Fault:
@@ -378,13 +382,15 @@ def error_response(code: int) -> Response:
         return Response(code)
     message = http.client.responses.get(code, "Error")
     code_name = message.lower().replace(" ", "_")
-    return Response(*nested(Refusal(code, code_name, message)))
+    return Response(*render_nested(Refusal(code, code_name, message)))
 
 
-def _wire(kind: Kind, arguments: str = "", *, commits: bool = False, size: int = 0, seconds: float = 0.0) -> WireFault:
+def _wire_fault(
+    kind: WireFaultKind, arguments: str = "", *, commits: bool = False, size: int = 0, seconds: float = 0.0
+) -> WireFault:
     return WireFault(f"{kind}({arguments})", commits, kind, size, seconds)
 
 
-def _plain(seconds: float | str) -> str:
+def _format_retry_after(seconds: float | str) -> str:
     # RFC 9110 allows only whole seconds: 2.0 is written as 2.
     return str(int(seconds)) if isinstance(seconds, float) and seconds.is_integer() else str(seconds)

@@ -12,21 +12,21 @@ from outreach_async.fake.arguments import check_id
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth
 from outreach_async.fake.create_contact import (
     ADDED,
-    DUPLICATE,
-    OUTCOMES,
+    DUPLICATE_DETAILS,
+    DUPLICATE_OUTCOMES,
     Creation,
-    Fields,
-    added,
+    SentFields,
+    build_contact,
     email_key,
-    merged,
-    read_creation,
-    read_fields,
+    merge_contact,
+    parse_creation,
+    parse_fields,
 )
-from outreach_async.fake.errors import refused
-from outreach_async.fake.operations import Query, parameter
+from outreach_async.fake.errors import refusal_error
+from outreach_async.fake.operations import Query, require_parameter
 from outreach_async.fake.records import Campaign, Workspace, field_items
-from outreach_async.fake.rendering import Items
-from outreach_async.fake.request import Call
+from outreach_async.fake.rendering import ItemRenderer
+from outreach_async.fake.request import ParsedRequest
 from outreach_async.fake.validation import validate
 from outreach_async.fake.world import Limiter, ListKind, World
 
@@ -38,10 +38,10 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
         Refused: 401 if it is missing or unknown.
     """
     scheme, _, token = headers.get(auth.header, "").rpartition(" ")
-    known = token in auth.tokens if auth.tokens else token in world.keys
+    known = token in auth.tokens if auth.tokens else token in world.owner_keys
     if not known or scheme.lower() != auth.scheme.lower():
         challenge = {"www-authenticate": auth.scheme} if auth.scheme else {}
-        raise refused(401, "unauthorized", f"the header {auth.header} must carry a known credential", headers=challenge)
+        raise refusal_error(401, "unauthorized", f"the header {auth.header} must carry a known credential", headers=challenge)
 
 
 def check_owner_key(owner_key: str, workspace: str, world: World) -> Workspace:
@@ -53,16 +53,16 @@ def check_owner_key(owner_key: str, workspace: str, world: World) -> Workspace:
     Raises:
         Refused: 401 for an unknown key, 404 for an unknown workspace, 403 for a workspace the user has no access to.
     """
-    spaces = world.keys.get(owner_key)
+    spaces = world.owner_keys.get(owner_key)
     if spaces is None:
-        raise refused(401, "unknown_owner_key", "the owner_key is not known", "owner_key")
+        raise refusal_error(401, "unknown_owner_key", "the owner_key is not known", "owner_key")
     found = find_workspace(workspace, world)
     if workspace not in spaces:
-        raise refused(403, "workspace_denied", "the owner_key's user is not in this workspace", "workspace")
+        raise refusal_error(403, "workspace_denied", "the owner_key's user is not in this workspace", "workspace")
     return found
 
 
-def authorized_workspace(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
+def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
     """Return the workspace of a creation. The key is checked only if `behaviour.owner_key` is `check`.
 
     Raises:
@@ -81,7 +81,7 @@ def find_workspace(workspace: str, world: World) -> Workspace:
     """
     found = world.workspaces.get(workspace)
     if found is None:
-        raise refused(404, "workspace_not_found", "there is no such workspace", "workspace")
+        raise refusal_error(404, "workspace_not_found", "there is no such workspace", "workspace")
     return found
 
 
@@ -100,7 +100,7 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
     """
     found = world.campaigns.get(campaign)
     if found is None or workspace not in {None, found.workspace}:
-        raise refused(404, "campaign_not_found", "there is no such campaign", field)
+        raise refusal_error(404, "campaign_not_found", "there is no such campaign", field)
     return found
 
 
@@ -110,7 +110,7 @@ MAX_MAILBOXES: Final = 2000
 DEFAULT_DISPLAY: Final = 10
 """The `display` used in place of an invalid one, if `behaviour.bad_number` is `default`."""
 
-_NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone would accept " ٣_0 "
+_NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone would accept " ٣_0 "
 
 
 @attrs.frozen
@@ -123,7 +123,7 @@ class PageQuery:
 
 
 @attrs.frozen
-class Window:
+class PageBounds:
     """The bounds of a page: the indexes of its items, its number, and the number of pages."""
 
     start: int
@@ -132,7 +132,7 @@ class Window:
     total_pages: int
 
 
-def read_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> PageQuery:
+def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> PageQuery:
     """Parse the parameters of a list request.
 
     Args:
@@ -143,32 +143,32 @@ def read_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> 
     Raises:
         Refused: 400 for a parameter that is missing, repeated, malformed or too large.
     """
-    workspace, display, page = (parameter(query, name) for name in ("workspace", "display", "page"))
-    wanted = _number("display", display, 1, DEFAULT_DISPLAY, behaviour)
-    number = _number("page", page, behaviour.first_page, behaviour.first_page, behaviour)
+    workspace, display, page = (require_parameter(query, name) for name in ("workspace", "display", "page"))
+    wanted = _parse_number("display", display, 1, DEFAULT_DISPLAY, behaviour)
+    number = _parse_number("page", page, behaviour.first_page, behaviour.first_page, behaviour)
     check_id(workspace, "space_", "workspace")
-    return PageQuery(workspace, _within(wanted, maximum, behaviour), number)
+    return PageQuery(workspace, _limit_display(wanted, maximum, behaviour), number)
 
 
-def _number(name: str, text: str, least: int, default: int, behaviour: Behaviour) -> int:
-    if _NUMBER.fullmatch(text) and int(text) >= least:
+def _parse_number(name: str, text: str, least: int, default: int, behaviour: Behaviour) -> int:
+    if _NUMBER_PATTERN.fullmatch(text) and int(text) >= least:
         return int(text)
     if behaviour.bad_number == "default":
         return default
-    raise refused(
+    raise refusal_error(
         400, "invalid_number", f"{name} must be a whole number from {least} on, of at most 9 digits", name, knob="bad_number"
     )
 
 
-def _within(display: int, maximum: int | None, behaviour: Behaviour) -> int:
+def _limit_display(display: int, maximum: int | None, behaviour: Behaviour) -> int:
     if maximum is None or display <= maximum or behaviour.over_max == "serve":
         return display
     if behaviour.over_max == "clamp":
         return maximum
-    raise refused(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
+    raise refusal_error(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
 
 
-def window(total: int, query: PageQuery, behaviour: Behaviour) -> Window:
+def compute_page_bounds(total: int, query: PageQuery, behaviour: Behaviour) -> PageBounds:
     """Return the bounds of a page in a list of `total` items.
 
     Raises:
@@ -178,14 +178,14 @@ def window(total: int, query: PageQuery, behaviour: Behaviour) -> Window:
     last = max(pages - 1, 0)  # the first page exists even for an empty list
     index = query.page - behaviour.first_page
     if index > last and behaviour.past_end == "error":
-        raise refused(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")
+        raise refusal_error(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")
     if index > last and behaviour.past_end == "clamp":
         index = last
     start = min(index * query.display, total)
-    return Window(start, min(start + query.display, total), index + behaviour.first_page, pages)
+    return PageBounds(start, min(start + query.display, total), index + behaviour.first_page, pages)
 
 
-Answer = tuple[int, dict[str, Any]]
+HandlerResult = tuple[int, dict[str, Any]]
 """Status and document."""
 
 
@@ -208,7 +208,7 @@ class Context:
     now: float
 
 
-def carry_out(call: Call, context: Context) -> Answer:
+def execute(call: ParsedRequest, context: Context) -> HandlerResult:
     """Execute a request.
 
     Returns:
@@ -218,20 +218,20 @@ def carry_out(call: Call, context: Context) -> Answer:
         Refused: The service refuses the request; nothing is changed (rule C23).
     """
     behaviour = context.behaviour
-    if call.misdirected is not None:
-        raise call.misdirected
+    if call.routing_error is not None:
+        raise call.routing_error
     if behaviour.auth is not None:
         check_header(call.request.headers, behaviour.auth, context.world)
     if behaviour.max_in_flight is not None:
-        call.ended = context.limiter.occupy(behaviour.max_in_flight)
+        call.release_slot = context.limiter.acquire_slot(behaviour.max_in_flight)
     if behaviour.rate_limit is not None:
-        context.limiter.admit(_SCOPES[behaviour.rate_limit.scope](call, context.world), behaviour.rate_limit, context.now)
-    if call.malformed is not None:
-        raise call.malformed
+        context.limiter.admit(_SCOPE_KEYS[behaviour.rate_limit.scope](call, context.world), behaviour.rate_limit, context.now)
+    if call.body_error is not None:
+        raise call.body_error
     return HANDLERS[call.operation](call, context)
 
 
-def _workspace_of(call: Call, world: World) -> str:
+def _find_scope_workspace(call: ParsedRequest, world: World) -> str:
     """Return the workspace that a request names, or the workspace of the campaign it names."""
     if call.body is not None:
         return str(call.body.get("workspace"))
@@ -241,40 +241,40 @@ def _workspace_of(call: Call, world: World) -> str:
     return campaign.workspace if campaign else call.target.id
 
 
-_SCOPES: Final[Mapping[str, Callable[[Call, World], str]]] = {
-    "key": lambda call, _: str(call.members.get("owner_key")),
-    "workspace": _workspace_of,
+_SCOPE_KEYS: Final[Mapping[str, Callable[[ParsedRequest, World], str]]] = {
+    "key": lambda call, _: str(call.body_members.get("owner_key")),
+    "workspace": _find_scope_workspace,
     "all": lambda *_: "",
 }
 
 
-def _list_campaigns(call: Call, context: Context) -> Answer:
-    return _list(call, context, "campaign", context.behaviour.campaign_max_display)
+def _list_campaigns(call: ParsedRequest, context: Context) -> HandlerResult:
+    return _list_page(call, context, "campaign", context.behaviour.campaign_max_display)
 
 
-def _list_mailboxes(call: Call, context: Context) -> Answer:
-    return _list(call, context, "mailbox", MAX_MAILBOXES)
+def _list_mailboxes(call: ParsedRequest, context: Context) -> HandlerResult:
+    return _list_page(call, context, "mailbox", MAX_MAILBOXES)
 
 
-def _list(call: Call, context: Context, kind: ListKind, maximum: int | None) -> Answer:
-    query = read_page_query(call.target.query, maximum, context.behaviour)
+def _list_page(call: ParsedRequest, context: Context, kind: ListKind, maximum: int | None) -> HandlerResult:
+    query = parse_page_query(call.target.query, maximum, context.behaviour)
     workspace = find_workspace(query.workspace, context.world)
-    total = len(context.world.orders[workspace.id, kind])
-    cut = window(total, query, context.behaviour)
-    items = Items.of(context.world, context.now, context.behaviour)
+    total = len(context.world.creation_order[workspace.id, kind])
+    cut = compute_page_bounds(total, query, context.behaviour)
+    items = ItemRenderer.for_behaviour(context.world, context.now, context.behaviour)
     return 200, {
         "status": "ok",
         "headers": workspace.campaign_headers if kind == "campaign" else workspace.mailbox_headers,
-        "data": [items.listed(kind, id_) for id_ in _cut_out(context, workspace.id, kind, cut)],
+        "data": [items.render_listed(kind, id_) for id_ in _select_page_ids(context, workspace.id, kind, cut)],
         "total_found": total,
         "current_page": cut.current_page,
         "total_pages": cut.total_pages,
     }
 
 
-def _cut_out(context: Context, workspace: str, kind: ListKind, cut: Window) -> list[str]:
+def _select_page_ids(context: Context, workspace: str, kind: ListKind, cut: PageBounds) -> list[str]:
     """Return the ids of one page, from the list as it is at this moment (rule P11)."""
-    order = context.world.orders[workspace, kind]
+    order = context.world.creation_order[workspace, kind]
     if context.behaviour.order == "newest":
         return [id_ for _, id_ in reversed(order[len(order) - cut.stop : len(order) - cut.start])]
     if context.behaviour.order == "last_activity":
@@ -282,52 +282,58 @@ def _cut_out(context: Context, workspace: str, kind: ListKind, cut: Window) -> l
     return [id_ for _, id_ in order[cut.start : cut.stop]]
 
 
-def _create_contact(call: Call, context: Context) -> Answer:
-    body, behaviour, world = call.members, context.behaviour, context.world
-    creation = read_creation(body, behaviour)
-    workspace = authorized_workspace(creation.owner_key, creation.workspace, world, behaviour)
+def _create_contact(call: ParsedRequest, context: Context) -> HandlerResult:
+    body, behaviour, world = call.body_members, context.behaviour, context.world
+    creation = parse_creation(body, behaviour)
+    workspace = authorize_creation(creation.owner_key, creation.workspace, world, behaviour)
     if creation.campaign is not None:
         find_campaign(creation.campaign, world, "upload_options.campaign", workspace.id)
-    fields = read_fields(body, workspace, behaviour, call.hints)
+    fields = parse_fields(body, workspace, behaviour, call.hints)
     if creation.strict:
         validate(creation.email, fields, behaviour.strict_fields)
-    return _store(creation, fields, context)
+    return _store_contact(creation, fields, context)
 
 
-def _store(creation: Creation, fields: Fields, context: Context) -> Answer:
+def _store_contact(creation: Creation, fields: SentFields, context: Context) -> HandlerResult:
     world, behaviour = context.world, context.behaviour
     key = email_key(behaviour)(creation.email)
     existing = world.contacts[creation.workspace].get(key)
     if existing is None:
-        outcome, contact = ADDED, added(creation, fields, world.new_id(context.seed, "contact_"), context.now)
+        outcome, contact = ADDED, build_contact(creation, fields, world.new_id(context.seed, "contact_"), context.now)
     else:
-        outcome, contact = OUTCOMES[creation.duplicates], merged(existing, creation, fields, behaviour, context.now)
+        outcome, contact = (
+            DUPLICATE_OUTCOMES[creation.duplicates],
+            merge_contact(existing, creation, fields, behaviour, context.now),
+        )
     if contact is not existing:
-        world.put_contact(creation.workspace, key, contact)
-    skipped = outcome == OUTCOMES["skip"]
-    answer = {"status": outcome, "id": None if skipped else contact.id, "details": DUPLICATE if skipped else None}
-    return _status(outcome, behaviour.created_status), answer
+        world.store_contact(creation.workspace, key, contact)
+    skipped = outcome == DUPLICATE_OUTCOMES["skip"]
+    answer = {"status": outcome, "id": None if skipped else contact.id, "details": DUPLICATE_DETAILS if skipped else None}
+    return _choose_status(outcome, behaviour.created_status), answer
 
 
-def _status(outcome: str, created_status: int | Mapping[str, int]) -> int:
+def _choose_status(outcome: str, created_status: int | Mapping[str, int]) -> int:
     if isinstance(created_status, int):
         return created_status if outcome == ADDED else 200
     return created_status.get(outcome, 201 if outcome == ADDED else 200)
 
 
-def _list_steps(call: Call, context: Context) -> Answer:
+def _list_steps(call: ParsedRequest, context: Context) -> HandlerResult:
     check_id(call.target.id, "camp_", "campaign_id")
     campaign = find_campaign(call.target.id, context.world, "campaign_id")
-    return 200, {"status": "ok", **Items.of(context.world, context.now, context.behaviour).steps(campaign)}
+    return 200, {
+        "status": "ok",
+        **ItemRenderer.for_behaviour(context.world, context.now, context.behaviour).render_steps(campaign),
+    }
 
 
-def _list_fields(call: Call, context: Context) -> Answer:
+def _list_fields(call: ParsedRequest, context: Context) -> HandlerResult:
     check_id(call.target.id, "space_", "workspace_id")
     workspace = find_workspace(call.target.id, context.world)
     return 200, {"status": "ok", "data": field_items(workspace.extra_fields, workspace.custom_fields)}
 
 
-HANDLERS: Final[Mapping[str, Callable[[Call, Context], Answer]]] = {
+HANDLERS: Final[Mapping[str, Callable[[ParsedRequest, Context], HandlerResult]]] = {
     "list_campaigns": _list_campaigns,
     "list_mailboxes": _list_mailboxes,
     "create_contact": _create_contact,

@@ -10,25 +10,25 @@ from urllib.parse import unquote, unquote_plus
 
 import attrs
 
-from outreach_async.fake.errors import refused, shown
+from outreach_async.fake.errors import refusal_error, sanitize_name
 
 Query = Mapping[str, tuple[str, ...]]
 """Values by parameter name, in the order sent."""
 
-ANY: Final = "*"
+ANY_SEGMENT: Final = "*"
 """A path segment of a route that matches any value."""
 
-_LISTS: Final = ("workspace", "display", "page")
+_LIST_PARAMETERS: Final = ("workspace", "display", "page")
 
 
 @attrs.frozen
-class Route:
+class ServiceRoute:
     """An operation of the service.
 
     Attributes:
         operation: Name of the operation.
         method: HTTP method.
-        path: Path segments; `ANY` for an id.
+        path: Path segments; `ANY_SEGMENT` for an id.
         parameters: Names of its query parameters.
     """
 
@@ -38,17 +38,17 @@ class Route:
     parameters: tuple[str, ...] = ()
 
 
-ROUTES: Final[tuple[Route, ...]] = (
-    Route("list_campaigns", "GET", ("campaigns",), _LISTS),
-    Route("list_mailboxes", "GET", ("mailboxes",), _LISTS),
-    Route("create_contact", "POST", ("contacts",)),
-    Route("list_steps", "GET", ("campaigns", ANY, "steps")),
-    Route("list_fields", "GET", ("workspaces", ANY, "all-fields")),
+ROUTES: Final[tuple[ServiceRoute, ...]] = (
+    ServiceRoute("list_campaigns", "GET", ("campaigns",), _LIST_PARAMETERS),
+    ServiceRoute("list_mailboxes", "GET", ("mailboxes",), _LIST_PARAMETERS),
+    ServiceRoute("create_contact", "POST", ("contacts",)),
+    ServiceRoute("list_steps", "GET", ("campaigns", ANY_SEGMENT, "steps")),
+    ServiceRoute("list_fields", "GET", ("workspaces", ANY_SEGMENT, "all-fields")),
 )
 """The five operations (rule W1), in the interface's order."""
 
 # The length of the path and its first and last segment identify a route.
-_ROUTES: Final = {(len(route.path), route.path[0], route.path[-1]): route for route in ROUTES}
+_ROUTES_BY_SHAPE: Final = {(len(route.path), route.path[0], route.path[-1]): route for route in ROUTES}
 
 
 @attrs.frozen
@@ -63,7 +63,7 @@ class Target:
 
     segments: tuple[str, ...]
     query: Query
-    route: Route | None
+    route: ServiceRoute | None
 
     @property
     def id(self) -> str:
@@ -84,12 +84,12 @@ def parse_target(target: str) -> Target:
         parts.pop()
     try:
         segments = tuple(unquote(part, errors="strict") for part in parts)
-        return Target(segments, _query(query), _ROUTES.get((len(segments), segments[0], segments[-1])))
+        return Target(segments, _parse_query(query), _ROUTES_BY_SHAPE.get((len(segments), segments[0], segments[-1])))
     except UnicodeDecodeError:
-        raise refused(400, "invalid_target", "the target's percent-encoding is not UTF-8") from None
+        raise refusal_error(400, "invalid_target", "the target's percent-encoding is not UTF-8") from None
 
 
-def _query(query: str) -> Query:
+def _parse_query(query: str) -> Query:
     values: dict[str, tuple[str, ...]] = {}
     for pair in query.split("&") if query else ():
         name, _, value = pair.partition("=")
@@ -98,7 +98,7 @@ def _query(query: str) -> Query:
     return MappingProxyType(values)
 
 
-def check_method(target: Target, method: str) -> Route:
+def match_route(target: Target, method: str) -> ServiceRoute:
     """Return the operation of a target and a method.
 
     Raises:
@@ -106,13 +106,13 @@ def check_method(target: Target, method: str) -> Route:
     """
     route = target.route
     if route is None:
-        raise refused(404, "not_found", "there is nothing at this path")
+        raise refusal_error(404, "not_found", "there is nothing at this path")
     if method != route.method:
-        raise refused(405, "method_not_allowed", f"only {route.method} is allowed here", headers={"allow": route.method})
+        raise refusal_error(405, "method_not_allowed", f"only {route.method} is allowed here", headers={"allow": route.method})
     return route
 
 
-def parameter(query: Query, name: str) -> str:
+def require_parameter(query: Query, name: str) -> str:
     """Return a required query parameter.
 
     Raises:
@@ -120,12 +120,12 @@ def parameter(query: Query, name: str) -> str:
     """
     values = query.get(name, ())
     if len(values) > 1:
-        raise refused(400, "repeated_parameter", f"the parameter {name} is given {len(values)} times", name)
+        raise refusal_error(400, "repeated_parameter", f"the parameter {name} is given {len(values)} times", name)
     if not values or not values[0]:
-        raise refused(400, "missing_parameter", f"the parameter {name} is required", name)
+        raise refusal_error(400, "missing_parameter", f"the parameter {name} is required", name)
     return values[0]
 
 
-def unknown_parameters(query: Query, route: Route) -> list[str]:
+def list_unknown_parameters(query: Query, route: ServiceRoute) -> list[str]:
     """Return a hint for each parameter that is ignored."""
-    return [f"unknown parameter {shown(name)} ignored" for name in query if name not in route.parameters]
+    return [f"unknown parameter {sanitize_name(name)} ignored" for name in query if name not in route.parameters]

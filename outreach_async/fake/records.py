@@ -57,8 +57,8 @@ class Workspace:
     codes: Mapping[str, str] = attrs.field(init=False, eq=False, repr=False)
 
     @codes.default
-    def _codes(self) -> Mapping[str, str]:
-        return {code: code for code in (*STANDARD, *self.extra_fields, *self.custom_fields)}
+    def _default_codes(self) -> Mapping[str, str]:
+        return {code: code for code in (*STANDARD_FIELDS, *self.extra_fields, *self.custom_fields)}
 
 
 @attrs.frozen
@@ -102,10 +102,10 @@ class Contact:
 
 @attrs.frozen
 class Share:
-    """A percentage that is not computed yet: the part `n` of the whole `of`."""
+    """A percentage that is not computed yet: the part `part` of the whole `whole`."""
 
-    n: int
-    of: int
+    part: int
+    whole: int
 
 
 @attrs.frozen
@@ -227,7 +227,7 @@ class Mailbox:
         return max(0, int(limit)) if self.values["status"] == "active" and isinstance(limit, int | float) else 0
 
 
-STANDARD: Final[dict[str, str]] = {
+STANDARD_FIELDS: Final[dict[str, str]] = {
     "first_name": "First name",
     "middle_name": "Middle name",
     "last_name": "Last name",
@@ -266,10 +266,10 @@ STANDARD: Final[dict[str, str]] = {
 }
 """Labels of the optional standard fields by code, in the interface's order."""
 
-CUSTOM: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
+CUSTOM_CODE: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
 """Pattern of a custom field's code (rule C20)."""
 
-RESERVED: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})
+RESERVED_MEMBERS: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})
 """Members of a creation's body that are not optional fields."""
 
 
@@ -286,10 +286,10 @@ def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dic
         custom: Labels of the custom fields by code.
     """
     by_number = dict(sorted(custom.items(), key=lambda field: custom_number(field[0])))
-    labels = {"email": "Email", **STANDARD, **extra, **by_number}
-    return [{"label": label, "code": code, "searchable": _searchable(label, code)} for code, label in labels.items()]
+    labels = {"email": "Email", **STANDARD_FIELDS, **extra, **by_number}
+    return [{"label": label, "code": code, "searchable": _searchable_names(label, code)} for code, label in labels.items()]
 
 
-def _searchable(label: str, code: str) -> list[str]:
+def _searchable_names(label: str, code: str) -> list[str]:
     names = (label.lower(), code.lower(), label.lower().replace(" ", ""))
     return list(dict.fromkeys(names))

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.fake.errors import Refused, refused
-from outreach_async.fake.fault_plan import nothing
-from outreach_async.fake.operations import Target, check_method, parse_target, unknown_parameters
+from outreach_async.fake.errors import RequestRefused, refusal_error
+from outreach_async.fake.fault_plan import do_nothing
+from outreach_async.fake.operations import Target, list_unknown_parameters, match_route, parse_target
 from outreach_async.transport.wire import Request
 
 MAX_BODY: Final = 1024 * 1024
@@ -28,18 +28,18 @@ class _NotStrictError(ValueError):
     """JSON that Python's decoder accepts and this module refuses."""
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise _NotStrictError("a member is named twice in one object")
     return members
 
 
-def _constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise _NotStrictError(f"{name} is not JSON")
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant)
+_decoder = json.JSONDecoder(object_pairs_hook=_require_unique_members, parse_constant=_refuse_constant)
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
@@ -50,29 +50,29 @@ def parse_object(body: bytes) -> dict[str, Any]:
             infinity or a lone surrogate.
     """
     if len(body) > MAX_BODY:
-        raise refused(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
+        raise refusal_error(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
     document = _parse(body)
     if not isinstance(document, dict):
-        raise refused(400, "body_not_object", "the body must be a JSON object")
+        raise refusal_error(400, "body_not_object", "the body must be a JSON object")
     return document
 
 
 def _parse(body: bytes) -> Any:
     try:
         text = body.decode()
-        document = _decoded(text)
+        document = _decode(text)
         if "\\u" in text:
             # An escape is the only way for a lone surrogate to get in, and UTF-8 cannot encode one: this raises.
             encode(document).encode()
     except _NotStrictError as error:
-        raise refused(400, "invalid_json", f"the body is not strict JSON: {error}") from None
+        raise refusal_error(400, "invalid_json", f"the body is not strict JSON: {error}") from None
     except (ValueError, RecursionError) as error:
         # The decoder's own message may quote the body, which can hold an owner key.
-        raise refused(400, "invalid_json", f"the body is not JSON in UTF-8 ({_kind(error)})") from None
+        raise refusal_error(400, "invalid_json", f"the body is not JSON in UTF-8 ({_describe_error(error)})") from None
     return document
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     if text.startswith("{"):
         document, end = _decoder.raw_decode(text)
         if end == len(text):
@@ -80,7 +80,7 @@ def _decoded(text: str) -> Any:
     return _decoder.decode(text)  # also strips whitespace around the document, at the cost of two regex searches
 
 
-def _kind(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg}, at character {error.pos}"
     if isinstance(error, UnicodeEncodeError):
@@ -88,14 +88,14 @@ def _kind(error: Exception) -> str:
     return {UnicodeDecodeError: "not UTF-8", RecursionError: "nested too deeply"}.get(type(error), "a number too long")
 
 
-UNKNOWN: Final = "unknown"
+UNKNOWN_OPERATION: Final = "unknown"
 """The operation of a request that matches none of the five."""
 
-_NOWHERE: Final = Target((), {}, None)
+_NO_TARGET: Final = Target((), {}, None)
 
 
 @attrs.define
-class Call:
+class ParsedRequest:
     """A parsed request.
 
     Attributes:
@@ -103,50 +103,50 @@ class Call:
         operation: Name of the operation; `unknown` if it matches none.
         target: The parsed target.
         body: The parsed body; `None` for an operation without a body, and for an invalid body.
-        misdirected: The error, if the request matches no operation.
-        malformed: The error, if the body is invalid.
+        routing_error: The error, if the request matches no operation.
+        body_error: The error, if the body is invalid.
         hints: Hints for people; more are added while the request is executed.
         request_id: `x-request-id` of the response; `None` until the service acts.
-        ended: Frees the exchange's place under `max_in_flight`, if it holds one.
+        release_slot: Frees the exchange's place under `max_in_flight`, if it holds one.
     """
 
     request: Request
-    operation: str = UNKNOWN
-    target: Target = _NOWHERE
+    operation: str = UNKNOWN_OPERATION
+    target: Target = _NO_TARGET
     body: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
-    misdirected: Refused | None = None
-    malformed: Refused | None = None
+    routing_error: RequestRefused | None = None
+    body_error: RequestRefused | None = None
     hints: list[str] = attrs.Factory(list)
     request_id: str | None = None
-    ended: Callable[[], object] = attrs.field(default=nothing, repr=False)
+    release_slot: Callable[[], object] = attrs.field(default=do_nothing, repr=False)
 
     @property
-    def members(self) -> Mapping[str, Any]:
+    def body_members(self) -> Mapping[str, Any]:
         """Members of the body; empty without a valid body."""
         return self.body or {}
 
 
-def read_call(request: Request) -> Call:
+def parse_request(request: Request) -> ParsedRequest:
     """Parse a request. Errors are stored in the result, not raised."""
-    call = Call(request)
+    call = ParsedRequest(request)
     try:
         call.target = parse_target(request.target)
-        route = check_method(call.target, request.method)
-    except Refused as refused:
-        call.misdirected = refused
+        route = match_route(call.target, request.method)
+    except RequestRefused as refused:
+        call.routing_error = refused
         return call
     call.operation = route.operation
     if call.target.query:
-        call.hints += unknown_parameters(call.target.query, route)
+        call.hints += list_unknown_parameters(call.target.query, route)
     if route.method == "POST":
-        _read_body(call)
+        _parse_body(call)
     return call
 
 
-def _read_body(call: Call) -> None:
+def _parse_body(call: ParsedRequest) -> None:
     if not call.request.headers.get("content-type", "").lower().startswith("application/json"):
         call.hints.append("the body's content-type is not application/json")
     try:
         call.body = parse_object(call.request.body)
-    except Refused as refused:
-        call.malformed = refused
+    except RequestRefused as refused:
+        call.body_error = refused

@@ -8,7 +8,7 @@ from typing import Any, Final, overload
 
 import attrs
 
-from outreach_async.fake.errors import shown
+from outreach_async.fake.errors import sanitize_name
 
 CAPACITY: Final = 10_000
 """Number of requests that the log holds in full."""
@@ -70,10 +70,10 @@ class Recorded:
 
     def __repr__(self) -> str:
         """Show the request and the status, without the body or anything that looks like a key."""
-        return f"<Recorded #{self.number} {self.operation}: {self.method} {shown(self.target)} -> {self.status}>"
+        return f"<Recorded #{self.number} {self.operation}: {self.method} {sanitize_name(self.target)} -> {self.status}>"
 
 
-class Journal(Sequence[Recorded]):
+class RequestLog(Sequence[Recorded]):
     """The log of all requests, in the order in which the fake executed them.
 
     A sequence of every request so far: `len` counts them all, and index 0 is the first. Only the last 10,000 are held; access to
@@ -91,24 +91,24 @@ class Journal(Sequence[Recorded]):
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
-        self._kept: deque[Recorded] = deque(maxlen=capacity)
+        self._entries: deque[Recorded] = deque(maxlen=capacity)
         self._total = 0
         self.counts: Counter[str] = Counter()
         self.statuses: Counter[int | None] = Counter()
 
     def __repr__(self) -> str:
-        return f"<Journal of {self._total} requests>"
+        return f"<RequestLog of {self._total} requests>"
 
     def __len__(self) -> int:
         return self._total
 
     def __iter__(self) -> Iterator[Recorded]:
-        self._require(0)
-        return iter(tuple(self._kept))
+        self._check_held(0)
+        return iter(tuple(self._entries))
 
     def __reversed__(self) -> Iterator[Recorded]:
-        self._require(0)
-        return iter(tuple(self._kept)[::-1])
+        self._check_held(0)
+        return iter(tuple(self._entries)[::-1])
 
     @overload
     def __getitem__(self, index: int) -> Recorded: ...
@@ -123,8 +123,8 @@ class Journal(Sequence[Recorded]):
         """
         numbers = range(self._total)[index]
         if isinstance(numbers, int):
-            return self._at(numbers)
-        return [self._at(number) for number in numbers]
+            return self._entry(numbers)
+        return [self._entry(number) for number in numbers]
 
     def of(self, operation: str) -> list[Recorded]:
         """Return all requests of an operation.
@@ -138,7 +138,7 @@ class Journal(Sequence[Recorded]):
             print(len(fake.requests.of("list_fields")), fake.requests.of("create_contact"))  # -> 1 []
             ```
         """
-        kept = [recorded for recorded in tuple(self._kept) if recorded.operation == operation]
+        kept = [recorded for recorded in tuple(self._entries) if recorded.operation == operation]
         if len(kept) < self.counts[operation]:
             raise JournalOverflow(
                 f"the log holds only {len(kept)} of {self.counts[operation]} {operation} requests; read it sooner, or use counts"
@@ -154,11 +154,11 @@ class Journal(Sequence[Recorded]):
             print(fake.requests.recent(5))  # -> [<Recorded #0 list_fields: GET /workspaces/space_1/all-fields -> 200>]
             ```
         """
-        return list(self._kept)[-count:] if count > 0 else []
+        return list(self._entries)[-count:] if count > 0 else []
 
     def add(self, recorded: Recorded) -> None:
         """Append a request. The fake calls this."""
-        self._kept.append(recorded)
+        self._entries.append(recorded)
         self._total += 1
         self.counts[recorded.operation] += 1
         self.statuses[recorded.status] += 1
@@ -173,22 +173,22 @@ class Journal(Sequence[Recorded]):
             print(len(fake.requests))  # -> 0
             ```
         """
-        self._kept.clear()
+        self._entries.clear()
         self._total = 0
         self.counts.clear()
         self.statuses.clear()
 
-    def _at(self, number: int) -> Recorded:
-        self._require(number)
-        return self._kept[number - self._first]
+    def _entry(self, number: int) -> Recorded:
+        self._check_held(number)
+        return self._entries[number - self._first_held]
 
     @property
-    def _first(self) -> int:
-        return self._total - len(self._kept)
+    def _first_held(self) -> int:
+        return self._total - len(self._entries)
 
-    def _require(self, number: int) -> None:
-        if number < self._first:
+    def _check_held(self, number: int) -> None:
+        if number < self._first_held:
             raise JournalOverflow(
-                f"request #{number} is gone: the log holds the last {self._kept.maxlen} of {self._total} requests; "
+                f"request #{number} is gone: the log holds the last {self._entries.maxlen} of {self._total} requests; "
                 "read it sooner, or use counts"
             )

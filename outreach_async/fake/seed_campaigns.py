@@ -9,20 +9,20 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.fake.arguments import check_known, members, moment, text, whole
+from outreach_async.fake.arguments import check_known, require_count, require_mapping, require_string, require_time
 from outreach_async.fake.clock import DAY
 from outreach_async.fake.records import PERSONALIZED, Campaign, Step, Template
 from outreach_async.fake.simulation.chance import Rates
-from outreach_async.fake.simulation.state import COUNTS
+from outreach_async.fake.simulation.state import COUNT_NAMES
 
-_STEP: Final = ("id", "status", "wait_time", "left_to_send", "sent", "templates")
-_TEMPLATE: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text", "rates", *COUNTS)
-_WAIT: Final = 3 * DAY * 1000
-_LONGEST: Final = 3650 * DAY * 1000
+_STEP_FIELDS: Final = ("id", "status", "wait_time", "left_to_send", "sent", "templates")
+_TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text", "rates", *COUNT_NAMES)
+_DEFAULT_WAIT: Final = 3 * DAY * 1000
+_MAX_WAIT: Final = 3650 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
 TemplateSeed = str | Mapping[str, Any]
-NewId = Callable[[str, str | None], str]
+ReserveId = Callable[[str, str | None], str]
 """Reserves the id passed second, or generates one with the prefix if it is `None`."""
 
 
@@ -32,20 +32,20 @@ def template_prefix(letter: str) -> str:
 
 
 @attrs.frozen
-class Steps:
+class StepBuilder:
     """Creates the steps of a campaign.
 
     Attributes:
-        chance: Random generator for counts that are not given.
-        new_id: Reserves or generates ids.
+        random: Random generator for counts that are not given.
+        reserve_id: Reserves or generates ids.
         rates: The campaign's rates.
     """
 
-    chance: Random
-    new_id: NewId
+    random: Random
+    reserve_id: ReserveId
     rates: Rates
 
-    def make(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int) -> tuple[Step, ...]:
+    def build(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int) -> tuple[Step, ...]:
         """Create steps in order.
 
         Args:
@@ -57,63 +57,69 @@ class Steps:
             TypeError: A step or template has no such field, or a value has the wrong type.
             ValueError: The counts are inconsistent.
         """
-        said = [{"templates": seed} if isinstance(seed, str) else members("a step", seed) for seed in seeds]
-        templates = [self._templates(seed, order) for order, seed in enumerate(said, 1)]
-        lefts = _lefts(said, templates, contacts, bounces)
+        said = [{"templates": seed} if isinstance(seed, str) else require_mapping("a step", seed) for seed in seeds]
+        templates = [self._build_templates(seed, order) for order, seed in enumerate(said, 1)]
+        lefts = _count_left_to_send(said, templates, contacts, bounces)
         made = zip(said, templates, lefts, strict=True)
-        steps = tuple(self._step(seed, first=not order, parts=parts, left=left) for order, (seed, parts, left) in enumerate(made))
-        _check_flow(steps, contacts)
+        steps = tuple(
+            self._build_step(seed, first=not order, parts=parts, left=left) for order, (seed, parts, left) in enumerate(made)
+        )
+        _check_step_counts(steps, contacts)
         return steps
 
-    def _step(self, seed: Mapping[str, Any], *, first: bool, parts: tuple[Template, ...], left: int) -> Step:
+    def _build_step(self, seed: Mapping[str, Any], *, first: bool, parts: tuple[Template, ...], left: int) -> Step:
         for name in seed:
-            check_known(name, _STEP, "a step")
-        wait = whole("wait_time", seed.get("wait_time", 0 if first else _WAIT))
-        if wait > _LONGEST:
-            raise ValueError(f"wait_time: expected at most {_LONGEST} ms (ten years), got {wait}")
-        return Step(self.new_id("step_", seed.get("id")), text("status", seed.get("status", "live")), wait, left, parts)
-
-    def _templates(self, step: Mapping[str, Any], order: int) -> tuple[Template, ...]:
-        seeds = _template_seeds(step.get("templates", "A"), order)
-        given = [{"test_letter": seed} if isinstance(seed, str) else members("a template", seed) for seed in seeds]
-        if "sent" in step and any(count in seed for seed in given for count in COUNTS):
-            raise ValueError("sent: expected counts on the step or on its templates, not on both; omit one of them")
-        shares = _shared(whole("sent", step.get("sent", 0)), len(given))
-        return tuple(
-            self._template(seed, order, letter, self._counts(seed, share))
-            for seed, letter, share in zip(given, _letters(given), shares, strict=True)
+            check_known(name, _STEP_FIELDS, "a step")
+        wait = require_count("wait_time", seed.get("wait_time", 0 if first else _DEFAULT_WAIT))
+        if wait > _MAX_WAIT:
+            raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}")
+        return Step(
+            self.reserve_id("step_", seed.get("id")), require_string("status", seed.get("status", "live")), wait, left, parts
         )
 
-    def _template(self, seed: Mapping[str, Any], order: int, letter: str, counts: Mapping[str, int]) -> Template:
+    def _build_templates(self, step: Mapping[str, Any], order: int) -> tuple[Template, ...]:
+        seeds = _parse_template_seeds(step.get("templates", "A"), order)
+        given = [{"test_letter": seed} if isinstance(seed, str) else require_mapping("a template", seed) for seed in seeds]
+        if "sent" in step and any(count in seed for seed in given for count in COUNT_NAMES):
+            raise ValueError("sent: expected counts on the step or on its templates, not on both; omit one of them")
+        shares = _distribute_evenly(require_count("sent", step.get("sent", 0)), len(given))
+        return tuple(
+            self._build_template(seed, order, letter, self._build_counts(seed, share))
+            for seed, letter, share in zip(given, _choose_letters(given), shares, strict=True)
+        )
+
+    def _build_template(self, seed: Mapping[str, Any], order: int, letter: str, counts: Mapping[str, int]) -> Template:
         for name in seed:
-            check_known(name, _TEMPLATE, "a template")
-        new_thread, subject = _thread(seed, order, letter)
+            check_known(name, _TEMPLATE_FIELDS, "a template")
+        new_thread, subject = _choose_thread(seed, order, letter)
         return Template(
-            self.new_id(template_prefix(letter), seed.get("id")),
+            self.reserve_id(template_prefix(letter), seed.get("id")),
             letter,
-            text("name", seed.get("name", f"Step {order} {letter}")),
-            text("status", seed.get("status", "live")),
+            require_string("name", seed.get("name", f"Step {order} {letter}")),
+            require_string("status", seed.get("status", "live")),
             new_thread,
             subject,
             seed.get("body_text", "Hi {{first_name}}, a word about {{company_name}}?"),
             **counts,
-            rates=None if seed.get("rates") is None else self.rates.changed(seed["rates"]),
+            rates=None if seed.get("rates") is None else self.rates.with_changes(seed["rates"]),
         )
 
-    def _counts(self, seed: Mapping[str, Any], share: int) -> dict[str, int]:
-        counts = {name: whole(name, seed.get(name, 0)) for name in COUNTS} if not share else self._drawn(share)
+    def _build_counts(self, seed: Mapping[str, Any], share: int) -> dict[str, int]:
+        counts = (
+            {name: require_count(name, seed.get(name, 0)) for name in COUNT_NAMES} if not share else self._generate_counts(share)
+        )
         sent, opened, clicked, replied, unsubscribed = counts.values()
         if not max(clicked, replied, unsubscribed) <= opened <= sent:
             raise ValueError(f"expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}")
         return counts
 
-    def _drawn(self, sent: int) -> dict[str, int]:
-        opened = int(sent * self.chance.uniform(0.4, 0.6))
+    def _generate_counts(self, sent: int) -> dict[str, int]:
+        opened = int(sent * self.random.uniform(0.4, 0.6))
         rates = {"clicked_num": (0.03, 0.12), "replied_num": (0.04, 0.14), "unsubscribed_num": (0.0, 0.03)}
-        return {"sent": sent, "opened_num": opened} | {n: int(opened * self.chance.uniform(*rate)) for n, rate in rates.items()}
+        return {"sent": sent, "opened_num": opened} | {n: int(opened * self.random.uniform(*rate)) for n, rate in rates.items()}
 
 
-def _template_seeds(said: object, order: int) -> Sequence[TemplateSeed]:
+def _parse_template_seeds(said: object, order: int) -> Sequence[TemplateSeed]:
     """Return the template specifications of a step. The interface requires at least one template per step."""
     seeds = said.split("|") if isinstance(said, str) and said.strip() else said
     if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
@@ -124,16 +130,16 @@ def _template_seeds(said: object, order: int) -> Sequence[TemplateSeed]:
     return seeds
 
 
-def _letters(seeds: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [text("test_letter", seed.get("test_letter", chr(ord("A") + place))) for place, seed in enumerate(seeds)]
+def _choose_letters(seeds: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [require_string("test_letter", seed.get("test_letter", chr(ord("A") + place))) for place, seed in enumerate(seeds)]
 
 
-def _shared(sent: int, parts: int) -> list[int]:
+def _distribute_evenly(sent: int, parts: int) -> list[int]:
     """Distribute e-mails over templates as evenly as possible, as if they took turns (rule T7)."""
     return [sent // parts + (place < sent % parts) for place in range(parts)]
 
 
-def _thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | None, str | None]:
+def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | None, str | None]:
     """Return whether a template starts a thread, and its subject (rule T6)."""
     if letter == PERSONALIZED:
         new_thread, subject = seed.get("new_thread"), seed.get("subject")
@@ -148,7 +154,7 @@ def _thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | No
     return new_thread, subject
 
 
-def _lefts(
+def _count_left_to_send(
     said: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
 ) -> list[int]:
     """Return the number of contacts that each step has left: the number given, or all that can still reach the step.
@@ -158,24 +164,24 @@ def _lefts(
     """
     lefts: list[int] = []
     for place, (seed, templates) in enumerate(zip(said, steps, strict=True)):
-        sent = _sum(templates, "sent")
+        sent = _sum_counts(templates, "sent")
         if place:
             before = steps[place - 1]
-            exits = _sum(before, "replied_num") + _sum(before, "unsubscribed_num") + (bounces if place == 1 else 0)
-            coming = lefts[-1] + max(0, _sum(before, "sent") - sent - exits)
+            exits = _sum_counts(before, "replied_num") + _sum_counts(before, "unsubscribed_num") + (bounces if place == 1 else 0)
+            coming = lefts[-1] + max(0, _sum_counts(before, "sent") - sent - exits)
         else:
             coming = 0 if contacts is None else contacts - sent
         if coming < 0:
             raise ValueError(f"contacts: expected at least as many as step 1 was sent to, got {contacts}")
-        lefts.append(whole("left_to_send", seed.get("left_to_send", coming)))
+        lefts.append(require_count("left_to_send", seed.get("left_to_send", coming)))
     return lefts
 
 
-def _sum(templates: Iterable[Template], count: str) -> int:
+def _sum_counts(templates: Iterable[Template], count: str) -> int:
     return sum(getattr(template, count) for template in templates)
 
 
-def _check_flow(steps: Sequence[Step], contacts: int | None) -> None:
+def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
     """Check that no step has more contacts than the one before (rules T3 and T4)."""
     whole = [step.left_to_send + step.already_sent for step in steps]
     if contacts is not None:
@@ -219,22 +225,22 @@ class CampaignSeed:
 
 
 @attrs.frozen
-class CampaignMaker:
+class CampaignBuilder:
     """Creates campaigns from their specifications.
 
     Attributes:
-        chance: Random generator for counts that are not given.
-        new_id: Reserves or generates ids.
+        random: Random generator for counts that are not given.
+        reserve_id: Reserves or generates ids.
         created: Default creation time in Unix seconds.
         now: The current time in Unix seconds.
     """
 
-    chance: Random
-    new_id: NewId
+    random: Random
+    reserve_id: ReserveId
     created: int
     now: float
 
-    def make(self, seed: CampaignSeed, id_: str) -> Campaign:
+    def build(self, seed: CampaignSeed, id_: str) -> Campaign:
         """Create a campaign.
 
         Raises:
@@ -242,47 +248,47 @@ class CampaignMaker:
             ValueError: The counts are inconsistent.
         """
         said = list(seed.steps)
-        contacts = seed.contacts if seed.contacts is None else whole("contacts", seed.contacts)
+        contacts = seed.contacts if seed.contacts is None else require_count("contacts", seed.contacts)
         drawn = [step["sent"] for step in said if not isinstance(step, str) and "sent" in step]
-        bounces = drawn[0] // 100 if drawn and seed.bounces_num is None else whole("bounces_num", seed.bounces_num or 0)
-        rates = Rates().changed(seed.rates)
-        steps = Steps(self.chance, self.new_id, rates).make(said, contacts, bounces)
-        replies = sum(_sum(step.templates, "replied_num") for step in steps)
+        bounces = drawn[0] // 100 if drawn and seed.bounces_num is None else require_count("bounces_num", seed.bounces_num or 0)
+        rates = Rates().with_changes(seed.rates)
+        steps = StepBuilder(self.random, self.reserve_id, rates).build(said, contacts, bounces)
+        replies = sum(_sum_counts(step.templates, "replied_num") for step in steps)
         campaign = Campaign(
             id=id_,
             workspace=seed.workspace,
-            name=text("name", seed.name),
-            status=text("status", seed.status),
+            name=require_string("name", seed.name),
+            status=require_string("status", seed.status),
             mailboxes=tuple(seed.mailboxes),
             steps=steps,
-            contacts=_seeded_contacts(steps, contacts),
+            contacts=_count_seeded_contacts(steps, contacts),
             bounces_num=bounces,
             interested_num=replies // 3 if drawn and seed.interested_num is None else seed.interested_num or 0,
-            created=self.created if seed.created is None else whole("created", seed.created),
+            created=self.created if seed.created is None else require_count("created", seed.created),
             last_activity=None,
             rates=rates,
         )
-        _check_outcome(campaign)
-        return attrs.evolve(campaign, last_activity=self._last_activity(seed, campaign))
+        _check_campaign_counts(campaign)
+        return attrs.evolve(campaign, last_activity=self._choose_last_activity(seed, campaign))
 
-    def _last_activity(self, seed: CampaignSeed, campaign: Campaign) -> float | None:
+    def _choose_last_activity(self, seed: CampaignSeed, campaign: Campaign) -> float | None:
         if seed.last_activity is None:
             return None
         if seed.last_activity != "auto":
-            return moment("last_activity", seed.last_activity)
-        return max(campaign.created, self.now - self.chance.uniform(0, DAY)) if campaign.total("sent") else None
+            return require_time("last_activity", seed.last_activity)
+        return max(campaign.created, self.now - self.random.uniform(0, DAY)) if campaign.total("sent") else None
 
 
-def _seeded_contacts(steps: Sequence[Step], contacts: int | None) -> int:
+def _count_seeded_contacts(steps: Sequence[Step], contacts: int | None) -> int:
     if contacts is not None:
         return contacts
     return steps[0].left_to_send + steps[0].already_sent if steps else 0
 
 
-def _check_outcome(campaign: Campaign) -> None:
+def _check_campaign_counts(campaign: Campaign) -> None:
     """Check the counts that exist only per campaign (rule T10)."""
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
-    if whole("interested_num", campaign.interested_num) > replies:
+    if require_count("interested_num", campaign.interested_num) > replies:
         raise ValueError(f"interested_num: expected at most {replies} (replies), got {campaign.interested_num}")
     if campaign.bounces_num > sent - opens:
         raise ValueError(f"bounces_num: expected at most {sent - opens} (unopened e-mails), got {campaign.bounces_num}")

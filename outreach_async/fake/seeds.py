@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.fake.arguments import check_known, moment, whole
+from outreach_async.fake.arguments import check_known, require_count, require_time
 from outreach_async.fake.clock import DAY
 from outreach_async.fake.records import MAILBOX_FIELDS, Enrolment, Mailbox, Share
 from outreach_async.fake.request import encode
@@ -47,16 +47,16 @@ TITLES: Final = (
 CITIES: Final = (("Lyon", "FR"), ("Austin", "US"), ("Porto", "PT"), ("Osaka", "JP"), ("Leeds", "GB"), ("Krakow", "PL"))
 
 
-def domain(number: int) -> str:
+def generate_domain(number: int) -> str:
     """Return a domain, a different one for each number."""
     turn, place = divmod(number, len(_HEADS) * len(_TAILS))
     head, tail = _HEADS[place % len(_HEADS)], _TAILS[place // len(_HEADS)]
     return f"{head}{tail}{turn + 1 if turn else ''}.example"
 
 
-def company(number: int) -> str:
+def generate_company(number: int) -> str:
     """Return the company name that matches the domain of a number."""
-    return domain(number).removesuffix(".example").capitalize()
+    return generate_domain(number).removesuffix(".example").capitalize()
 
 
 @attrs.frozen
@@ -80,7 +80,7 @@ class ContactSeed:
     created: object = None
 
     @classmethod
-    def of(
+    def from_row(
         cls, row: Mapping[str, str | None], codes: Mapping[str, str], enrolments: tuple[Enrolment, ...], owner: str
     ) -> ContactSeed:
         """Read a row with `email`, optionally `id`, and fields by code.
@@ -99,7 +99,7 @@ class ContactSeed:
         return cls(row.get("email"), fields, enrolments, owner, row.get("id"))
 
 
-def people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
+def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
     """Generate people from consecutive numbers.
 
     Args:
@@ -109,48 +109,48 @@ def people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
     Returns:
         Rows of e-mail and fields. Each number has its own e-mail.
     """
-    return map(_person, range(start, start + count))
+    return map(_generate_person, range(start, start + count))
 
 
-def _email(number: int) -> str:
+def _generate_email(number: int) -> str:
     first, last = FIRST_NAMES[number % len(FIRST_NAMES)], LAST_NAMES[number * 7 % len(LAST_NAMES)]
-    return f"{first}.{last}.{number}@{domain(number // 3)}".lower()
+    return f"{first}.{last}.{number}@{generate_domain(number // 3)}".lower()
 
 
-def _person(number: int) -> Mapping[str, str | None]:
+def _generate_person(number: int) -> Mapping[str, str | None]:
     city, country = CITIES[number % len(CITIES)]
     return {
-        "email": _email(number),
+        "email": _generate_email(number),
         "first_name": FIRST_NAMES[number % len(FIRST_NAMES)],
         "last_name": LAST_NAMES[number * 7 % len(LAST_NAMES)],
         "title": TITLES[number % len(TITLES)],
-        "company_name": company(number // 3),
+        "company_name": generate_company(number // 3),
         "city": city,
         "country": country,
     }
 
 
-PER_DOMAIN: Final = 4
+MAILBOXES_PER_DOMAIN: Final = 4
 """Number of generated mailboxes that share a domain."""
 
 _TYPES: Final = ("Google", "SMTP & IMAP")
-_RATES: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
+_RATE_FIELDS: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
 
-_COUNTED: Final = (
+_COUNT_FIELDS: Final = (
     "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate",
 )  # fmt: skip
-_CHANGEABLE: Final = tuple(name for name in MAILBOX_FIELDS if name not in {"id", "created_at", "last_activity", *_COUNTED})
+_CHANGEABLE: Final = tuple(name for name in MAILBOX_FIELDS if name not in {"id", "created_at", "last_activity", *_COUNT_FIELDS})
 
-_WINDOWS: Final = {"sent_today": 1, "sent_30days": 30, "sent_90days": 90, "life": math.inf}
+_WINDOW_DAYS: Final = {"sent_today": 1, "sent_30days": 30, "sent_90days": 90, "life": math.inf}
 """Number of days that each statistic covers."""
 
-_TROUBLES: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
+_PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
     lambda _: {"spf": False},
     lambda _: {"dmarc": False},
     lambda _: {"spf": False, "dkim": False, "dmarc": False},
     lambda _: {"blacklists": 2},
     lambda values: {"bounced_30days": values["sent_30days"] // 8},
-    lambda values: {"sent_today": _number(values["daily_limit"]) + 15},
+    lambda values: {"sent_today": _count_or_zero(values["daily_limit"]) + 15},
     lambda _: {"status": "error"},
 )
 """The possible problems of a mailbox; one with trouble has exactly one of them."""
@@ -165,35 +165,35 @@ class MailboxSeed:
         number: Its number among all mailboxes; consecutive ones share a domain.
         created: Default creation time in Unix seconds.
         trouble: Probability that it has a problem, from 0 to 1.
-        given: Fields to use as they are; generated ones are consistent with them. `domain` sets the domain of the e-mail address,
-            `as_of` the time of the statistics in Unix seconds.
+        fields: Fields to use as they are; generated ones are consistent with them. `domain` sets the domain of the e-mail
+            address, `as_of` the time of the statistics in Unix seconds.
     """
 
     workspace: str
     number: int
     created: int
     trouble: float
-    given: Mapping[str, Any]
+    fields: Mapping[str, Any]
 
 
-def made_up_mailbox(id_: str, seed: MailboxSeed, chance: Random, now: float) -> Mailbox:
+def generate_mailbox(id_: str, seed: MailboxSeed, chance: Random, now: float) -> Mailbox:
     """Generate a mailbox.
 
     Raises:
         TypeError: A mailbox has no such field, or a value cannot be written as JSON.
     """
-    given = {name: _value(name, value) for name, value in seed.given.items()}
+    given = {name: _check_value(name, value) for name, value in seed.fields.items()}
     as_of = given.pop("as_of", now)
-    at = str(given.pop("domain", domain(seed.number // PER_DOMAIN)))
-    values = {**_identity(chance, seed.number, at), "created_at": seed.created, **given, "id": id_}
-    values |= _activity(chance, values, now)
+    at = str(given.pop("domain", generate_domain(seed.number // MAILBOXES_PER_DOMAIN)))
+    values = {**_generate_identity(chance, seed.number, at), "created_at": seed.created, **given, "id": id_}
+    values |= _generate_activity(chance, values, now)
     if chance.random() < seed.trouble:
-        values |= chance.choice(_TROUBLES)(values)
+        values |= chance.choice(_PROBLEMS)(values)
     values |= given
     return Mailbox(id_, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS}, as_of)
 
 
-def changed_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
+def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
     """Return a mailbox with changed fields.
 
     Raises:
@@ -205,22 +205,22 @@ def changed_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
     return attrs.evolve(mailbox, values={**mailbox.values, **fields})
 
 
-def _value(name: str, value: Any) -> Any:
+def _check_value(name: str, value: Any) -> Any:
     check_known(name, (*MAILBOX_FIELDS, "domain", "as_of"), "a mailbox")
     encode(value)
     if name in {"created_at", "as_of"}:
-        moment(name, value)
-    return _share(name, value) if name in _RATES and isinstance(value, list | tuple) else value
+        require_time(name, value)
+    return _parse_share(name, value) if name in _RATE_FIELDS and isinstance(value, list | tuple) else value
 
 
-def _share(name: str, parts: Sequence[object]) -> Share:
+def _parse_share(name: str, parts: Sequence[object]) -> Share:
     match parts:
         case [n, of]:
-            return Share(whole(name, n), whole(name, of))
+            return Share(require_count(name, n), require_count(name, of))
     raise TypeError(f"{name}: expected two integers, [n, of], or the value that the service returns")
 
 
-def _identity(chance: Random, number: int, at: str) -> dict[str, Any]:
+def _generate_identity(chance: Random, number: int, at: str) -> dict[str, Any]:
     first, last = FIRST_NAMES[number % len(FIRST_NAMES)], LAST_NAMES[number // len(FIRST_NAMES) % len(LAST_NAMES)]
     again = number // (len(FIRST_NAMES) * len(LAST_NAMES))
     server = f"203.0.113.{chance.randint(1, 254)}"
@@ -242,12 +242,12 @@ def _identity(chance: Random, number: int, at: str) -> dict[str, Any]:
     }
 
 
-def _activity(chance: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
+def _generate_activity(chance: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Generate what a mailbox has sent since its creation, and the reactions to it."""
     days = max(0.0, (now - values["created_at"]) / DAY)
-    daily = _number(values["daily_limit"]) * chance.uniform(0.5, 0.8)
-    sent = {name: int(daily * min(window, days)) for name, window in _WINDOWS.items()}
-    month = _number(values.get("sent_30days", sent["sent_30days"]))
+    daily = _count_or_zero(values["daily_limit"]) * chance.uniform(0.5, 0.8)
+    sent = {name: int(daily * min(window, days)) for name, window in _WINDOW_DAYS.items()}
+    month = _count_or_zero(values.get("sent_30days", sent["sent_30days"]))
     life = max(sent["life"], month)
     fortnight = month * 14 // 30
     opens = chance.uniform(0.45, 0.62)
@@ -263,6 +263,6 @@ def _activity(chance: Random, values: Mapping[str, Any], now: float) -> dict[str
     }
 
 
-def _number(value: object) -> int:
+def _count_or_zero(value: object) -> int:
     """Return a number that may be invalid: negative ones and other types count as 0."""
     return max(0, int(value)) if isinstance(value, int | float) else 0

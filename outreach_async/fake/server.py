@@ -19,22 +19,22 @@ import anyio.abc
 import attrs
 import h11
 
-from outreach_async.fake.asgi import BODY_BOUND, BodyTooLarge, joined
+from outreach_async.fake.asgi import MAX_REQUEST_BYTES, BodyTooLarge, join_headers
 from outreach_async.fake.fault_plan import Exchange, Service
 from outreach_async.fake.faults import error_response
-from outreach_async.fake.transport import Act, End, acts
+from outreach_async.fake.transport import ConnectionEnd, ServerStep, plan_server_steps
 from outreach_async.transport.wire import Request, Response
 
-HEAD_BOUND = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 """Maximum bytes of a request's first line and header fields; a longer head gets 431."""
 
-HEAD_SECONDS = 10.0
+HEAD_TIMEOUT = 10.0
 """Seconds that a head may take from its first byte to its last. Between requests, a connection may stay idle without a limit."""
 
-LINGER = 1.0
+LINGER_SECONDS = 1.0
 """Seconds that a closed connection waits for the client to close too: unread data would turn the FIN into an RST."""
 
-_CHUNK = 64 * 1024
+_READ_SIZE = 64 * 1024
 _BODILESS = (204, 304)
 _FRAMING = ("content-length", "transfer-encoding")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
@@ -42,7 +42,7 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 _log = logging.getLogger(__name__)
 
 
-class Line:
+class RawConnection:
     """One connection, as bytes."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -53,7 +53,7 @@ class Line:
         while True:
             await anyio.wait_readable(self._socket)
             try:
-                return self._socket.recv(_CHUNK)
+                return self._socket.recv(_READ_SIZE)
             except BlockingIOError:  # a spurious wake-up
                 continue
 
@@ -66,18 +66,18 @@ class Line:
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
 
-    async def wait_for_end(self) -> None:
+    async def drain(self) -> None:
         """Read and discard bytes until the client has closed."""
         while await self.read():
             pass
 
-    async def finish(self) -> None:
+    async def close_gracefully(self) -> None:
         """Close the connection in order (FIN)."""
         # Only the writing half: a close with unread bytes in the receive buffer makes the kernel send RST, and the client could
         # lose a response that it has not read yet.
         self._socket.shutdown(socket.SHUT_WR)
-        with anyio.move_on_after(LINGER):
-            await self.wait_for_end()
+        with anyio.move_on_after(LINGER_SECONDS):
+            await self.drain()
 
     async def reset(self) -> None:
         """Make the next close of the socket reset the connection (RST)."""
@@ -85,63 +85,63 @@ class Line:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-async def converse(connection: socket.socket, service: Service) -> None:
+async def handle_connection(connection: socket.socket, service: Service) -> None:
     """Handle the requests of a connection one at a time until either side ends it; then close it."""
-    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BOUND)
+    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     with connection:
         try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while await _exchange(Line(connection), conversation, service):
+            while await _handle_request(RawConnection(connection), conversation, service):
                 conversation.start_next_cycle()
         except OSError:
             pass  # the client reset the connection: nobody is left to respond to
 
 
-async def _exchange(line: Line, conversation: h11.Connection, service: Service) -> bool:
+async def _handle_request(line: RawConnection, conversation: h11.Connection, service: Service) -> bool:
     """Handle one request. Return whether another may follow."""
     try:
-        request = await _request(line, conversation)
+        request = await _read_request(line, conversation)
     except h11.RemoteProtocolError as error:
-        return await _refuse(line, conversation, error.error_status_hint)
+        return await _refuse_request(line, conversation, error.error_status_hint)
     except BodyTooLarge:
-        return await _refuse(line, conversation, 413)
+        return await _refuse_request(line, conversation, 413)
     if request is None:
         return False
-    exchange, head, body = _reply(conversation, service, request)
+    exchange, head, body = _execute(conversation, service, request)
     try:
-        end = await _act(line, acts(exchange.fault, head, body))
+        end = await _perform_steps(line, plan_server_steps(exchange.fault, head, body))
     finally:
         # Only now, after the last byte or the last delay: `max_in_flight` counts exchanges until the response has been delivered.
         exchange.ended()
-    return await _conclude(line, conversation, end)
+    return await _end_exchange(line, conversation, end)
 
 
-async def _request(line: Line, conversation: h11.Connection) -> Request | None:
+async def _read_request(line: RawConnection, conversation: h11.Connection) -> Request | None:
     """Read one whole request; return `None` if the client has closed, or takes too long to send the head."""
     head: object = None
     # The first byte is awaited without a limit: an idle connection is allowed. From then on, a client that sends its head byte by
     # byte must not hold the connection for ever. Pipelined requests have left bytes behind, and nothing needs to arrive.
     if not conversation.trailing_data[0]:
         conversation.receive_data(await line.read())
-    with anyio.move_on_after(HEAD_SECONDS):
-        head = await _event(line, conversation)
+    with anyio.move_on_after(HEAD_TIMEOUT):
+        head = await _read_event(line, conversation)
     if not isinstance(head, h11.Request):
         return None
-    headers = joined(head.headers)
+    headers = join_headers(head.headers)
     if headers.keys() >= set(_FRAMING):
         raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding: other servers may read two requests")
-    if int(headers.get("content-length", 0)) > BODY_BOUND:
+    if int(headers.get("content-length", 0)) > MAX_REQUEST_BYTES:
         raise BodyTooLarge
     body = bytearray()
-    while isinstance(event := await _event(line, conversation), h11.Data):
+    while isinstance(event := await _read_event(line, conversation), h11.Data):
         body += event.data
-        if len(body) > BODY_BOUND:
+        if len(body) > MAX_REQUEST_BYTES:
             raise BodyTooLarge
     return Request(head.method.decode("ascii"), _origin_form(head.target.decode("ascii")), headers, bytes(body))
 
 
-async def _event(line: Line, conversation: h11.Connection) -> object:
+async def _read_event(line: RawConnection, conversation: h11.Connection) -> object:
     """Read until h11 has an event, and return it.
 
     Raises:
@@ -176,21 +176,21 @@ def _origin_form(target: str) -> str:
     return path if path == target or path.startswith("/") else f"/{path}"
 
 
-def _reply(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
+def _execute(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
     """Return the service's exchange, and the head and body of its response; both are empty if there is none."""
     exchange = Exchange(None, None)
     try:
         exchange = service.exchange(request)
         if exchange.response is None:
             return exchange, b"", b""
-        return exchange, *_serialized(conversation, exchange.response, request.method)
+        return exchange, *_serialize_response(conversation, exchange.response, request.method)
     except Exception as error:  # noqa: BLE001 - the failure of one request, logged here, must not end other connections
         # The traceback without the message, which may contain data that the client sent.
         _log.error("the service raised %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
-        return attrs.evolve(exchange, fault=None), *_serialized(conversation, error_response(500), request.method)
+        return attrs.evolve(exchange, fault=None), *_serialize_response(conversation, error_response(500), request.method)
 
 
-def _serialized(conversation: h11.Connection, response: Response, method: str) -> tuple[bytes, bytes]:
+def _serialize_response(conversation: h11.Connection, response: Response, method: str) -> tuple[bytes, bytes]:
     headers = [
         (name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items() if name not in _FRAMING
     ]
@@ -205,34 +205,34 @@ def _serialized(conversation: h11.Connection, response: Response, method: str) -
     return head or b"", body or b""
 
 
-async def _act(line: Line, sequence: Iterable[Act]) -> End | None:
+async def _perform_steps(line: RawConnection, sequence: Iterable[ServerStep]) -> ConnectionEnd | None:
     """Send bytes and wait out delays. Return how the connection ends, or `None`. `End.HANG` is waited out here."""
     for act in sequence:
-        if isinstance(act, End):
-            if act is End.HANG:
-                await line.wait_for_end()
+        if isinstance(act, ConnectionEnd):
+            if act is ConnectionEnd.HANG:
+                await line.drain()
             return act
         await (line.write(act) if isinstance(act, bytes) else anyio.sleep(act))
     return None
 
 
-async def _conclude(line: Line, conversation: h11.Connection, end: End | None) -> bool:
+async def _end_exchange(line: RawConnection, conversation: h11.Connection, end: ConnectionEnd | None) -> bool:
     """Return whether another request may follow; if not, end the connection."""
     if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
         return True
-    if end is End.RESET:
+    if end is ConnectionEnd.RESET:
         await line.reset()
-    elif end is not End.HANG:
-        await line.finish()
+    elif end is not ConnectionEnd.HANG:
+        await line.close_gracefully()
     return False
 
 
-async def _refuse(line: Line, conversation: h11.Connection, status: int) -> bool:
+async def _refuse_request(line: RawConnection, conversation: h11.Connection, status: int) -> bool:
     """Respond to an unreadable request and close: the start of a next request cannot be found."""
     refusal = error_response(status)
     closing = Response(refusal.status, {**refusal.headers, "connection": "close"}, refusal.body)
-    await line.write(b"".join(_serialized(conversation, closing, "")))
-    await line.finish()
+    await line.write(b"".join(_serialize_response(conversation, closing, "")))
+    await line.close_gracefully()
     return False
 
 
@@ -262,9 +262,9 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
     failure: BaseException | None = None
     with await _listen(host, port) as listener:
         async with anyio.create_task_group() as group:
-            group.start_soon(_accept, listener, group, service)
+            group.start_soon(_accept_connections, listener, group, service)
             try:
-                yield _url(listener)
+                yield _build_url(listener)
             except anyio.get_cancelled_exc_class():
                 raise
             except BaseException as error:  # noqa: BLE001 - raised below, outside the task group, which would wrap it
@@ -278,7 +278,7 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
         del failure  # its traceback refers to this frame: without this, both live until the next garbage collection
 
 
-async def run(service: Service, host: str, port: int, started: Callable[[str], None]) -> None:
+async def serve_forever(service: Service, host: str, port: int, started: Callable[[str], None]) -> None:
     """Serve a service on a socket until cancelled.
 
     Args:
@@ -302,12 +302,12 @@ async def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _url(listener: socket.socket) -> str:
+def _build_url(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _accept(listener: socket.socket, group: anyio.abc.TaskGroup, service: Service) -> None:
+async def _accept_connections(listener: socket.socket, group: anyio.abc.TaskGroup, service: Service) -> None:
     while True:
         await anyio.wait_readable(listener)
         try:
@@ -317,4 +317,4 @@ async def _accept(listener: socket.socket, group: anyio.abc.TaskGroup, service: 
             # readable: without a pause, this loop would spin and starve the connections that could free a descriptor.
             await anyio.sleep(0.05)
         else:
-            group.start_soon(converse, connection, service)
+            group.start_soon(handle_connection, connection, service)

@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.builder import Fillable, Seeder
+from outreach_async.fake.builder import Seeder, WorldBuilder
 from outreach_async.fake.clock import Clock
 from outreach_async.fake.create_contact import email_key
-from outreach_async.fake.errors import RENDERERS, Refusal, Refused, Rendered
-from outreach_async.fake.fault_plan import Exchange, nothing
+from outreach_async.fake.errors import RENDERERS, Refusal, RenderedError, RequestRefused
+from outreach_async.fake.fault_plan import Exchange, do_nothing
 from outreach_async.fake.faults import Faults
-from outreach_async.fake.handlers import Context, carry_out
+from outreach_async.fake.handlers import Context, execute
 from outreach_async.fake.records import Contact
-from outreach_async.fake.request import Call, encode, read_call
-from outreach_async.fake.request_log import Journal, Recorded
-from outreach_async.fake.simulation.control import Control
-from outreach_async.fake.simulation.engine import Engine
+from outreach_async.fake.request import ParsedRequest, encode, parse_request
+from outreach_async.fake.request_log import Recorded, RequestLog
+from outreach_async.fake.simulation.control import SimulationControl
+from outreach_async.fake.simulation.engine import SimulationEngine
 from outreach_async.fake.world import Limiter, World
-from outreach_async.fake.world_file import dump, load, read_document
+from outreach_async.fake.world_file import dump_world, load_world, read_document
 from outreach_async.transport.wire import Request, Response
 
 if TYPE_CHECKING:
     from outreach_async.fake.asgi import Application
 
-_JSON: Final = {"content-type": "application/json"}
-_MAX_HINT: Final = 2000
+_JSON_HEADERS: Final = {"content-type": "application/json"}
+_MAX_HINT_LENGTH: Final = 2000
 """Maximum characters of `x-fake-hint`: HTTP libraries refuse longer headers. The request log has every hint in full."""
 
 
-def answer(call: Call, context: Context, number: int) -> Response:
+def respond(call: ParsedRequest, context: Context, number: int) -> Response:
     """Execute a request and return the response; a refused request gets an error response (rules W11, E2 and E3).
 
     Args:
@@ -46,30 +46,30 @@ def answer(call: Call, context: Context, number: int) -> Response:
     """
     call.request_id = f"req_{number:016x}"
     fields = {"x-request-id": call.request_id}
-    headers: Mapping[str, str] = _JSON
+    headers: Mapping[str, str] = _JSON_HEADERS
     try:
-        status, document = carry_out(call, context)
+        status, document = execute(call, context)
         body = encode(document).encode()
-    except Refused as refused:
+    except RequestRefused as refused:
         call.hints += refused.refusal.hints
         fields |= refused.refusal.headers
-        status, headers, body = _rendered(refused.refusal, context.behaviour)
+        status, headers, body = _render_refusal(refused.refusal, context.behaviour)
     except BaseException:
         # A function passed to `Behaviour` raised. No exchange is returned, and nobody else would free its place.
-        call.ended()
+        call.release_slot()
         raise
     if call.hints:
-        fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT]
+        fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT_LENGTH]
     return Response(status, {**headers, **fields}, b"" if call.request.method == "HEAD" else body)
 
 
-def _rendered(refusal: Refusal, behaviour: Behaviour) -> Rendered:
+def _render_refusal(refusal: Refusal, behaviour: Behaviour) -> RenderedError:
     renderer = behaviour.error_renderer
     status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refusal)
-    return status, {**_JSON, **headers}, body
+    return status, {**_JSON_HEADERS, **headers}, body
 
 
-def recorded(call: Call, exchange: Exchange, number: int, now: float) -> Recorded:
+def build_log_entry(call: ParsedRequest, exchange: Exchange, number: int, now: float) -> Recorded:
     """Return the log entry of a request, whether the service executed it or a fault replaced the execution."""
     return Recorded(
         number=number,
@@ -104,7 +104,7 @@ class Snapshot:
     _offset: int
 
 
-class FakeService(Fillable):
+class FakeService(WorldBuilder):
     """An in-memory implementation of the outreach service.
 
     It implements every rule that the interface states, and a configurable interpretation of every rule that the interface leaves
@@ -145,14 +145,14 @@ class FakeService(Fillable):
         self.seed = seed
         self.behaviour = Behaviour.documented() if behaviour is None else behaviour
         self.faults = Faults(seed)
-        self.requests = Journal()
+        self.requests = RequestLog()
         self._clock = Clock(clock)
         self._world = World()
         self._limiter = Limiter()
         # Storing a contact is a look-up followed by a write, and no thread may come between the two. Re-entrant: functions that
         # callers pass in, such as listeners or `match`, run with the lock held, and one that calls the fake must not deadlock.
         self._lock = threading.RLock()
-        self.sim = Control(self._seeding)
+        self.sim = SimulationControl(self._transaction)
 
     def __repr__(self) -> str:
         world = self._world
@@ -190,22 +190,22 @@ class FakeService(Fillable):
         # One lock around all of it: the events due, the fault, the request's number and its log entry then belong together, and
         # the fake behaves the same from one thread as from many. Delays are never waited here, but by whoever sends the response.
         with self._lock:
-            if self._clock.runs:
-                self._catch_up()
-            call, number, now = read_call(request), len(self.requests), self.now
-            exchange = self.faults.around(call.operation, request, lambda: answer(call, self._context(now), number))
-            self.requests.add(recorded(call, exchange, number, now))
-            return exchange if call.ended is nothing else attrs.evolve(exchange, ended=call.ended)
+            if self._clock.is_running:
+                self._run_due_events()
+            call, number, now = parse_request(request), len(self.requests), self.now
+            exchange = self.faults.around(call.operation, request, lambda: respond(call, self._new_context(now), number))
+            self.requests.add(build_log_entry(call, exchange, number, now))
+            return exchange if call.release_slot is do_nothing else attrs.evolve(exchange, ended=call.release_slot)
 
-    def _context(self, now: float) -> Context:
+    def _new_context(self, now: float) -> Context:
         return Context(self._world, self.behaviour, self._limiter, self.seed, now)
 
     @contextmanager
-    def _seeding(self) -> Iterator[Seeder]:
-        with self._caught_up(), self._seeder(self._world).all_or_nothing() as seeder:
+    def _transaction(self) -> Iterator[Seeder]:
+        with self._locked_and_current(), self._new_seeder(self._world).transaction() as seeder:
             yield seeder
 
-    def _seeder(self, world: World) -> Seeder:
+    def _new_seeder(self, world: World) -> Seeder:
         return Seeder(world, self.seed, self.now, email_key(self.behaviour))
 
     # Stored contacts.
@@ -226,8 +226,8 @@ class FakeService(Fillable):
             ```
         """
         with self._lock:
-            self._seeder(self._world).check_workspace(workspace)
-            return [_plain(contact) for contact in self._world.contacts[workspace].values()]
+            self._new_seeder(self._world).check_workspace(workspace)
+            return [_contact_document(contact) for contact in self._world.contacts[workspace].values()]
 
     def contact(self, workspace: str, email: str) -> dict[str, Any] | None:
         """Return the contact with an e-mail, in the format of `contacts`; `None` if there is none.
@@ -243,10 +243,10 @@ class FakeService(Fillable):
             ```
         """
         with self._lock:
-            seeder = self._seeder(self._world)
+            seeder = self._new_seeder(self._world)
             seeder.check_workspace(workspace)
-            contact = self._world.contacts[workspace].get(seeder.key(email.strip()))
-            return None if contact is None else _plain(contact)
+            contact = self._world.contacts[workspace].get(seeder.email_key(email.strip()))
+            return None if contact is None else _contact_document(contact)
 
     # Time.
 
@@ -276,19 +276,19 @@ class FakeService(Fillable):
         """
         with self._lock:
             self._clock.advance(timedelta(**step))
-            self._catch_up()
+            self._run_due_events()
 
-    def _catch_up(self) -> None:
+    def _run_due_events(self) -> None:
         world = self._world
-        engine = Engine(world.simulation, world.campaigns, world.mailboxes, self.seed, tuple(self.sim.listeners))
-        engine.run(self._clock.micros)
+        engine = SimulationEngine(world.simulation, world.campaigns, world.mailboxes, self.seed, tuple(self.sim.listeners))
+        engine.run(self._clock.microseconds)
 
     @contextmanager
-    def _caught_up(self) -> Iterator[None]:
+    def _locked_and_current(self) -> Iterator[None]:
         """Hold the lock. If the clock follows another one, run the events due first."""
         with self._lock:
-            if self._clock.runs:
-                self._catch_up()
+            if self._clock.is_running:
+                self._run_due_events()
             yield
 
     # State.
@@ -357,16 +357,16 @@ class FakeService(Fillable):
         with self._lock:
             offset = self._clock.offset
             try:
-                self._load(document)
+                self._load_document(document)
             except ValueError:
                 self._clock.offset = offset
                 raise
 
-    def _load(self, document: Mapping[str, Any]) -> None:
+    def _load_document(self, document: Mapping[str, Any]) -> None:
         world = World()
         if "now" in document:
-            self._clock.move_to(document["now"])
-        load(document, self._seeder(world))
+            self._clock.set_time(document["now"])
+        load_world(document, self._new_seeder(world))
         self._world = world
 
     def dump(self) -> str:
@@ -379,8 +379,8 @@ class FakeService(Fillable):
             print(other.dump() == fake.dump())  # -> True
             ```
         """
-        with self._caught_up():
-            return dump(self._world, self._clock.text)
+        with self._locked_and_current():
+            return dump_world(self._world, self._clock.iso)
 
     def asgi(self, *, control: bool = False) -> Application:
         """Return an ASGI application of this fake, to mount in another application or to serve.
@@ -394,12 +394,12 @@ class FakeService(Fillable):
             ```
         """
         from outreach_async.fake.asgi import asgi_app
-        from outreach_async.fake.control import Controlled
+        from outreach_async.fake.control import ControlPlane
 
-        return asgi_app(Controlled(self) if control else self)
+        return asgi_app(ControlPlane(self) if control else self)
 
 
-def _plain(contact: Contact) -> dict[str, Any]:
+def _contact_document(contact: Contact) -> dict[str, Any]:
     return {
         "id": contact.id,
         "email": contact.email,

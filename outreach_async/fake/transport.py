@@ -1,8 +1,8 @@
 """A transport that calls the fake directly, without a socket, a server or an HTTP library; and the effect of wire faults.
 
-Both tables describe the same faults: a test with the fake's transport means the same as over a socket. `BYTES` turns a correct
-response into what the server sends instead. `READ` gives the result for a client, as measured with real backends: a response,
-perhaps a damaged one, or the reason why none arrives. Both are pure.
+Both tables describe the same faults: a test with the fake's transport means the same as over a socket. `SERVER_STEPS` turns a
+correct response into what the server sends instead. `CLIENT_RESULTS` gives the result for a client, as measured with real
+backends: a response, perhaps a damaged one, or the reason why none arrives. Both are pure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import anyio.lowlevel
 import attrs
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.fake.fault_plan import Kind, Service, WireFault
+from outreach_async.fake.fault_plan import Service, WireFault, WireFaultKind
 from outreach_async.transport.wire import Progress, Request, Response
 
 
-class End(enum.Enum):
+class ConnectionEnd(enum.Enum):
     """How a connection ends early."""
 
     CLOSE = "close"
@@ -32,17 +32,17 @@ class End(enum.Enum):
     """Nothing more is sent until the client closes the connection."""
 
 
-Act = bytes | float | End
+ServerStep = bytes | float | ConnectionEnd
 """One step of a server: bytes to send, seconds to wait, or the end of the connection, which is the last step."""
 
-LONG_HEADER = 256 * 1024
+LONG_HEADER_BYTES = 256 * 1024
 """Bytes of the over-long header field, which has no end: httpx accepts up to 100 KiB, aiohttp up to 8 KiB."""
 
 # Random-looking, yet the same in every run. Without line breaks, which would end the supposed status line early.
 _GARBAGE = hashlib.blake2b(b"not a status line").digest().replace(b"\n", b"").replace(b"\r", b"") + b"\r\n\r\n"
 
 
-def acts(fault: WireFault | None, head: bytes, body: bytes) -> Iterable[Act]:
+def plan_server_steps(fault: WireFault | None, head: bytes, body: bytes) -> Iterable[ServerStep]:
     """Return the steps with which a server sends a response.
 
     Args:
@@ -51,25 +51,25 @@ def acts(fault: WireFault | None, head: bytes, body: bytes) -> Iterable[Act]:
         body: Body of the correct response, as sent.
 
     Returns:
-        The steps. The connection stays open after them unless the last one is an `End`.
+        The steps. The connection stays open after them unless the last one is an `ConnectionEnd`.
     """
-    return (head + body,) if fault is None else BYTES[fault.kind](fault, head, body)
+    return (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body)
 
 
-def _drip(fault: WireFault, head: bytes, body: bytes) -> Iterator[Act]:
+def _drip_steps(fault: WireFault, head: bytes, body: bytes) -> Iterator[ServerStep]:
     yield head
     for start in range(0, len(body), fault.size):
         yield fault.seconds
         yield body[start : start + fault.size]
 
 
-def _cut(fault: WireFault, head: bytes, body: bytes) -> bytes:
+def _cut_body(fault: WireFault, head: bytes, body: bytes) -> bytes:
     # A cut after the end of the body would cut nothing. The stated length is increased instead, and the body stays incomplete.
     sent = body[: fault.size]
     return _with_length(head, max(len(body), len(sent) + 1)) + sent
 
 
-def _chunked(head: bytes, body: bytes, end: bytes) -> bytes:
+def _encode_chunked(head: bytes, body: bytes, end: bytes) -> bytes:
     return _with_field(head, b"transfer-encoding: chunked") + b"%x\r\n%b\r\n" % (len(body) or 1, body or b" ") + end
 
 
@@ -83,27 +83,27 @@ def _with_field(head: bytes, field: bytes) -> bytes:
     return b"\r\n".join([*lines, field, b"", b""])
 
 
-BYTES: Mapping[Kind, Callable[[WireFault, bytes, bytes], Iterable[Act]]] = {
+SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterable[ServerStep]]] = {
     "latency": lambda fault, head, body: (fault.seconds, head + body),
-    "slow_drip": _drip,
-    "hang": lambda *_: (End.HANG,),
-    "refuse": lambda *_: (End.RESET,),
-    "reset": lambda *_: (End.RESET,),
-    "close": lambda *_: (End.CLOSE,),
-    "truncate": lambda fault, head, body: (_cut(fault, head, body), End.CLOSE),
-    "reset_mid_body": lambda fault, head, body: (_cut(fault, head, body), End.RESET),
-    "bad_chunk": lambda _, head, body: (_chunked(head, body, b"no size\r\n"), End.CLOSE),
-    "no_final_chunk": lambda _, head, body: (_chunked(head, body, b""), End.CLOSE),
-    "garbage": lambda *_: (_GARBAGE, End.CLOSE),
-    "long_header": lambda *_: (b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * LONG_HEADER, End.CLOSE),
-    "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, End.CLOSE),
-    "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, End.CLOSE),
+    "slow_drip": _drip_steps,
+    "hang": lambda *_: (ConnectionEnd.HANG,),
+    "refuse": lambda *_: (ConnectionEnd.RESET,),
+    "reset": lambda *_: (ConnectionEnd.RESET,),
+    "close": lambda *_: (ConnectionEnd.CLOSE,),
+    "truncate": lambda fault, head, body: (_cut_body(fault, head, body), ConnectionEnd.CLOSE),
+    "reset_mid_body": lambda fault, head, body: (_cut_body(fault, head, body), ConnectionEnd.RESET),
+    "bad_chunk": lambda _, head, body: (_encode_chunked(head, body, b"no size\r\n"), ConnectionEnd.CLOSE),
+    "no_final_chunk": lambda _, head, body: (_encode_chunked(head, body, b""), ConnectionEnd.CLOSE),
+    "garbage": lambda *_: (_GARBAGE, ConnectionEnd.CLOSE),
+    "long_header": lambda *_: (b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * LONG_HEADER_BYTES, ConnectionEnd.CLOSE),
+    "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, ConnectionEnd.CLOSE),
+    "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, ConnectionEnd.CLOSE),
 }
 """The steps of a server by fault, in place of sending the correct response."""
 
 
 @attrs.frozen
-class Reading:
+class ClientResult:
     """The result of an exchange for a client.
 
     Attributes:
@@ -119,40 +119,40 @@ class Reading:
     sent: bool = True
 
 
-def reading(fault: WireFault | None, response: Response | None) -> Reading:
+def compute_client_result(fault: WireFault | None, response: Response | None) -> ClientResult:
     """Return what a client receives."""
     if fault is None:
-        return Reading(response=response)
-    return READ[fault.kind](fault, response or Response(200))
+        return ClientResult(response=response)
+    return CLIENT_RESULTS[fault.kind](fault, response or Response(200))
 
 
-def _lost(reason: str, *, sent: bool = True, wait: float = 0.0) -> Callable[[WireFault, Response], Reading]:
-    return lambda *_: Reading(reason=reason, sent=sent, wait=wait)
+def _lost_result(reason: str, *, sent: bool = True, wait: float = 0.0) -> Callable[[WireFault, Response], ClientResult]:
+    return lambda *_: ClientResult(reason=reason, sent=sent, wait=wait)
 
 
-def _dripped(fault: WireFault, response: Response) -> Reading:
-    return Reading(fault.seconds * math.ceil(len(response.body) / fault.size), response)
+def _drip_result(fault: WireFault, response: Response) -> ClientResult:
+    return ClientResult(fault.seconds * math.ceil(len(response.body) / fault.size), response)
 
 
-def _shortened(fault: WireFault, response: Response) -> Reading:
-    return Reading(response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)]))
+def _short_result(fault: WireFault, response: Response) -> ClientResult:
+    return ClientResult(response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)]))
 
 
-READ: Mapping[Kind, Callable[[WireFault, Response], Reading]] = {
-    "latency": lambda fault, response: Reading(fault.seconds, response),
-    "slow_drip": _dripped,
-    "hang": _lost("no response", wait=math.inf),
-    "refuse": _lost("connection refused", sent=False),
-    "reset": _lost("connection reset before a response"),
-    "close": _lost("connection closed before a response"),
-    "truncate": _lost("connection closed within the response body"),
-    "reset_mid_body": _lost("connection reset within the response body"),
-    "bad_chunk": _lost("the response is not valid HTTP: a chunk without a size"),
-    "no_final_chunk": _lost("connection closed before the last chunk of the response"),
-    "garbage": _lost("the response is not valid HTTP: no status line"),
-    "long_header": _lost("the response is not valid HTTP: a header field is too long"),
-    "wrong_encoding": _lost("the response body does not match its content-encoding"),
-    "wrong_length": _shortened,
+CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientResult]] = {
+    "latency": lambda fault, response: ClientResult(fault.seconds, response),
+    "slow_drip": _drip_result,
+    "hang": _lost_result("no response", wait=math.inf),
+    "refuse": _lost_result("connection refused", sent=False),
+    "reset": _lost_result("connection reset before a response"),
+    "close": _lost_result("connection closed before a response"),
+    "truncate": _lost_result("connection closed within the response body"),
+    "reset_mid_body": _lost_result("connection reset within the response body"),
+    "bad_chunk": _lost_result("the response is not valid HTTP: a chunk without a size"),
+    "no_final_chunk": _lost_result("connection closed before the last chunk of the response"),
+    "garbage": _lost_result("the response is not valid HTTP: no status line"),
+    "long_header": _lost_result("the response is not valid HTTP: a header field is too long"),
+    "wrong_encoding": _lost_result("the response body does not match its content-encoding"),
+    "wrong_length": _short_result,
 }
 """The result for a client, by fault."""
 
@@ -202,10 +202,10 @@ class FakeTransport:
         try:
             if exchange.fault is None and exchange.response is not None:
                 return exchange.response
-            read = reading(exchange.fault, exchange.response)
+            read = compute_client_result(exchange.fault, exchange.response)
             # Set before the wait, not after it: a caller that times out or is cancelled meanwhile reads it.
             progress.sent = sent_before or read.sent
-            return await arrive(read, maybe_sent=progress.sent)
+            return await await_result(read, maybe_sent=progress.sent)
         finally:
             exchange.ended()
 
@@ -214,7 +214,7 @@ class FakeTransport:
         self._closed = True
 
 
-async def arrive(read: Reading, *, maybe_sent: bool) -> Response:
+async def await_result(read: ClientResult, *, maybe_sent: bool) -> Response:
     """Wait as long as the fault demands, and return the response.
 
     Raises:

@@ -11,21 +11,21 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Final, Literal
 
-from outreach_async.fake.countries import country_code
-from outreach_async.fake.errors import refused
-from outreach_async.fake.records import STANDARD
+from outreach_async.fake.countries import find_country_code
+from outreach_async.fake.errors import refusal_error
+from outreach_async.fake.records import STANDARD_FIELDS
 from outreach_async.fake.states import is_us_state
 from outreach_async.fake.timezones import TIMEZONES
 
-MAX_TEXT: Final = 1000
+MAX_TEXT_LENGTH: Final = 1000
 """Maximum number of characters in a text field."""
 
-_EMAIL: Final = 254
+_MAX_EMAIL_LENGTH: Final = 254
 
 _LDH: Final = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST: Final = re.compile(rf"{_LDH}(?:\.{_LDH})+")
-_LABEL: Final = 63
-_LOCAL: Final = re.compile(r"[^@\s\x00-\x1f\x7f-\x9f]{1,64}")
+_MAX_LABEL_LENGTH: Final = 63
+_LOCAL_PART: Final = re.compile(r"[^@\s\x00-\x1f\x7f-\x9f]{1,64}")
 _URL: Final = re.compile(
     r"https?://(?:[^\s/?#@]*@)?(?P<host>[^\s/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?(?:[/?#]\S*)?", re.IGNORECASE
 )
@@ -34,8 +34,8 @@ _PHONE_MARKS: Final = dict.fromkeys(map(ord, "+() -."))
 _EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
 _OFFSET: Final = re.compile(r"UTC[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 _ZIP: Final = re.compile(r"[A-Za-z0-9 -]{1,12}")
-_TEXT: Final = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{0,{MAX_TEXT}}}")
-_DATES: Final = (
+_TEXT: Final = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{0,{MAX_TEXT_LENGTH}}}")
+_DATE_PATTERNS: Final = (
     re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?"),
     re.compile(r"(?P<month>[0-9]{2})/(?P<day>[0-9]{2})/(?P<year>[0-9]{4})"),
 )
@@ -48,7 +48,7 @@ def is_email(text: str) -> bool:
     hyphens; at most 254 characters in total.
     """
     local, _, domain = text.partition("@")
-    return len(text) <= _EMAIL and _LOCAL.fullmatch(local) is not None and _is_host(domain)
+    return len(text) <= _MAX_EMAIL_LENGTH and _LOCAL_PART.fullmatch(local) is not None and _is_host(domain)
 
 
 def _is_host(text: str) -> bool:
@@ -61,26 +61,26 @@ def _is_host(text: str) -> bool:
 def _is_label(label: str) -> bool:
     # Letters of any script are accepted, for internationalised domain names. In many scripts, combining marks belong to letters.
     letters = all(c == "-" or c.isalnum() or unicodedata.category(c).startswith("M") for c in label)
-    return letters and 0 < len(label) <= _LABEL and label[0] != "-" != label[-1]
+    return letters and 0 < len(label) <= _MAX_LABEL_LENGTH and label[0] != "-" != label[-1]
 
 
 def is_phone(text: str) -> bool:
     """Return whether a string has 7 to 15 digits, ignoring `+ ( ) - .`, spaces and an extension."""
-    return _has_digits(text) or _has_digits(_EXTENSION.sub("", text))
+    return _has_phone_digits(text) or _has_phone_digits(_EXTENSION.sub("", text))
 
 
-def _has_digits(text: str) -> bool:
+def _has_phone_digits(text: str) -> bool:
     return _PHONE.fullmatch(text.translate(_PHONE_MARKS)) is not None
 
 
 def is_country(text: str) -> bool:
     """Return whether a string is an ISO 3166 alpha-2 code or an English country name."""
-    return country_code(text) is not None
+    return find_country_code(text) is not None
 
 
 def is_state(text: str, country: str | None) -> bool:
     """Return whether a string is a state: a US state without a country or with the US, elsewhere a name without digits."""
-    if not country or not country.strip() or country_code(country) == "US":
+    if not country or not country.strip() or find_country_code(country) == "US":
         return is_us_state(text)
     return _TEXT.fullmatch(text) is not None and any(c.isalpha() for c in text) and not any(c.isdigit() for c in text)
 
@@ -92,14 +92,14 @@ def is_timezone(text: str) -> bool:
 
 def is_date(text: str) -> bool:
     """Return whether a string is an existing date as `YYYY-MM-DD`, `YYYY-MM`, `YYYY` or `MM/DD/YYYY`."""
-    for form in _DATES:
+    for form in _DATE_PATTERNS:
         match = form.fullmatch(text)
         if match:
-            return _exists(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
+            return _is_calendar_date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
     return False
 
 
-def _exists(year: int, month: int, day: int) -> bool:
+def _is_calendar_date(year: int, month: int, day: int) -> bool:
     try:
         date(year, month, day)
     except ValueError:
@@ -120,29 +120,29 @@ def is_stack_overflow(text: str) -> bool:
     return not any(c.isspace() for c in text)
 
 
-Check = tuple[Callable[[str], object], str]
+FieldCheck = tuple[Callable[[str], object], str]
 """A function that returns a true value for a valid string, and a description of valid strings for the error."""
 
-_TEXTS: Final[Check] = (_TEXT.fullmatch, f"a text of at most {MAX_TEXT} characters, without control characters")
-_PHONES: Final[Check] = (is_phone, "a phone number of 7 to 15 digits")
-_WEBSITES: Final[Check] = (is_website, "an http or https URL, or a host with a dot")
-_DATE: Final[Check] = (is_date, "a date as YYYY-MM-DD, YYYY-MM, YYYY or MM/DD/YYYY")
+_TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a text of at most {MAX_TEXT_LENGTH} characters, without control characters")
+_PHONE_CHECK: Final[FieldCheck] = (is_phone, "a phone number of 7 to 15 digits")
+_WEBSITE_CHECK: Final[FieldCheck] = (is_website, "an http or https URL, or a host with a dot")
+_DATE_CHECK: Final[FieldCheck] = (is_date, "a date as YYYY-MM-DD, YYYY-MM, YYYY or MM/DD/YYYY")
 
-CHECKS: Final[Mapping[str, Check]] = {
-    **dict.fromkeys(STANDARD, _TEXTS),
+FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
+    **dict.fromkeys(STANDARD_FIELDS, _TEXT_CHECK),
     "email": (is_email, "an e-mail address"),
-    "mobile_phone": _PHONES,
-    "work_phone": _PHONES,
-    "home_phone": _PHONES,
-    "voip_phone": _PHONES,
-    "other_phone": _PHONES,
+    "mobile_phone": _PHONE_CHECK,
+    "work_phone": _PHONE_CHECK,
+    "home_phone": _PHONE_CHECK,
+    "voip_phone": _PHONE_CHECK,
+    "other_phone": _PHONE_CHECK,
     "country": (is_country, "an ISO 3166 alpha-2 code or an English country name"),
     "timezone": (is_timezone, "an IANA name or UTC+-hh:mm"),
-    "job_start_date": _DATE,
-    "graduation_date": _DATE,
-    "website": _WEBSITES,
-    "website_2": _WEBSITES,
-    "website_3": _WEBSITES,
+    "job_start_date": _DATE_CHECK,
+    "graduation_date": _DATE_CHECK,
+    "website": _WEBSITE_CHECK,
+    "website_2": _WEBSITE_CHECK,
+    "website_3": _WEBSITE_CHECK,
     "stack_overflow": (is_stack_overflow, "a URL on stackoverflow.com or a handle"),
     "state": (is_us_state, "a US state by code or name, or in another country a name without digits"),
     "zip": (_ZIP.fullmatch, "at most 12 letters, digits, spaces and hyphens"),
@@ -150,7 +150,7 @@ CHECKS: Final[Mapping[str, Check]] = {
 """The check of each standard field. `state` has another check if `country` is not the United States."""
 
 
-def failures(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> dict[str, str]:
+def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> dict[str, str]:
     """Return every field that fails strict validation.
 
     Args:
@@ -163,9 +163,9 @@ def failures(email: str, fields: Mapping[str, str | None], strict_fields: Litera
     """
     wanted = {}
     for code, value in (("email", email), *fields.items()):
-        if not value or code not in CHECKS:
+        if not value or code not in FIELD_CHECKS:
             continue
-        passes, reason = CHECKS[code]
+        passes, reason = FIELD_CHECKS[code]
         passed = is_state(value, fields.get("country")) if code == "state" else passes(value)
         if not passed and not value.isspace() and (strict_fields == "all" or code in strict_fields):
             wanted[code] = reason
@@ -178,7 +178,7 @@ def validate(email: str, fields: Mapping[str, str | None], strict_fields: Litera
     Raises:
         Refused: 422 that lists every failure.
     """
-    wanted = failures(email, fields, strict_fields)
+    wanted = find_failures(email, fields, strict_fields)
     if wanted:
         listed = "; ".join(f"{field} must be {reason}" for field, reason in wanted.items())
-        raise refused(422, "validation_failed", listed, next(iter(wanted)))
+        raise refusal_error(422, "validation_failed", listed, next(iter(wanted)))

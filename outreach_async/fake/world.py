@@ -13,11 +13,11 @@ from typing import Literal
 
 import attrs
 
-from outreach_async.fake.arguments import made_up_id
+from outreach_async.fake.arguments import generate_id
 from outreach_async.fake.behaviour import RateLimit
-from outreach_async.fake.errors import refused
+from outreach_async.fake.errors import refusal_error
 from outreach_async.fake.records import Campaign, Contact, Mailbox, Workspace
-from outreach_async.fake.simulation.state import Simulation, micros
+from outreach_async.fake.simulation.state import Simulation, to_microseconds
 
 
 class Limiter:
@@ -26,7 +26,7 @@ class Limiter:
     def __init__(self) -> None:
         self._window = -1
         self._counts: dict[str, int] = {}
-        self._under_way: set[object] = set()
+        self._in_flight: set[object] = set()
 
     def admit(self, scope: str, limit: RateLimit, now: float) -> None:
         """Count a request.
@@ -41,10 +41,10 @@ class Limiter:
         if self._counts.get(scope, 0) >= limit.limit:
             end = (window + 1) * limit.per
             wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
-            raise refused(429, "rate_limited", "too many requests", headers={"retry-after": wait})
+            raise refusal_error(429, "rate_limited", "too many requests", headers={"retry-after": wait})
         self._counts[scope] = self._counts.get(scope, 0) + 1
 
-    def occupy(self, most: int) -> Callable[[], object]:
+    def acquire_slot(self, most: int) -> Callable[[], object]:
         """Take a place among the exchanges in flight.
 
         Returns:
@@ -53,19 +53,19 @@ class Limiter:
         Raises:
             Refused: 429 with `Retry-After` if `most` exchanges are already in flight.
         """
-        if len(self._under_way) >= most:
+        if len(self._in_flight) >= most:
             message = f"more than {most} requests are under way at once"
-            raise refused(429, "too_many_in_flight", message, headers={"retry-after": "1"}, knob="max_in_flight")
+            raise refusal_error(429, "too_many_in_flight", message, headers={"retry-after": "1"}, knob="max_in_flight")
         # A set of tokens, not a counter: an exchange may be ended twice, and only the first end may free a place. `discard` is
         # atomic, and therefore needs no lock, although transports call it outside the fake's.
         place = object()
-        self._under_way.add(place)
-        return partial(self._under_way.discard, place)
+        self._in_flight.add(place)
+        return partial(self._in_flight.discard, place)
 
 
 ListKind = Literal["campaign", "mailbox"]
 
-Created = tuple[float, str]
+CreationKey = tuple[float, str]
 """Creation time in Unix seconds and id of an item: the sort key of lists (rule P10)."""
 
 
@@ -75,39 +75,39 @@ class World:
 
     Attributes:
         workspaces: Workspaces by id.
-        keys: Ids of the workspaces that the user of each owner key has access to.
+        owner_keys: Ids of the workspaces that the user of each owner key has access to.
         mailboxes: Mailboxes by id.
         campaigns: Campaigns by id. Ids are global, because the path of list-steps names no workspace.
         contacts: Contacts by workspace id, then by e-mail key.
-        enrolled: Number of stored contacts in each campaign.
-        orders: Creation times and ids of each list's items, oldest first.
+        enrolled_counts: Number of stored contacts in each campaign.
+        creation_order: Creation times and ids of each list's items, oldest first.
         ids: Every id in use.
         counters: Number of ids generated per prefix.
         simulation: Pending events and their results so far.
     """
 
     workspaces: dict[str, Workspace] = attrs.Factory(dict)
-    keys: dict[str, frozenset[str]] = attrs.field(factory=dict, repr=False)
+    owner_keys: dict[str, frozenset[str]] = attrs.field(factory=dict, repr=False)
     mailboxes: dict[str, Mailbox] = attrs.Factory(dict)
     campaigns: dict[str, Campaign] = attrs.Factory(dict)
     contacts: dict[str, dict[str, Contact]] = attrs.Factory(dict)
-    enrolled: dict[str, int] = attrs.Factory(dict)
-    orders: dict[tuple[str, ListKind], list[Created]] = attrs.Factory(dict)
+    enrolled_counts: dict[str, int] = attrs.Factory(dict)
+    creation_order: dict[tuple[str, ListKind], list[CreationKey]] = attrs.Factory(dict)
     ids: set[str] = attrs.field(factory=set, repr=False)
     counters: dict[str, int] = attrs.Factory(dict)
     simulation: Simulation = attrs.field(factory=Simulation, repr=False)
-    _usage: Usage | None = attrs.field(default=None, init=False, eq=False, repr=False)
+    _usage: MailboxUsage | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     def copy(self) -> World:
         """Return a copy of the tables; the immutable records are shared."""
         return World(
             dict(self.workspaces),
-            dict(self.keys),
+            dict(self.owner_keys),
             dict(self.mailboxes),
             dict(self.campaigns),
             {space: dict(contacts) for space, contacts in self.contacts.items()},
-            dict(self.enrolled),
-            {kind: list(order) for kind, order in self.orders.items()},
+            dict(self.enrolled_counts),
+            {kind: list(order) for kind, order in self.creation_order.items()},
             set(self.ids),
             dict(self.counters),
             self.simulation.copy(),
@@ -118,12 +118,12 @@ class World:
         while True:
             number = self.counters.get(prefix, 0)
             self.counters[prefix] = number + 1
-            made = made_up_id(seed, prefix, number)
+            made = generate_id(seed, prefix, number)
             if made not in self.ids:
                 self.ids.add(made)
                 return made
 
-    def take_id(self, given: str, prefix: str) -> str:
+    def reserve_id(self, given: str, prefix: str) -> str:
         """Reserve a given id.
 
         Raises:
@@ -140,45 +140,45 @@ class World:
         """Store an empty workspace."""
         self.workspaces[workspace.id] = workspace
         self.contacts[workspace.id] = {}
-        self.orders[workspace.id, "campaign"] = []
-        self.orders[workspace.id, "mailbox"] = []
+        self.creation_order[workspace.id, "campaign"] = []
+        self.creation_order[workspace.id, "mailbox"] = []
 
     def add_mailbox(self, mailbox: Mailbox) -> None:
         """Store a mailbox."""
         self.mailboxes[mailbox.id] = mailbox
-        bisect.insort(self.orders[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
+        bisect.insort(self.creation_order[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
 
     def set_mailbox(self, mailbox: Mailbox, now: float) -> None:
         """Replace a mailbox, and reconsider the e-mails that wait for room in it."""
         self.mailboxes[mailbox.id] = mailbox
-        self.simulation.wake_at(micros(now))
+        self.simulation.schedule_wake(to_microseconds(now))
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
         """Store a campaign, and add it to the simulation."""
         self.campaigns[campaign.id] = campaign
-        self.enrolled[campaign.id] = 0
+        self.enrolled_counts[campaign.id] = 0
         self.simulation.add_campaign(campaign, now)
-        bisect.insort(self.orders[campaign.workspace, "campaign"], (campaign.created, campaign.id))
+        bisect.insort(self.creation_order[campaign.workspace, "campaign"], (campaign.created, campaign.id))
         self._usage = None
 
     def set_campaign(self, campaign: Campaign, now: float) -> None:
         """Replace a campaign, and reconsider the e-mails in its queue."""
         self.campaigns[campaign.id] = campaign
-        self.simulation.wake_at(micros(now))
+        self.simulation.schedule_wake(to_microseconds(now))
         self._usage = None
 
-    def latest(self, workspace: str, kind: ListKind) -> float:
+    def latest_creation(self, workspace: str, kind: ListKind) -> float:
         """Return the latest creation time in a list, in Unix seconds; 0 for an empty list."""
-        order = self.orders[workspace, kind]
+        order = self.creation_order[workspace, kind]
         return order[-1][0] if order else 0
 
     def last_activity(self, kind: ListKind, id_: str) -> float:
         """Return the last activity of a list's item in Unix seconds; 0 for never."""
-        moving = (self.simulation.flows if kind == "campaign" else self.simulation.ledgers).get(id_)
+        moving = (self.simulation.flows if kind == "campaign" else self.simulation.stats).get(id_)
         item = self.campaigns[id_] if kind == "campaign" else self.mailboxes[id_]
-        return max(item.last_activity or 0, (moving.last if moving else None) or 0)
+        return max(item.last_activity or 0, (moving.last_activity if moving else None) or 0)
 
-    def put_contact(self, workspace: str, key: str, contact: Contact) -> None:
+    def store_contact(self, workspace: str, key: str, contact: Contact) -> None:
         """Store or replace a contact, and update the counts of its campaigns: both or neither (rule C23)."""
         contacts = self.contacts[workspace]
         before = contacts.get(key)
@@ -186,18 +186,18 @@ class World:
         self.simulation.enrol(contact, before, key)
         # A contact never leaves a campaign: enrolments beyond the old ones are new.
         for enrolment in contact.enrolments[len(before.enrolments) if before else 0 :]:
-            self.enrolled[enrolment.campaign] += 1
+            self.enrolled_counts[enrolment.campaign] += 1
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> MailboxUsage:
         """The number of campaigns per mailbox."""
         if self._usage is None:
-            self._usage = Usage.of(self.campaigns)
+            self._usage = MailboxUsage.from_campaigns(self.campaigns)
         return self._usage
 
 
 @attrs.frozen
-class Usage:
+class MailboxUsage:
     """The number of campaigns per mailbox (rules B4 and B5).
 
     Attributes:
@@ -209,11 +209,11 @@ class Usage:
     live: Mapping[str, int]
 
     @classmethod
-    def of(cls, campaigns: Mapping[str, Campaign]) -> Usage:
+    def from_campaigns(cls, campaigns: Mapping[str, Campaign]) -> MailboxUsage:
         """Count the campaigns of each mailbox."""
         return cls(
-            Counter(_uses(campaigns, live_only=False)),
-            Counter(_uses(campaigns, live_only=True)),
+            Counter(_used_mailboxes(campaigns, live_only=False)),
+            Counter(_used_mailboxes(campaigns, live_only=True)),
         )
 
     def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
@@ -228,7 +228,7 @@ class Usage:
         )
 
 
-def _uses(campaigns: Mapping[str, Campaign], *, live_only: bool) -> Iterator[str]:
+def _used_mailboxes(campaigns: Mapping[str, Campaign], *, live_only: bool) -> Iterator[str]:
     for campaign in campaigns.values():
         if campaign.status == "live" or not live_only:
             yield from campaign.mailboxes

@@ -74,23 +74,23 @@ Checks
 ------
 `outreach_async.importer.preflight` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
 countries, states, time zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong
-encoding. The service has the last word, so every check only warns unless `Policy.of` sets it to `error`; then the row is never
-sent. The checks of e-mail addresses and phone numbers need the extra `validate`.
+encoding. The service has the last word, so every check only warns unless `CheckPolicy.of` sets it to `error`; then the row is
+never sent. The checks of e-mail addresses and phone numbers need the extra `validate`.
 
 ```python
 from pathlib import Path
 
 import anyio
 from outreach_async.importer import map_columns, open_file
-from outreach_async.importer.checks import Policy
-from outreach_async.importer.preflight import survey
+from outreach_async.importer.checks import CheckPolicy
+from outreach_async.importer.preflight import run_preflight
 
 Path("people.csv").write_text("E-mail,Country\nann@company.example,France\nbo@gmial.com,Atlantis\n")
 
 
 async def main() -> None:
     file = open_file("people.csv")
-    found = await survey(file, map_columns(file.headers), Policy.of(["country=error"]))
+    found = await run_preflight(file, map_columns(file.headers), CheckPolicy.of(["country=error"]))
     print(found.rows, "rows,", found.sent, "to send")  # -> 2 rows, 1 to send
     for kind in found.kinds.values():
         print(kind.check, kind.level, kind.first)

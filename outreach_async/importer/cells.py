@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 
-class Flaw(NamedTuple):
+class CellIssue(NamedTuple):
     """A problem of one cell.
 
     Attributes:
@@ -23,27 +23,27 @@ class Flaw(NamedTuple):
     fatal: bool = False
 
 
-_KEPT: Final = 15
+_EXACT_DIGITS: Final = 15
 """Digits of a number that a float preserves, and that a spreadsheet preserves."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # as spreadsheets write it
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 # UTF-8 read as Windows-1252: the first byte of a Latin, Cyrillic, punctuation or emoji character, then its continuation bytes.
-_REST: Final = f"[\x80-\x9f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
-_RARE: Final = re.compile("[Â-ÅÐÑâð\ud800-\udfff]")
-_MOJIBAKE: Final = re.compile(f"[Â-Å]{_REST}|(?:[ÐÑ]{_REST}){{2,}}|â{_REST}{{2}}|ð{_REST}{{3}}")
+_CONTINUATION: Final = f"[\x80-\x9f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
+_MOJIBAKE_HINT: Final = re.compile("[Â-ÅÐÑâð\ud800-\udfff]")
+_MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION}){{2,}}|â{_CONTINUATION}{{2}}|ð{_CONTINUATION}{{3}}")
 
 
-def suspects_of(cells: Sequence[str]) -> tuple[Flaw, ...]:
+def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
     """Return the problems of a row's cells."""
     text = "\n".join(cells)  # one search per row: nearly all rows are fine, and the time adds up over a million of them
-    if "E+" not in text and "\0" not in text and (text.isascii() or not _RARE.search(text)):
+    if "E+" not in text and "\0" not in text and (text.isascii() or not _MOJIBAKE_HINT.search(text)):
         return ()
-    return tuple(flaw for column, cell in enumerate(cells) for look in _LOOKS if (flaw := look(column, cell)))
+    return tuple(flaw for column, cell in enumerate(cells) for look in _CELL_CHECKS if (flaw := look(column, cell)))
 
 
-def number_flaw(column: int, text: str, *, exact: bool = False) -> Flaw:
+def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
     """Return the problem of a cell that holds a whole number, in case it maps to a field whose digits are not a number.
 
     Args:
@@ -51,26 +51,27 @@ def number_flaw(column: int, text: str, *, exact: bool = False) -> Flaw:
         text: The number.
         exact: Whether the format preserves all of its digits.
     """
-    if not exact and len(text.lstrip("-")) > _KEPT:
-        lost = f"{text} is a number in the file, which keeps only {_KEPT} digits; restore the others, and format the cell as text"
-        return Flaw(column, "digits", lost, fatal=True)
-    return Flaw(
+    if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
+        remedy = "restore the others, and format the cell as text"
+        lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; {remedy}"
+        return CellIssue(column, "digits", lost, fatal=True)
+    return CellIssue(
         column,
         "number",
         f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text",
     )
 
 
-def _unsendable(column: int, cell: str) -> Flaw | None:
+def _check_unsendable(column: int, cell: str) -> CellIssue | None:
     if found := _UNSENDABLE.search(cell):
         what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
-        return Flaw(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
+        return CellIssue(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
     return None
 
 
-def _scientific(column: int, cell: str) -> Flaw | None:
+def _check_scientific(column: int, cell: str) -> CellIssue | None:
     if _SCIENTIFIC.fullmatch(cell):
-        return Flaw(
+        return CellIssue(
             column,
             "scientific",
             f"{cell.strip()!r} is a long number that a spreadsheet shortened, and its digits are lost; restore it as text",
@@ -78,16 +79,16 @@ def _scientific(column: int, cell: str) -> Flaw | None:
     return None
 
 
-def _mojibake(column: int, cell: str) -> Flaw | None:
+def _check_mojibake(column: int, cell: str) -> CellIssue | None:
     for found in _MOJIBAKE.finditer(cell):
-        if (meant := _repaired(found[0])) is not None:
-            return Flaw(
+        if (meant := _repair(found[0])) is not None:
+            return CellIssue(
                 column, "mojibake", f"{found[0]!r} is probably {meant!r}, read in the wrong encoding; export the file again"
             )
     return None
 
 
-def _repaired(text: str) -> str | None:
+def _repair(text: str) -> str | None:
     """Return a string as it was before its UTF-8 was read as Windows-1252, by programs that keep undefined bytes unchanged."""
     try:
         written = b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text)  # noqa: PLR2004 - a byte
@@ -96,4 +97,4 @@ def _repaired(text: str) -> str | None:
         return None
 
 
-_LOOKS: Final[Sequence[Callable[[int, str], Flaw | None]]] = (_unsendable, _scientific, _mojibake)
+_CELL_CHECKS: Final[Sequence[Callable[[int, str], CellIssue | None]]] = (_check_unsendable, _check_scientific, _check_mojibake)

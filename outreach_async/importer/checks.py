@@ -13,7 +13,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import value_checks
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.table import Row
-from outreach_async.validation import shown
+from outreach_async.validation import masked_repr
 
 Level = Literal["error", "warn", "off"]
 
@@ -35,27 +35,27 @@ CHECKS: Final[Mapping[str, str]] = {
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
 """Checks that become errors only by name: their findings may be intended, or the service does not document what it accepts."""
 
-NEEDS: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
+REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
 """Modules that checks need. The extra `validate` installs them."""
 
-_WARN: Final = "repeat"
+_WARN_ONLY: Final = "repeat"
 """The check of duplicates in the file. It only warns: `repeats` of `create_many` decides what happens to them."""
 
 
 @attrs.frozen
-class Policy:
+class CheckPolicy:
     """The level of each check.
 
     Attributes:
         levels: Levels by check.
-        lacking: Checks that are off because a library is not installed.
+        missing: Checks that are off because a library is not installed.
     """
 
     levels: Mapping[str, Level]
-    lacking: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> Policy:
+    def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
         """Parse `error`, `warn` or `off` for all checks, and `check=level` for one. Later strings override earlier ones.
 
         Checks warn by default. A check of a mere suspicion, or of something that the service does not document, becomes an error
@@ -72,54 +72,54 @@ class Policy:
         asked: set[str] = set()
         for text in texts:
             name, sign, given = text.rpartition("=")
-            level = _level(text, given)
-            names = [_check(text, name)] if sign else list(CHECKS)
+            level = _parse_level(text, given)
+            names = [_parse_check(text, name)] if sign else list(CHECKS)
             asked = asked | set(names) if level != "off" else asked - set(names)
             levels |= {check: "warn" if level == "error" and not sign and check in LINTS else level for check in names}
-        lacking = tuple(check for check, module in NEEDS.items() if levels[check] != "off" and not has(module))
+        lacking = tuple(check for check, module in REQUIRED_MODULES.items() if levels[check] != "off" and not has(module))
         if wanted := asked & set(lacking):
             raise InvalidRequest(
-                f"check: the extra 'validate' is missing for {_listed(wanted)}; run pip install 'outreach_async[validate]'"
+                f"check: the extra 'validate' is missing for {_join_names(wanted)}; run pip install 'outreach_async[validate]'"
             )
         return cls({**levels, **dict.fromkeys(lacking, "off")}, lacking)
 
     @property
     def note(self) -> str | None:
         """A note on the checks that are off because a library is missing; `None` if there are none."""
-        if not self.lacking:
+        if not self.missing:
             return None
-        return f"not checked: {_listed(self.lacking)}; to check, run pip install 'outreach_async[validate]'"
+        return f"not checked: {_join_names(self.missing)}; to check, run pip install 'outreach_async[validate]'"
 
 
-def _level(text: str, given: str) -> Level:
+def _parse_level(text: str, given: str) -> Level:
     for level in get_args(Level):
         if given.strip() == level:
             return level  # type: ignore[no-any-return]  # get_args is not typed
     raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
 
 
-def _check(text: str, name: str) -> str:
+def _parse_check(text: str, name: str) -> str:
     if (check := name.strip()) not in CHECKS:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
-    if check == _WARN and text.rpartition("=")[2].strip() == "error":
+    if check == _WARN_ONLY and text.rpartition("=")[2].strip() == "error":
         raise InvalidRequest(
             "check: expected repeat=warn or repeat=off, got repeat=error; to reject duplicates, pass --repeats error"
         )
     return check
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return " and ".join(sorted(names))
 
 
-Look: TypeAlias = Callable[[Any], str | None]
+ValueCheck: TypeAlias = Callable[[Any], str | None]
 """Takes a cell, or a cell and the row's two-letter country code, and returns the problem; `None` if there is none."""
 
-_LONGEST: Final = 60
-_AT_A_TIME: Final = 250
+_MAX_VALUE_LENGTH: Final = 60
+_CHUNK_SIZE: Final = 250
 
 
-class Finding(NamedTuple):
+class RowFinding(NamedTuple):
     """A problem that a check found in a row.
 
     Attributes:
@@ -135,30 +135,30 @@ class Finding(NamedTuple):
     message: str
 
 
-class _Check(NamedTuple):
+class _ColumnCheck(NamedTuple):
     at: int
     name: str
     level: Level
     code: str
-    look: Look
-    abroad: bool
+    find_problem: ValueCheck
+    needs_country: bool
 
 
-_PHONES: Final = ("mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone")
-_LOOKS: Final[dict[str, tuple[tuple[str, ...], Look]]] = {
-    "email": (("email",), value_checks.email_complaint),
-    "role": (("email",), value_checks.role_complaint),
-    "typo": (("email",), value_checks.typo_complaint),
-    "phone": (_PHONES, value_checks.phone_complaint),
-    "country": (("country",), value_checks.country_complaint),
-    "state": (("state",), value_checks.state_complaint),
-    "timezone": (("timezone",), value_checks.timezone_complaint),
-    "date": (("job_start_date", "graduation_date"), value_checks.date_complaint),
-    "website": (("website", "website_2", "website_3"), value_checks.website_complaint),
+_PHONE_FIELDS: Final = ("mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone")
+_VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
+    "email": (("email",), value_checks.check_email),
+    "role": (("email",), value_checks.check_role),
+    "typo": (("email",), value_checks.check_typo),
+    "phone": (_PHONE_FIELDS, value_checks.check_phone),
+    "country": (("country",), value_checks.check_country),
+    "state": (("state",), value_checks.check_state),
+    "timezone": (("timezone",), value_checks.check_timezone),
+    "date": (("job_start_date", "graduation_date"), value_checks.check_date),
+    "website": (("website", "website_2", "website_3"), value_checks.check_website),
 }
 """For each check, the fields it covers and the function that looks at a cell."""
 
-_ABROAD: Final = frozenset({"phone", "state"})
+_COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
 """Checks that need the country."""
 
 
@@ -170,72 +170,74 @@ class Checks:
         policy: The level of each check.
     """
 
-    def __init__(self, columns: Columns, policy: Policy) -> None:
-        self._cells = policy.levels["cells"]
+    def __init__(self, columns: Columns, policy: CheckPolicy) -> None:
+        self._cells_level = policy.levels["cells"]
         self._checks = tuple(
-            _Check(at, name, policy.levels[name], code, look, name in _ABROAD)
-            for name, (codes, look) in _LOOKS.items()
+            _ColumnCheck(at, name, policy.levels[name], code, look, name in _COUNTRY_CHECKS)
+            for name, (codes, look) in _VALUE_CHECKS.items()
             for code in codes
             if policy.levels[name] != "off" and (at := columns.cell(code)) is not None
         )
-        self._errors = tuple(check for check in self._checks if check.level == "error")
-        self._country = columns.cell("country")
+        self._error_checks = tuple(check for check in self._checks if check.level == "error")
+        self._country_column = columns.cell("country")
 
-    def findings(self, rows: Sequence[Row]) -> dict[int, list[Finding]]:
+    def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
         """Return the findings by index of the row. Rows with a fault have none."""
-        found = self._found(rows, self._checks)
-        if self._cells != "off":
-            self._remark(rows, found)
+        found = self._find(rows, self._checks)
+        if self._cells_level != "off":
+            self._add_cell_findings(rows, found)
         return found
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows. A finding of level `error` becomes the fault of its row, which is then never sent."""
-        if not self._errors and self._cells != "error":
+        if not self._error_checks and self._cells_level != "error":
             yield from rows
             return
         many = iter(rows)
-        while some := list(islice(many, _AT_A_TIME)):
-            found = self._found(some, self._errors)
-            if self._cells == "error":
-                self._remark(some, found)
+        while some := list(islice(many, _CHUNK_SIZE)):
+            found = self._find(some, self._error_checks)
+            if self._cells_level == "error":
+                self._add_cell_findings(some, found)
             for at, row in enumerate(some):
                 yield attrs.evolve(row, fault=found[at][0].message) if at in found else row
 
-    def _found(self, rows: Sequence[Row], checks: Iterable[_Check]) -> dict[int, list[Finding]]:
+    def _find(self, rows: Sequence[Row], checks: Iterable[_ColumnCheck]) -> dict[int, list[RowFinding]]:
         places_of = [at for at, row in enumerate(rows) if row.fault is None]
-        found: dict[int, list[Finding]] = {}
+        found: dict[int, list[RowFinding]] = {}
         if not places_of:
             return found
         columns = list(zip(*(rows[at].cells for at in places_of), strict=True))
-        countries = self._countries(columns, len(places_of))
+        countries = self._country_codes(columns, len(places_of))
         for check in checks:
             texts = [cell.strip() for cell in columns[check.at]]
-            keys = list(zip(texts, countries, strict=True)) if check.abroad else texts
-            for at, complaint in _wrong(texts, keys, check.look):
-                finding = Finding(check.name, check.level, check.code, _message(check.code, texts[at], complaint))
+            keys = list(zip(texts, countries, strict=True)) if check.needs_country else texts
+            for at, complaint in _find_problems(texts, keys, check.find_problem):
+                finding = RowFinding(check.name, check.level, check.code, _format_message(check.code, texts[at], complaint))
                 found.setdefault(places_of[at], []).append(finding)
         return found
 
-    def _countries(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:
-        if self._country is None:
+    def _country_codes(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:
+        if self._country_column is None:
             return [None] * rows
-        cells = columns[self._country]
-        codes = {cell: value_checks.country_code(cell) for cell in set(cells)}
+        cells = columns[self._country_column]
+        codes = {cell: value_checks.find_country_code(cell) for cell in set(cells)}
         return [codes[cell] for cell in cells]
 
-    def _remark(self, rows: Sequence[Row], found: dict[int, list[Finding]]) -> None:
+    def _add_cell_findings(self, rows: Sequence[Row], found: dict[int, list[RowFinding]]) -> None:
         for at, row in enumerate(rows):
             if row.warnings:
-                told = [Finding("cells", self._cells, each.code, f"{each.code}: {each.message}") for each in row.warnings]
+                told = [
+                    RowFinding("cells", self._cells_level, each.code, f"{each.code}: {each.message}") for each in row.warnings
+                ]
                 found.setdefault(at, []).extend(told)
 
 
-def _wrong(texts: Sequence[str], keys: Sequence[Hashable], look: Look) -> list[tuple[int, str]]:
+def _find_problems(texts: Sequence[str], keys: Sequence[Hashable], look: ValueCheck) -> list[tuple[int, str]]:
     """Return the indexes of the cells with a problem, and the problems."""
     wrong = {key: complaint for key in set(keys) if key != "" and (complaint := look(key))}
     return [(at, wrong[key]) for at, key in enumerate(keys) if key in wrong and texts[at]] if wrong else []
 
 
-def _message(code: str, text: str, complaint: str) -> str:
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    return f"{code}: {shown(cut)}: {complaint}"
+def _format_message(code: str, text: str, complaint: str) -> str:
+    cut = text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."
+    return f"{code}: {masked_repr(cut)}: {complaint}"

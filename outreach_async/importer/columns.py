@@ -11,7 +11,7 @@ from unicodedata import normalize
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.known_exports import Export, export_of, folded
+from outreach_async.importer.known_exports import ExportFormat, detect_export, fold_column_name
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
@@ -27,13 +27,13 @@ Example:
     ```
 """
 
-_CODES: Final = ("email", *STANDARD_FIELDS)
+_STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
-_NAMED: Final = 50
+_MAX_NAMED: Final = 50
 """Most unknown columns that an error names: each is compared with every known field, and a sheet has up to 16,384 columns."""
 
-_NEAR: Final = 0.5  # 'Email Address' and 'email' are this similar
+_MIN_SIMILARITY: Final = 0.5  # 'Email Address' and 'email' are this similar
 
 _Index: TypeAlias = Mapping[str, frozenset[str]]
 _Tier: TypeAlias = tuple[Callable[[str], str], _Index]
@@ -64,12 +64,12 @@ class Columns:
     _extra: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
 
     @_known.default
-    def _of_contacts(self) -> tuple[tuple[int, str], ...]:
-        return tuple((at, code) for at, code in enumerate(self.codes) if code and _has_place(code))
+    def _list_contact_columns(self) -> tuple[tuple[int, str], ...]:
+        return tuple((at, code) for at, code in enumerate(self.codes) if code and _is_contact_member(code))
 
     @_extra.default
-    def _further(self) -> tuple[tuple[int, str], ...]:
-        return tuple((at, code) for at, code in enumerate(self.codes) if code and not _has_place(code))
+    def _list_extra_columns(self) -> tuple[tuple[int, str], ...]:
+        return tuple((at, code) for at, code in enumerate(self.codes) if code and not _is_contact_member(code))
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
         """Return the fields of a row by code. Blank cells are omitted, but `email` is always present."""
@@ -134,25 +134,25 @@ def map_columns(
         ```
     """
     fields = tuple(fields)
-    decider = Decider.of(headers, _chosen(headers, overrides or {}, fields), fields)
+    decider = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields)
     decided = [decider.decide(header) for header in headers]
     if not ignore_unknown and (unknown := [(at, headers[at - 1]) for at, each in enumerate(decided, 1) if each is None]):
-        named = [_unknown(at, header, fields) for at, header in unknown[:_NAMED]]
-        if len(unknown) > _NAMED:
-            named.append(f"{len(unknown) - _NAMED:,} more columns")
+        named = [_describe_unknown(at, header, fields) for at, header in unknown[:_MAX_NAMED]]
+        if len(unknown) > _MAX_NAMED:
+            named.append(f"{len(unknown) - _MAX_NAMED:,} more columns")
         raise InvalidRequest(f"{'; '.join(named)}; {_REMEDY}")
     codes, reasons = zip(*(each or (None, "unknown column, ignored") for each in decided), strict=True)
-    _refuse_doubles(headers, codes)
+    _require_unique_codes(headers, codes)
     return Columns(tuple(headers), codes, reasons, decider.export.name if decider.export else None)
 
 
-def knows_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
+def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
     """Return whether every column and every override can be mapped without the workspace's fields."""
     chosen = {column.strip(): code for column, code in overrides.items()}
     if not all(_is_known(code, ()) for code in chosen.values()):
         return False
-    decider = Decider.of(headers, {name: code or None for name, code in chosen.items()}, ())
-    return all(decider.field(header) for header in headers)
+    decider = ColumnMapper.of(headers, {name: code or None for name, code in chosen.items()}, ())
+    return all(decider.decide_known(header) for header in headers)
 
 
 Decision: TypeAlias = tuple[str | None, str]
@@ -160,30 +160,30 @@ Decision: TypeAlias = tuple[str | None, str]
 
 
 @attrs.frozen
-class Decider:
+class ColumnMapper:
     """Maps one column at a time; the first source that knows the column decides.
 
     Attributes:
-        chosen: The caller's codes, by column name.
+        overrides: The caller's codes, by column name.
         export: The tool that wrote the file, if recognised.
-        sources: Codes of the tool's columns, by folded name.
-        own: Names of the fields that every contact has.
-        workspace: Names of the workspace's fields.
+        export_codes: Codes of the tool's columns, by folded name.
+        standard_tiers: Names of the fields that every contact has.
+        workspace_tiers: Names of the workspace's fields.
     """
 
-    chosen: Mapping[str, str | None]
-    export: Export | None
-    sources: Mapping[str, str]
-    own: tuple[_Tier, ...]
-    workspace: tuple[_Tier, ...]
+    overrides: Mapping[str, str | None]
+    export: ExportFormat | None
+    export_codes: Mapping[str, str]
+    standard_tiers: tuple[_Tier, ...]
+    workspace_tiers: tuple[_Tier, ...]
 
     @classmethod
-    def of(cls, headers: Sequence[str], chosen: Mapping[str, str | None], fields: Sequence[WorkspaceField]) -> Decider:
+    def of(cls, headers: Sequence[str], chosen: Mapping[str, str | None], fields: Sequence[WorkspaceField]) -> ColumnMapper:
         """Prepare to map the columns of a header."""
-        export = export_of(headers)
+        export = detect_export(headers)
         rest = [header for header in headers if header.strip() not in chosen]
-        sources = export.sources(rest, {code for code in chosen.values() if code}) if export else {}
-        return cls(chosen, export, sources, _own_tiers(), _workspace_tiers(fields))
+        sources = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
+        return cls(chosen, export, sources, _create_standard_tiers(), _create_workspace_tiers(fields))
 
     def decide(self, header: str) -> Decision | None:
         """Return the decision for a column; `None` if the column is unknown.
@@ -191,35 +191,35 @@ class Decider:
         Raises:
             InvalidRequest: Its name matches two fields.
         """
-        return self.field(header) or self._workspace_field(header) or self._left_out(header)
+        return self.decide_known(header) or self._decide_by_workspace(header) or self._decide_ignored(header)
 
-    def field(self, header: str) -> Decision | None:
+    def decide_known(self, header: str) -> Decision | None:
         """Return the decision for a column that is known without the workspace's fields.
 
         Raises:
             InvalidRequest: Its name matches two fields.
         """
-        if (name := header.strip()) in self.chosen:
-            return self.chosen[name], "override"
-        if self.export and (reason := self.export.misleading.get(folded(header))):
+        if (name := header.strip()) in self.overrides:
+            return self.overrides[name], "override"
+        if self.export and (reason := self.export.misleading.get(fold_column_name(header))):
             return None, f"{self.export.name}: {reason}"
-        if self.export and (code := self.sources.get(folded(header))):
+        if self.export and (code := self.export_codes.get(fold_column_name(header))):
             return code, f"{self.export.name} column"
-        if self.export and any(folded(header) in columns for columns in self.export.fields.values()):
-            return None, f"{self.export.name}: {self.export.reason(header)}"
-        code = _custom_code(header) or _code_of(header, self.own)
+        if self.export and any(fold_column_name(header) in columns for columns in self.export.fields.values()):
+            return None, f"{self.export.name}: {self.export.find_ignore_reason(header)}"
+        code = _parse_custom_code(header) or _find_code(header, self.standard_tiers)
         return (code, "by name") if code else None
 
-    def _workspace_field(self, header: str) -> Decision | None:
-        if code := _code_of(header, self.workspace):
+    def _decide_by_workspace(self, header: str) -> Decision | None:
+        if code := _find_code(header, self.workspace_tiers):
             return code, "workspace field"
-        for name in self.export.names(header) if self.export else ():
-            if code := _code_of(name, self.workspace):
+        for name in self.export.workspace_names(header) if self.export else ():
+            if code := _find_code(name, self.workspace_tiers):
                 return code, f"workspace field {name!r}"
         return None
 
-    def _left_out(self, header: str) -> Decision | None:
-        if self.export and (reason := self.export.reason(header)):
+    def _decide_ignored(self, header: str) -> Decision | None:
+        if self.export and (reason := self.export.find_ignore_reason(header)):
             return None, f"{self.export.name}: {reason}"
         return None
 
@@ -251,12 +251,12 @@ _REMEDY: Final = (
 )
 
 
-def _squash(name: str) -> str:
+def _normalise_name(name: str) -> str:
     """Reduce a name to its letters and digits in one case, so that spellings of one name are equal."""
     return "".join(filter(str.isalnum, normalize("NFKC", name).casefold()))
 
 
-def _index(names: Iterable[tuple[str, str]]) -> _Index:
+def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
     """Return the codes by name. Several codes may share a name; empty names are skipped."""
     index: dict[str, frozenset[str]] = {}
     for name, code in names:
@@ -265,34 +265,37 @@ def _index(names: Iterable[tuple[str, str]]) -> _Index:
     return index
 
 
-def _own_tiers() -> tuple[_Tier, ...]:
+def _create_standard_tiers() -> tuple[_Tier, ...]:
     """Return the names that a header is compared with in any workspace, most specific first."""
     return (
-        (str.strip, _index((code, code) for code in _CODES)),
-        (_squash, _index((_squash(code), code) for code in _CODES)),
+        (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
+        (_normalise_name, _index_codes((_normalise_name(code), code) for code in _STANDARD_CODES)),
     )
 
 
-def _workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
+def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
     """Return the names that a header is compared with in one workspace, most specific first."""
-    usable = [field for field in fields if _is_code(field.code)]
+    usable = [field for field in fields if _is_sendable(field.code)]
     return (
-        (str.strip, _index((field.code, field.code) for field in usable)),
-        (str.strip, _index((field.label.strip(), field.code) for field in usable)),
-        (_squash, _index((_squash(name), field.code) for field in usable for name in (field.code, field.label))),
-        (_squash, _index((_squash(name), field.code) for field in usable for name in field.searchable)),
+        (str.strip, _index_codes((field.code, field.code) for field in usable)),
+        (str.strip, _index_codes((field.label.strip(), field.code) for field in usable)),
+        (
+            _normalise_name,
+            _index_codes((_normalise_name(name), field.code) for field in usable for name in (field.code, field.label)),
+        ),
+        (_normalise_name, _index_codes((_normalise_name(name), field.code) for field in usable for name in field.searchable)),
     )
 
 
-def _custom_code(header: str) -> str:
+def _parse_custom_code(header: str) -> str:
     """Return the code of a custom field that a header spells out, or an empty string."""
     if _CUSTOM_CODE.fullmatch(name := header.strip()):
         return name
-    custom = _CUSTOM_NAME.fullmatch(_squash(header))
+    custom = _CUSTOM_NAME.fullmatch(_normalise_name(header))
     return CUSTOM_PREFIX + custom[1] if custom else ""
 
 
-def _code_of(header: str, tiers: Iterable[_Tier]) -> str:
+def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
     """Return the code for a header, or an empty string if it is unknown.
 
     Raises:
@@ -308,57 +311,61 @@ def _code_of(header: str, tiers: Iterable[_Tier]) -> str:
     return ""
 
 
-def _has_place(code: str) -> bool:
+def _is_contact_member(code: str) -> bool:
     """Return whether a code is a member of a contact; any other code goes under `extra`."""
-    return code in _CODES or code.startswith(CUSTOM_PREFIX)
+    return code in _STANDARD_CODES or code.startswith(CUSTOM_PREFIX)
 
 
-def _is_code(code: str) -> bool:
+def _is_sendable(code: str) -> bool:
     """Return whether a field's code can be sent with a contact."""
-    return bool(code) and (code in _CODES or code not in RESERVED_FIELDS)
+    return bool(code) and (code in _STANDARD_CODES or code not in RESERVED_FIELDS)
 
 
 def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
-    if code in {"", IGNORE, *_CODES} or _CUSTOM_CODE.fullmatch(code):
+    if code in {"", IGNORE, *_STANDARD_CODES} or _CUSTOM_CODE.fullmatch(code):
         return True
-    return any(field.code == code for field in fields if _is_code(code))
+    return any(field.code == code for field in fields if _is_sendable(code))
 
 
-def _chosen(headers: Sequence[str], overrides: Mapping[str, str], fields: Sequence[WorkspaceField]) -> dict[str, str | None]:
+def _resolve_overrides(
+    headers: Sequence[str], overrides: Mapping[str, str], fields: Sequence[WorkspaceField]
+) -> dict[str, str | None]:
     """Return the caller's codes by column name, `None` for a column to ignore."""
     names = [header.strip() for header in headers]
     chosen: dict[str, str | None] = {}
     for column, code in overrides.items():
         if column.strip() not in names:
-            raise InvalidRequest(f"map: the file has no column {column!r}{_near(column, names)}; use a name from its header")
+            raise InvalidRequest(
+                f"map: the file has no column {column!r}{_suggest_similar(column, names)}; use a name from its header"
+            )
         if not _is_known(code, fields):
             raise InvalidRequest(
-                f"map: column {column!r} has the unknown code {code!r}{_near(code, _names(fields))};"
+                f"map: column {column!r} has the unknown code {code!r}{_suggest_similar(code, _list_codes(fields))};"
                 " use a field's code, or 'ignore'"
             )
         chosen[column.strip()] = None if code in {"", IGNORE} else code
     return chosen
 
 
-def _names(fields: Iterable[WorkspaceField]) -> list[str]:
-    return [*_CODES, *(field.code for field in fields if field.code not in _CODES)]
+def _list_codes(fields: Iterable[WorkspaceField]) -> list[str]:
+    return [*_STANDARD_CODES, *(field.code for field in fields if field.code not in _STANDARD_CODES)]
 
 
-def _unknown(at: int, header: str, fields: Sequence[WorkspaceField]) -> str:
+def _describe_unknown(at: int, header: str, fields: Sequence[WorkspaceField]) -> str:
     if not header.strip():
         return f"column {at} has no name"
-    return f"unknown column {header!r}{_near(header, _names(fields))}"
+    return f"unknown column {header!r}{_suggest_similar(header, _list_codes(fields))}"
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    squashed = {_squash(each): each for each in known}
-    found = get_close_matches(_squash(name), squashed, n=3, cutoff=_NEAR)
+def _suggest_similar(name: str, known: Iterable[str]) -> str:
+    squashed = {_normalise_name(each): each for each in known}
+    found = get_close_matches(_normalise_name(name), squashed, n=3, cutoff=_MIN_SIMILARITY)
     return f" (similar: {', '.join(repr(squashed[each]) for each in found)})" if found else ""
 
 
-def _refuse_doubles(headers: Sequence[str], codes: Sequence[str | None]) -> None:
+def _require_unique_codes(headers: Sequence[str], codes: Sequence[str | None]) -> None:
     first: dict[str, str] = {}
-    for header, code in _sent(headers, codes):
+    for header, code in _mapped_columns(headers, codes):
         if code in first:
             raise InvalidRequest(
                 f"columns {first[code]!r} and {header!r} both map to {code!r}; ignore one, as in --map '{header.strip()}=ignore'"
@@ -368,7 +375,7 @@ def _refuse_doubles(headers: Sequence[str], codes: Sequence[str | None]) -> None
         raise InvalidRequest("no column maps to 'email', which every contact needs; map one, as in --map Column=email")
 
 
-def _sent(headers: Sequence[str], codes: Sequence[str | None]) -> Iterator[tuple[str, str]]:
+def _mapped_columns(headers: Sequence[str], codes: Sequence[str | None]) -> Iterator[tuple[str, str]]:
     return ((header, code) for header, code in zip(headers, codes, strict=True) if code is not None)
 
 
@@ -396,5 +403,5 @@ async def columns_for(
         ```
     """
     overrides = overrides or {}
-    fields = () if client is None or knows_all(headers, overrides) else await client.workspaces.fields()
+    fields = () if client is None or can_map_all(headers, overrides) else await client.workspaces.fields()
     return map_columns(headers, overrides, fields, ignore_unknown=ignore_unknown)

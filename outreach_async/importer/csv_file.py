@@ -12,19 +12,19 @@ from typing import Final
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.encoding import encoding_of, lines_of
-from outreach_async.importer.source import Given, Source
-from outreach_async.importer.table import Heading, Record, Table, trimmed
+from outreach_async.importer.encoding import detect_encoding, read_lines
+from outreach_async.importer.source import ByteSource, FileInput
+from outreach_async.importer.table import Heading, Record, Table, trim_cells
 
 DELIMITERS: Final = (",", ";", "\t", "|")
-UNCLOSED: Final = "unexpected end of data"  # csv.Error has no code, only this message
+UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no code, only this message
 
-_WORDS: Final = {
+_DELIMITER_NOTES: Final = {
     ";": "columns are separated by semicolons",
     "\t": "columns are separated by tabs",
     "|": "columns are separated by |",
 }
-_STATED: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
+_SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
 @attrs.frozen
@@ -44,24 +44,24 @@ class Dialect:
         """A note on the delimiter; none for a comma."""
         if self.skip:
             return (f"columns are separated by {self.delimiter!r}, as stated in the first line",)
-        return (_WORDS[self.delimiter],) if self.delimiter in _WORDS else ()
+        return (_DELIMITER_NOTES[self.delimiter],) if self.delimiter in _DELIMITER_NOTES else ()
 
 
-def dialect_of(sample: Sequence[str]) -> Dialect:
+def detect_dialect(sample: Sequence[str]) -> Dialect:
     """Detect the delimiter: it gives most rows as many cells as the header; of several, the one with most cells wins.
 
     Args:
         sample: The first lines of a file; the last record may be incomplete.
     """
-    if sample and (stated := _STATED.fullmatch(sample[0])):
+    if sample and (stated := _SEPARATOR_LINE.fullmatch(sample[0])):
         return Dialect(stated[1], 1)
     return Dialect(max(DELIMITERS, key=lambda delimiter: _score(sample, delimiter)))
 
 
-def parse(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
+def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
     """Yield the first and the last line of each record, from 1, and its cells, or the error.
 
-    Empty lines are skipped. Parsing continues after an error, except after `UNCLOSED`.
+    Empty lines are skipped. Parsing continues after an error, except after `UNCLOSED_MESSAGE`.
     """
     reader = csv.reader(lines, delimiter=delimiter, strict=True)  # otherwise an unclosed quote would silently swallow rows
     while True:
@@ -78,20 +78,20 @@ def parse(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list
 
 
 def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
-    found = [cells for _, _, cells in parse(sample, delimiter) if not _is_cut(cells)]
+    found = [cells for _, _, cells in parse_records(sample, delimiter) if not _is_unclosed(cells)]
     header, *rows = found or [[]]
-    width = 0 if isinstance(header, csv.Error) else len(trimmed(tuple(header), 0))
+    width = 0 if isinstance(header, csv.Error) else len(trim_cells(tuple(header), 0))
     if width < 2:  # noqa: PLR2004 - a delimiter that never occurs fits every row
         return 0.0, 0
-    fitting = sum(1 for cells in rows if not isinstance(cells, csv.Error) and len(trimmed(tuple(cells), width)) == width)
+    fitting = sum(1 for cells in rows if not isinstance(cells, csv.Error) and len(trim_cells(tuple(cells), width)) == width)
     return (fitting + 1) / (len(rows) + 1), width
 
 
-def _is_cut(cells: list[str] | csv.Error) -> bool:
-    return isinstance(cells, csv.Error) and str(cells) == UNCLOSED
+def _is_unclosed(cells: list[str] | csv.Error) -> bool:
+    return isinstance(cells, csv.Error) and str(cells) == UNCLOSED_MESSAGE
 
 
-_LINES, _CHARACTERS = 100, 1 << 16
+_SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16
 """Most lines and characters that the delimiter is detected from."""
 
 
@@ -115,7 +115,7 @@ class CsvFile(Table):
     _skip: int
 
     @classmethod
-    def open(cls, path: Given, *, encoding: str | None = None) -> CsvFile:
+    def open(cls, path: FileInput, *, encoding: str | None = None) -> CsvFile:
         r"""Open a file, and read the header and the first rows.
 
         Args:
@@ -131,15 +131,15 @@ class CsvFile(Table):
             print(CsvFile.open("people.csv", encoding="cp1252").headers)  # -> ('E-mail', 'City')
             ```
         """
-        return cls.of(Source.of(path), encoding)
+        return cls.of(ByteSource.of(path), encoding)
 
     @classmethod
-    def of(cls, source: Source, encoding: str | None = None) -> CsvFile:
+    def of(cls, source: ByteSource, encoding: str | None = None) -> CsvFile:
         """Read the header and the first rows of an opened source."""
-        found = encoding_of(source, encoding)
-        with closing(lines_of(source, found.codec)) as lines:
-            sample = _sample(lines)
-        dialect = dialect_of(sample)
+        found = detect_encoding(source, encoding)
+        with closing(read_lines(source, found.codec)) as lines:
+            sample = _take_sample(lines)
+        dialect = detect_dialect(sample)
         bare = cls(
             source=source,
             heading=Heading((), rejects=False, notes=()),
@@ -147,29 +147,29 @@ class CsvFile(Table):
             encoding=found.codec,
             skip=dialect.skip,
         )
-        with closing(bare._all()) as records:
-            heading = Heading.of(source.name, next(map(_named, records), ()))
+        with closing(bare._read_all()) as records:
+            heading = Heading.of(source.name, next(map(_header_cells, records), ()))
         return attrs.evolve(bare, heading=heading, notes=(*found.notes, *dialect.notes, *heading.notes))
 
-    def _read(self) -> Iterator[Record]:
-        return islice(self._all(), 1, None)
+    def _read_records(self) -> Iterator[Record]:
+        return islice(self._read_all(), 1, None)
 
-    def _all(self) -> Generator[Record]:
+    def _read_all(self) -> Generator[Record]:
         """Yield the header and the rows that are not blank. Spreadsheets save blank rows above and below a table."""
-        lines = _Noted(lines_of(self.source, self.encoding))
+        lines = _LineTracker(read_lines(self.source, self.encoding))
         for _ in range(self._skip):
             next(lines, None)
-        for first, last, cells in parse(lines, self.delimiter):
+        for first, last, cells in parse_records(lines, self.delimiter):
             line, until = first + self._skip, last + self._skip
             if isinstance(cells, csv.Error):
-                self._refuse_swallowed(cells, line, until, lines.last)
-                yield Record(line, (), _unreadable(cells, line, until))
+                self._require_closed_quotes(cells, line, until, lines.last)
+                yield Record(line, (), _describe_error(cells, line, until))
             elif any(map(str.strip, cells)):
                 yield Record(line, tuple(cells))
 
-    def _refuse_swallowed(self, error: csv.Error, first: int, last: int, text: str) -> None:
+    def _require_closed_quotes(self, error: csv.Error, first: int, last: int, text: str) -> None:
         """Reject a file in which a quote swallowed lines: the end of its cell, and the rows after it, cannot be determined."""
-        if str(error) == UNCLOSED:
+        if str(error) == UNCLOSED_MESSAGE:
             raise InvalidRequest(f"{self.name}: the quote opened in line {first} is never closed; close it")
         if "field larger than" in str(error) and (last > first or '"' in text):
             raise InvalidRequest(
@@ -178,7 +178,7 @@ class CsvFile(Table):
             )
 
 
-class _Noted(Iterator[str]):
+class _LineTracker(Iterator[str]):
     """An iterator over lines that stores the last one."""
 
     def __init__(self, lines: Iterator[str]) -> None:
@@ -190,10 +190,10 @@ class _Noted(Iterator[str]):
         return self.last
 
 
-def _sample(lines: Iterator[str]) -> list[str]:
+def _take_sample(lines: Iterator[str]) -> list[str]:
     sample: list[str] = []
-    left = _CHARACTERS
-    for line in islice(lines, _LINES):
+    left = _SAMPLE_CHARACTERS
+    for line in islice(lines, _SAMPLE_LINES):
         sample.append(line)
         left -= len(line)
         if left < 0:
@@ -201,10 +201,10 @@ def _sample(lines: Iterator[str]) -> list[str]:
     return sample
 
 
-def _named(record: Record) -> tuple[str, ...]:
+def _header_cells(record: Record) -> tuple[str, ...]:
     return record.cells
 
 
-def _unreadable(error: csv.Error, first: int, last: int) -> str:
+def _describe_error(error: csv.Error, first: int, last: int) -> str:
     where = f"lines {first} to {last} are" if last > first else "the line is"
     return f"{where} not CSV: {error}"

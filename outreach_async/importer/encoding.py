@@ -11,27 +11,27 @@ from typing import BinaryIO, Final, NamedTuple
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.source import Source
+from outreach_async.importer.source import ByteSource
 
 UTF_8: Final = "utf-8-sig"
 
 # Longer marks first: the mark of UTF-32 begins with that of UTF-16.
-_MARKS: Final = (
+_BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, UTF_8, "UTF-8"),
     (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
     (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
     (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
 )
-_HEAD: Final = 512
-_BLOCK: Final = 1 << 16
-_AROUND: Final = 1 << 14
+_HEAD_SIZE: Final = 512
+_BLOCK_SIZE: Final = 1 << 16
+_CONTEXT_SIZE: Final = 1 << 14
 """Bytes before and after an undecodable one from which the encoding is guessed."""
 
-_LIKELY: Final = ("cp1252", "cp1251", "cp1253", "cp1255", "cp932", "gb18030", "euc_kr", "big5", "mac_roman")
+_CANDIDATES: Final = ("cp1252", "cp1251", "cp1253", "cp1255", "cp932", "gb18030", "euc_kr", "big5", "mac_roman")
 """Encodings that can be told apart, one per script: statistics cannot distinguish several encodings of the Latin script."""
 
-_ASCII, _ENOUGH = 0x7F, 8
+_MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
 """Fewest bytes beyond ASCII for a guess."""
 
 
@@ -48,7 +48,7 @@ class Encoding:
     notes: tuple[str, ...] = ()
 
 
-def encoding_of(source: Source, asked: str | None) -> Encoding:
+def detect_encoding(source: ByteSource, asked: str | None) -> Encoding:
     """Return the encoding of a file.
 
     Args:
@@ -58,10 +58,10 @@ def encoding_of(source: Source, asked: str | None) -> Encoding:
     Raises:
         InvalidRequest: The specified encoding is unknown, or contradicts the file's byte order mark.
     """
-    codec = _codec(asked) if asked is not None else None
-    with source.plain() as file:
-        head = file.read(_HEAD)
-    for mark, own, name in _MARKS:
+    codec = _find_codec(asked) if asked is not None else None
+    with source.open_unpacked() as file:
+        head = file.read(_HEAD_SIZE)
+    for mark, own, name in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             if codec is not None and not codec.startswith(name.lower()):
                 raise InvalidRequest(
@@ -69,13 +69,13 @@ def encoding_of(source: Source, asked: str | None) -> Encoding:
                 )
             return Encoding(own, () if own == UTF_8 else (f"encoding {name}, from the byte order mark",))
     if codec is None:
-        _refuse_wide(source, head)
+        _reject_utf16(source, head)
     if codec is None or codec == "utf-8":
         return Encoding(UTF_8)
     return Encoding(codec, (f"encoding {asked}, as specified",))
 
 
-def _codec(asked: str) -> str:
+def _find_codec(asked: str) -> str:
     try:
         "".encode(asked)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
         return codecs.lookup(asked).name
@@ -85,39 +85,39 @@ def _codec(asked: str) -> str:
         ) from None
 
 
-def _refuse_wide(source: Source, head: bytes) -> None:
+def _reject_utf16(source: ByteSource, head: bytes) -> None:
     """Reject UTF-16 without a byte order mark: as UTF-8, it would have a NUL beside each letter."""
-    if is_wide(head):
+    if is_utf16_like(head):
         guess = "utf-16-be" if head.startswith(b"\0") else "utf-16-le"
         raise InvalidRequest(f"{source.name}: every other byte is zero, as in UTF-16; pass its encoding: --encoding {guess}")
 
 
-def is_wide(head: bytes) -> bool:
+def is_utf16_like(head: bytes) -> bool:
     """Return whether a file without a byte order mark looks like UTF-16: about every other byte is zero."""
     return head.count(b"\0") * 3 > len(head) and b"\0\0" not in head
 
 
-def undecodable(source: Source, codec: str) -> InvalidRequest:
+def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
     """Return an error that locates the first undecodable byte, and its remedy. The file is read up to there."""
-    with source.plain() as file:
-        place = _fault(file, codec)
+    with source.open_unpacked() as file:
+        place = _find_fault(file, codec)
     if place is None:  # the codec expects a byte order mark and finds none
         little = f"{codec}-le"
         return InvalidRequest(
             f"{source.name}: expected a byte order mark, got none; pass the byte order: --encoding {little}, or -be"
         )
-    what = f"{source.name}: line {place.line} is not {_called(codec)} text (byte 0x{place.byte:02x})"
+    what = f"{source.name}: line {place.line} is not {_codec_label(codec)} text (byte 0x{place.byte:02x})"
     if place.mixed:
         return InvalidRequest(f"{what}, but earlier lines are; fix that line: it was probably copied from another file")
-    guess = _guess(place.around)
+    guess = _guess_encoding(place.around)
     return InvalidRequest(f"{what}; save the file as UTF-8, or pass its encoding, probably --encoding {guess}")
 
 
-def _called(codec: str) -> str:
+def _codec_label(codec: str) -> str:
     return "UTF-8" if codec == UTF_8 else codec
 
 
-class _Place(NamedTuple):
+class _DecodeFault(NamedTuple):
     """The first undecodable byte: its line, its value, the bytes around it, and whether earlier bytes beyond ASCII are valid."""
 
     line: int
@@ -126,11 +126,11 @@ class _Place(NamedTuple):
     mixed: bool
 
 
-def _fault(file: BinaryIO, codec: str) -> _Place | None:
+def _find_fault(file: BinaryIO, codec: str) -> _DecodeFault | None:
     decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
     line, mixed = 1, False
     try:
-        while block := file.read(_BLOCK):
+        while block := file.read(_BLOCK_SIZE):
             text = decoder.decode(block)
             line, mixed = line + newlines.decode(text).count("\n"), mixed or not text.isascii()
         decoder.decode(b"", final=True)
@@ -139,27 +139,27 @@ def _fault(file: BinaryIO, codec: str) -> _Place | None:
         if isinstance(error, UnicodeDecodeError) and error.encoding not in {"utf-16", "utf-32"}:
             start, read = error.start, error.object
             text = read[:start].decode(codec, "ignore")
-            around = read[max(start - _AROUND, 0) : start + _AROUND]
+            around = read[max(start - _CONTEXT_SIZE, 0) : start + _CONTEXT_SIZE]
             line += newlines.decode(text, final=True).count("\n")
-            return _Place(line, read[start], around, mixed or not text.isascii())
+            return _DecodeFault(line, read[start], around, mixed or not text.isascii())
     return None
 
 
-def _guess(sample: bytes) -> str:
+def _guess_encoding(sample: bytes) -> str:
     """Return the probable encoding; without charset-normalizer, the one that most Windows programs write."""
-    if find_spec("charset_normalizer") is None or sum(byte > _ASCII for byte in sample) < _ENOUGH:
-        return _LIKELY[0]
+    if find_spec("charset_normalizer") is None or sum(byte > _MAX_ASCII for byte in sample) < _MIN_NON_ASCII:
+        return _CANDIDATES[0]
     from charset_normalizer import from_bytes
 
-    found = from_bytes(sample, cp_isolation=list(_LIKELY)).best()
-    return found.encoding if found else _LIKELY[0]
+    found = from_bytes(sample, cp_isolation=list(_CANDIDATES)).best()
+    return found.encoding if found else _CANDIDATES[0]
 
 
-LONGEST: Final = 1 << 24
+MAX_LINE_LENGTH: Final = 1 << 24
 """Most characters in a line. A file without line ends is not a table, and would have to be held in memory as a whole."""
 
 
-def lines_of(source: Source, codec: str) -> Generator[str]:
+def read_lines(source: ByteSource, codec: str) -> Generator[str]:
     """Yield the lines with their ends, which may be LF, CR LF, or CR, as on the classic Mac OS.
 
     Raises:
@@ -167,13 +167,12 @@ def lines_of(source: Source, codec: str) -> Generator[str]:
     """
     number = 0
     try:
-        with source.plain() as file, TextIOWrapper(file, encoding=codec, newline="") as text:
-            while line := text.readline(LONGEST):
+        with source.open_unpacked() as file, TextIOWrapper(file, encoding=codec, newline="") as text:
+            while line := text.readline(MAX_LINE_LENGTH):
                 number += 1
-                if len(line) == LONGEST:
-                    raise InvalidRequest(
-                        f"{source.name}: line {number} is longer than {LONGEST:,} characters; check that the file is a table"
-                    )
+                if len(line) == MAX_LINE_LENGTH:
+                    limit = f"{MAX_LINE_LENGTH:,} characters"
+                    raise InvalidRequest(f"{source.name}: line {number} is longer than {limit}; check that the file is a table")
                 yield line
     except UnicodeError:
-        raise undecodable(source, codec) from None
+        raise undecodable_error(source, codec) from None

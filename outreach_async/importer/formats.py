@@ -10,11 +10,11 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.csv_file import CsvFile
-from outreach_async.importer.encoding import is_wide
+from outreach_async.importer.encoding import is_utf16_like
 from outreach_async.importer.jsonl import JsonLinesFile
-from outreach_async.importer.source import Given, Source
+from outreach_async.importer.source import ByteSource, FileInput
 from outreach_async.importer.table import File, Table
-from outreach_async.transport.urls import require
+from outreach_async.transport.urls import require_module
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
 r"""A file format; `xlsx` stands for every kind of workbook.
@@ -51,20 +51,20 @@ _SUFFIXES: Final[dict[str, Format]] = {
     ".xls": "xlsx",
     ".ods": "xlsx",
 }
-_TEXTS: Final = frozenset({"csv", "jsonl"})
-_HEAD: Final = 512
+_TEXT_FORMATS: Final = frozenset({"csv", "jsonl"})
+_HEAD_SIZE: Final = 512
 _OBJECT: Final = re.compile(rb'\s*\[?\s*\{\s*["}]')
-_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-_PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
-_BLOCK: Final = 1 << 18
-_KNOWN: Final = (
+_BYTE_ORDER_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_WORKBOOK_PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
+_BLOCK_SIZE: Final = 1 << 18
+_EXPECTED_FORMATS: Final = (
     "expected csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), parquet (.parquet .pq)"
     " or xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two also as gzip (.gz); convert the file, or pass --format"
 )
 
 
 def open_file(
-    path: Given,
+    path: FileInput,
     *,
     encoding: str | None = None,
     sheet: str | None = None,
@@ -90,66 +90,66 @@ def open_file(
         print(file.headers, file.count())  # -> ('E-mail', 'City') 1
         ```
     """
-    source = Source.of(path)
-    chosen, notes = (_asked(format), ()) if format is not None else _found(source)
+    source = ByteSource.of(path)
+    chosen, notes = (_require_format(format), ()) if format is not None else _detect_format(source)
     if sheet is not None and chosen != "xlsx":
         raise InvalidRequest(f"sheet: expected a workbook, got {source.name}, which is read as {chosen}; omit --sheet")
-    if encoding is not None and chosen not in _TEXTS:
+    if encoding is not None and chosen not in _TEXT_FORMATS:
         raise InvalidRequest(f"encoding: {source.name} is read as {chosen}, which states its own encoding; omit --encoding")
-    file = _opened(source, chosen, encoding, sheet)
+    file = _open_as(source, chosen, encoding, sheet)
     return attrs.evolve(file, notes=(*notes, *file.notes))
 
 
-def _opened(source: Source, chosen: str, encoding: str | None, sheet: str | None) -> Table:
+def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str | None) -> Table:
     if chosen == "csv":
         return CsvFile.of(source, encoding)
     if chosen == "jsonl":
         return JsonLinesFile.of(source, encoding)
-    if source.zipped:
+    if source.is_gzip:
         raise InvalidRequest(f"{source.name}: expected csv or jsonl in a gzip file; unpack it first")
     if chosen == "parquet":
-        require("pyarrow", "outreach_async[parquet]")
+        require_module("pyarrow", "outreach_async[parquet]")
         from outreach_async.importer.parquet import ParquetFile
 
         return ParquetFile.of(source)
-    require("python_calamine", "outreach_async[xlsx]")
+    require_module("python_calamine", "outreach_async[xlsx]")
     from outreach_async.importer.workbook import WorkbookFile
 
     return WorkbookFile.of(source, sheet)
 
 
-def _asked(asked: str) -> str:
+def _require_format(asked: str) -> str:
     if asked not in FORMATS:
         raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {asked!r}; pass one of them")
     return asked
 
 
-def _found(source: Source) -> tuple[str, tuple[str, ...]]:
+def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
     """Return the format from the suffix, or from the first bytes with a note.
 
     Raises:
         InvalidRequest: The format is unknown, or the suffix contradicts the first bytes.
     """
-    with source.plain() as file:
-        head = file.read(_HEAD)
-    named, looks = _SUFFIXES.get(_suffix(source)), _looks(source, head)
+    with source.open_unpacked() as file:
+        head = file.read(_HEAD_SIZE)
+    named, looks = _SUFFIXES.get(_suffix(source)), _detect_by_content(source, head)
     if named is None and looks is None:
-        raise InvalidRequest(f"{source.name}: unknown format; {_KNOWN}")
+        raise InvalidRequest(f"{source.name}: unknown format; {_EXPECTED_FORMATS}")
     if named is None:
         return str(looks), (f"format {looks}, detected from the content",)
-    if head and looks not in {None, named} and not {looks, named} <= _TEXTS:  # some programs save text files as .xls
+    if head and looks not in {None, named} and not {looks, named} <= _TEXT_FORMATS:  # some programs save text files as .xls
         raise InvalidRequest(
             f"{source.name}: expected {named}, from its suffix, but its content looks like {looks}; pass --format {looks}"
         )
     return named, ()
 
 
-def _suffix(source: Source) -> str:
+def _suffix(source: ByteSource) -> str:
     name = PurePath(source.name)
     return (PurePath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
 
 
-def _looks(source: Source, head: bytes) -> str | None:
+def _detect_by_content(source: ByteSource, head: bytes) -> str | None:
     """Return the format that the first bytes indicate; `None` if they are unknown binary data."""
     if head.startswith(b"PAR1"):
         return "parquet"
@@ -157,22 +157,22 @@ def _looks(source: Source, head: bytes) -> str | None:
         return "xlsx"
     if head.startswith(b"PK"):
         return "xlsx" if _is_workbook(source) else None
-    if b"\0" in head and not head.startswith(_MARKS) and not is_wide(head):
+    if b"\0" in head and not head.startswith(_BYTE_ORDER_MARKS) and not is_utf16_like(head):
         return None
-    return "jsonl" if _OBJECT.match(head.removeprefix(_MARKS[0])) else "csv"
+    return "jsonl" if _OBJECT.match(head.removeprefix(_BYTE_ORDER_MARKS[0])) else "csv"
 
 
-def _is_workbook(source: Source) -> bool:
+def _is_workbook(source: ByteSource) -> bool:
     """Return whether a zip archive has the parts of a workbook, of Microsoft's kind or of OpenDocument's.
 
     The names of its parts are stored uncompressed. A search finds them without reading the directory, which may be enormous.
     """
-    if source.zipped:
+    if source.is_gzip:
         return True  # gzip is rejected later; unpacking it here might never end
     last = b""
-    with source.raw() as file:
-        while block := file.read(_BLOCK):
-            if any(name in last + block for name in _PARTS):
+    with source.open_raw() as file:
+        while block := file.read(_BLOCK_SIZE):
+            if any(name in last + block for name in _WORKBOOK_PARTS):
                 return True
-            last = block[-_HEAD:]
+            last = block[-_HEAD_SIZE:]
     return False

@@ -10,12 +10,12 @@ from typing import Any, Final, Never, TypeAlias
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.cells import Flaw
-from outreach_async.importer.encoding import encoding_of, lines_of
-from outreach_async.importer.source import Given, Source
+from outreach_async.importer.cells import CellIssue
+from outreach_async.importer.encoding import detect_encoding, read_lines
+from outreach_async.importer.source import ByteSource, FileInput
 from outreach_async.importer.table import Heading, Record, Table
 
-_WIDEST: Final = 1000
+_MAX_KEYS: Final = 1000
 """Most columns. A file with more uses data as keys."""
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
@@ -33,7 +33,7 @@ class JsonLinesFile(Table):
     _keys: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Given, *, encoding: str | None = None) -> JsonLinesFile:
+    def open(cls, path: FileInput, *, encoding: str | None = None) -> JsonLinesFile:
         """Open a file, and read it once for its keys.
 
         Args:
@@ -43,52 +43,52 @@ class JsonLinesFile(Table):
         Raises:
             InvalidRequest: The file is unreadable, not in that encoding, has no key, or has more than 1,000.
         """
-        return cls.of(Source.of(path), encoding)
+        return cls.of(ByteSource.of(path), encoding)
 
     @classmethod
-    def of(cls, source: Source, encoding: str | None = None) -> JsonLinesFile:
+    def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
         """Read the keys of an opened source."""
-        found = encoding_of(source, encoding)
-        keys = _keys_of(source, found.codec)
+        found = detect_encoding(source, encoding)
+        keys = _collect_keys(source, found.codec)
         heading = Heading.of(source.name, keys)
         return cls(source=source, heading=heading, encoding=found.codec, notes=(*found.notes, *heading.notes), keys=keys)
 
-    def _read(self) -> Iterator[Record]:
+    def _read_records(self) -> Iterator[Record]:
         places = {name: at for at, name in enumerate(self._keys)}
-        for line, members in _objects(self.source, self.encoding):
-            yield Record(line, (), members) if isinstance(members, str) else _record(line, members, places)
+        for line, members in _read_objects(self.source, self.encoding):
+            yield Record(line, (), members) if isinstance(members, str) else _build_record(line, members, places)
 
 
-def _keys_of(source: Source, codec: str) -> tuple[str, ...]:
+def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
     """Return all keys, in the order of their first occurrence."""
     keys: dict[str, None] = {}
-    with closing(_objects(source, codec)) as objects:
+    with closing(_read_objects(source, codec)) as objects:
         for line, members in objects:
             if not isinstance(members, str):
                 keys.update(dict.fromkeys(key for key, _ in members))
-            if len(keys) > _WIDEST:
+            if len(keys) > _MAX_KEYS:
                 raise InvalidRequest(
-                    f"{source.name}: expected at most {_WIDEST:,} keys, got more by line {line}; check that the file is a table"
+                    f"{source.name}: expected at most {_MAX_KEYS:,} keys, got more by line {line}; check that the file is a table"
                 )
     return tuple(keys)
 
 
-def _objects(source: Source, codec: str) -> Generator[tuple[int, _Members | str]]:
+def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Members | str]]:
     """Yield the number and the members of each line that is not blank, or the error instead of the members."""
-    for number, line in enumerate(lines_of(source, codec), 1):
+    for number, line in enumerate(read_lines(source, codec), 1):
         if not (text := line.strip()):
             continue
         if number == 1 and text.startswith("["):
             raise InvalidRequest(
                 f"{source.name}: expected an object per line, got a JSON array; convert it, for example with 'jq -c .[]'"
             )
-        yield number, _members(text)
+        yield number, _parse_members(text)
 
 
-def _members(text: str) -> _Members | str:
+def _parse_members(text: str) -> _Members | str:
     # Numbers stay as written: a float would lose digits of a phone number.
     try:
-        found = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_refuse)
+        found = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_reject_constant)
     except RecursionError:
         return "the line is nested too deeply"
     except ValueError as error:
@@ -108,13 +108,13 @@ class _Object(tuple[tuple[str, Any], ...]):
     __slots__ = ()
 
 
-def _refuse(constant: str) -> Never:
+def _reject_constant(constant: str) -> Never:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-def _record(line: int, members: _Members, places: dict[str, int]) -> Record:
+def _build_record(line: int, members: _Members, places: dict[str, int]) -> Record:
     cells = [""] * len(places)
-    flaws: list[Flaw] = []
+    flaws: list[CellIssue] = []
     for key, value in members:
         at = places[key]
         if isinstance(value, str):
@@ -124,7 +124,7 @@ def _record(line: int, members: _Members, places: dict[str, int]) -> Record:
         elif value is not None:
             what = "an object" if isinstance(value, _Object) else "an array"
             flaws.append(
-                Flaw(
+                CellIssue(
                     at,
                     "nested",
                     f"{key!r} contains {what}, but a field is a string; give each part a key of its own",

@@ -15,8 +15,8 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer.columns import Columns
 
 _TABLE: Final = "columns"
-_LARGEST: Final = 1 << 24
-_FORM: Final = 'write, for example, [columns] and below it "Company" = "company_name"'
+_MAX_SIZE: Final = 1 << 24
+_EXAMPLE: Final = 'write, for example, [columns] and below it "Company" = "company_name"'
 
 
 def read_mapping(path: str | Path) -> dict[str, str]:
@@ -30,14 +30,14 @@ def read_mapping(path: str | Path) -> dict[str, str]:
     except OSError as error:
         raise InvalidRequest(f"mapping: {path}: {error.strerror or error}; pass a readable file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"mapping: {path} is not TOML in UTF-8: {error}; {_FORM}") from None
+        raise InvalidRequest(f"mapping: {path} is not TOML in UTF-8: {error}; {_EXAMPLE}") from None
     columns = known.get(_TABLE)
     if set(known) != {_TABLE} or not isinstance(columns, dict):
         got = ", ".join(map(repr, known)) or "none"
-        raise InvalidRequest(f"mapping: {path}: expected one table, [columns], got {got}; {_FORM}")
+        raise InvalidRequest(f"mapping: {path}: expected one table, [columns], got {got}; {_EXAMPLE}")
     for column, code in columns.items():
         if not isinstance(code, str):
-            raise InvalidRequest(f"mapping: {path}: column {column!r} needs a code in quotes; {_FORM}")
+            raise InvalidRequest(f"mapping: {path}: column {column!r} needs a code in quotes; {_EXAMPLE}")
     return {column.strip(): code.strip() for column, code in columns.items()}
 
 
@@ -47,7 +47,7 @@ def is_mapping(path: Path) -> bool:
     Raises:
         OSError: The file cannot be read.
     """
-    if path.stat().st_size > _LARGEST:
+    if path.stat().st_size > _MAX_SIZE:
         return False
     try:
         read_mapping(path)
@@ -70,21 +70,21 @@ def mapping_text(columns: Columns, name: str) -> str:
         columns: The mapped columns.
         name: Name of the input file.
     """
-    return "".join(f"{line}\n" for line in _lines(columns, name))
+    return "".join(f"{line}\n" for line in _format_lines(columns, name))
 
 
-def _lines(columns: Columns, name: str) -> Iterator[str]:
-    yield f"# Fields for the columns of {_comment(name)}; read with --mapping."
+def _format_lines(columns: Columns, name: str) -> Iterator[str]:
+    yield f"# Fields for the columns of {_to_comment(name)}; read with --mapping."
     if columns.export:
         yield f"# The header is that of an export of {columns.export}."
     yield "# Each code is a field of a contact, as listed by the command 'fields', or \"ignore\"."
     yield ""
     yield f"[{_TABLE}]"
-    for column, code, reason in _once(columns.decisions()):
-        yield f"{_text(column)} = {_text(code)} # {_comment(reason)}"
+    for column, code, reason in _skip_repeated(columns.decisions()):
+        yield f"{_quote(column)} = {_quote(code)} # {_to_comment(reason)}"
 
 
-def _once(decisions: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+def _skip_repeated(decisions: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
     """Omit repeated names, such as blank ones: an override applies to every column of its name."""
     seen: set[str] = set()
     for decision in decisions:
@@ -93,11 +93,11 @@ def _once(decisions: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str,
             yield decision
 
 
-def _text(value: str) -> str:
+def _quote(value: str) -> str:
     """Quote a string as JSON does, and escape DEL, which TOML does not allow."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _comment(text: str) -> str:
+def _to_comment(text: str) -> str:
     """Return a string without line breaks and other control characters."""
     return "".join(char if char.isprintable() else " " for char in text)

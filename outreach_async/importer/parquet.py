@@ -15,45 +15,48 @@ from pyarrow import types
 from pyarrow.parquet import ParquetFile as Reader
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.cells import Flaw, number_flaw
+from outreach_async.importer.cells import CellIssue, number_issue
 from outreach_async.importer.columns import Columns
-from outreach_async.importer.source import Source
+from outreach_async.importer.source import ByteSource
 from outreach_async.importer.table import Heading, Record, Row, Table
 
 Array: TypeAlias = Any
 """A `pyarrow.Array`; pyarrow has no type annotations."""
 
-_ZEROS: Final = re.compile(r"(?:\.0+|(\.[0-9]*[1-9])0+)(?=Z|[+-][0-9]{4}$|$)")
+_TRAILING_ZEROS: Final = re.compile(r"(?:\.0+|(\.[0-9]*[1-9])0+)(?=Z|[+-][0-9]{4}$|$)")
 _OFFSET: Final = re.compile(r"([+-][0-9]{2})([0-9]{2})$")
 
 
-def is_text(kind: Any) -> bool:
+def is_convertible(kind: Any) -> bool:
     """Return whether the cells of a column of this type can be written as strings."""
-    return _writer(kind) is not None
+    return _find_writer(kind) is not None
 
 
-def texts_of(column: Array) -> list[str]:
+def to_strings(column: Array) -> list[str]:
     """Return the cells of a column as strings. Nulls and NaN are blank; every cell of a nested column is blank."""
-    write = _writer(column.type)
+    write = _find_writer(column.type)
     return [""] * len(column) if write is None else [text or "" for text in write(column)]
 
 
-def flaws_of(at: int, column: Array, texts: Iterable[str]) -> dict[int, Flaw]:
+def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int, CellIssue]:
     """Return the flaws of a column's cells by row, given the cells as strings."""
     if types.is_binary(column.type) or types.is_large_binary(column.type):
-        return {row: Flaw(at, "bytes", "the cell contains bytes that are not UTF-8", fatal=True) for row in _unreadable(column)}
+        return {
+            row: CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8", fatal=True)
+            for row in _find_undecodable(column)
+        }
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
         return {}
     exact = types.is_integer(column.type)  # a float preserves 15 digits
-    return {row: number_flaw(at, text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
+    return {row: number_issue(at, text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
 
 
 _Writer: TypeAlias = Callable[[Array], list[str | None]]
 
 
-def _writer(kind: Any) -> _Writer | None:
+def _find_writer(kind: Any) -> _Writer | None:
     if types.is_dictionary(kind):
-        return _decoded if is_text(kind.value_type) else None
+        return _decode_dictionary if is_convertible(kind.value_type) else None
     return next((write for is_kind, write in _WRITERS if is_kind(kind)), None)
 
 
@@ -62,15 +65,15 @@ def _cast(column: Array) -> list[str | None]:
     return texts
 
 
-def _decoded(column: Array) -> list[str | None]:
-    return list(texts_of(column.dictionary_decode()))
+def _decode_dictionary(column: Array) -> list[str | None]:
+    return list(to_strings(column.dictionary_decode()))
 
 
-def _booleans(column: Array) -> list[str | None]:
+def _format_booleans(column: Array) -> list[str | None]:
     return [None if value is None else str(value).upper() for value in column.to_pylist()]
 
 
-def _floats(column: Array) -> list[str | None]:
+def _format_floats(column: Array) -> list[str | None]:
     """Return floats in their shortest exact form. For four-byte floats, only a cast knows it."""
     pairs = zip(column.to_pylist(), _cast(column), strict=True)
     return [
@@ -78,15 +81,15 @@ def _floats(column: Array) -> list[str | None]:
     ]
 
 
-def _times(column: Array) -> list[str | None]:
-    return [text and _OFFSET.sub(r"\1:\2", _ZEROS.sub(r"\1", text.replace(" ", "T"))) for text in _cast(column)]
+def _format_times(column: Array) -> list[str | None]:
+    return [text and _OFFSET.sub(r"\1:\2", _TRAILING_ZEROS.sub(r"\1", text.replace(" ", "T"))) for text in _cast(column)]
 
 
-def _bytes(column: Array) -> list[str | None]:
+def _decode_bytes(column: Array) -> list[str | None]:
     return [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
 
 
-def _unreadable(column: Array) -> list[int]:
+def _find_undecodable(column: Array) -> list[int]:
     """Return the rows whose bytes are not UTF-8. Old programs write strings as bytes, so bytes are read as strings."""
     return [row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_utf8(value)]
 
@@ -106,18 +109,18 @@ _WRITERS: Final[tuple[tuple[Callable[[Any], bool], _Writer], ...]] = (
     (types.is_integer, _cast),
     (types.is_decimal, _cast),
     (types.is_null, _cast),
-    (types.is_boolean, _booleans),
-    (types.is_floating, _floats),
+    (types.is_boolean, _format_booleans),
+    (types.is_floating, _format_floats),
     (types.is_date, _cast),
-    (types.is_time, _times),
-    (types.is_timestamp, _times),
-    (types.is_binary, _bytes),
-    (types.is_large_binary, _bytes),
+    (types.is_time, _format_times),
+    (types.is_timestamp, _format_times),
+    (types.is_binary, _decode_bytes),
+    (types.is_large_binary, _decode_bytes),
 )
 
 
-_BATCH: Final = 2048
-_BUFFER: Final = 1 << 20
+_BATCH_SIZE: Final = 2048
+_BUFFER_SIZE: Final = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
@@ -131,16 +134,16 @@ class ParquetFile(Table):
     nested: Mapping[int, str]
 
     @classmethod
-    def of(cls, source: Source) -> ParquetFile:
+    def of(cls, source: ByteSource) -> ParquetFile:
         """Open a file, and read its schema.
 
         Raises:
             InvalidRequest: The file is unreadable, not Parquet, or has no columns.
         """
-        with _opened(source) as reader:
+        with _open_reader(source) as reader:
             schema = reader.schema_arrow
         heading = Heading.of(source.name, tuple(schema.names))
-        nested = {at: str(field.type) for at, field in enumerate(schema) if not is_text(field.type)}
+        nested = {at: str(field.type) for at, field in enumerate(schema) if not is_convertible(field.type)}
         return cls(source=source, heading=heading, notes=heading.notes, nested=nested)
 
     def rows(self, columns: Columns) -> Iterator[Row]:
@@ -157,30 +160,30 @@ class ParquetFile(Table):
                 )
         return super().rows(columns)
 
-    def _read(self) -> Iterator[Record]:
+    def _read_records(self) -> Iterator[Record]:
         line = 1  # the first row is line 2, as below the header in other formats
-        with _opened(self.source) as reader:
-            for batch in reader.iter_batches(_BATCH, use_threads=False):
-                texts = [texts_of(column) for column in batch.columns]
-                flaws = _by_row(batch.columns, texts)
+        with _open_reader(self.source) as reader:
+            for batch in reader.iter_batches(_BATCH_SIZE, use_threads=False):
+                texts = [to_strings(column) for column in batch.columns]
+                flaws = _issues_by_row(batch.columns, texts)
                 for row, cells in enumerate(zip(*texts, strict=True)):
                     line += 1
                     yield Record(line, cells, None, tuple(flaws.get(row, ())))
 
 
-def _by_row(columns: list[Any], texts: list[list[str]]) -> Mapping[int, list[Flaw]]:
-    found: defaultdict[int, list[Flaw]] = defaultdict(list)
+def _issues_by_row(columns: list[Any], texts: list[list[str]]) -> Mapping[int, list[CellIssue]]:
+    found: defaultdict[int, list[CellIssue]] = defaultdict(list)
     for at, (column, cells) in enumerate(zip(columns, texts, strict=True)):
-        for row, flaw in flaws_of(at, column, cells).items():
+        for row, flaw in find_column_issues(at, column, cells).items():
             found[row].append(flaw)
     return found
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[Any]:
+def _open_reader(source: ByteSource) -> Iterator[Any]:
     try:
         # Buffered, the pages of a row group are read as needed; otherwise the whole group is held in memory.
-        with source.raw() as file, Reader(file, buffer_size=_BUFFER, pre_buffer=False) as reader:
+        with source.open_raw() as file, Reader(file, buffer_size=_BUFFER_SIZE, pre_buffer=False) as reader:
             yield reader
     except pa.ArrowException as error:
         told = str(error).partition("\n")[0]

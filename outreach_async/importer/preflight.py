@@ -12,29 +12,29 @@ import attrs
 from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk.journal import JournalReport
-from outreach_async.bulk.rows import WHOLE_INPUT, Recent, Repeats, refused_as, same_as
+from outreach_async.bulk.rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.checks import Checks, Finding, Level, Policy
+from outreach_async.importer.checks import CheckPolicy, Checks, Level, RowFinding
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.table import File, Row
 
-_ENOUGH: Final = 20
+_MIN_ROWS: Final = 20
 """Fewest rows in a journal for a usable rate."""
 
 
 @attrs.frozen
-class Estimate:
+class DurationEstimate:
     """The expected duration of the remaining rows.
 
     Attributes:
         rows: Number of rows.
         rate: Rows per second.
-        known: The source of the rate, in readable form.
+        rate_source: The source of the rate, in readable form.
     """
 
     rows: int
     rate: float
-    known: str
+    rate_source: str
 
     @property
     def seconds(self) -> float:
@@ -55,7 +55,7 @@ def require_rate(rate: float | None) -> float | None:
     return rate
 
 
-def estimate(rows: int, rate: float | None, earlier: JournalReport | None) -> Estimate | None:
+def estimate_duration(rows: int, rate: float | None, earlier: JournalReport | None) -> DurationEstimate | None:
     """Return the expected duration of an import; `None` if no rate is known.
 
     Args:
@@ -66,16 +66,16 @@ def estimate(rows: int, rate: float | None, earlier: JournalReport | None) -> Es
     done = earlier.rows - earlier.repeats if earlier else 0
     left = max(rows - done, 0)
     if rate is not None:
-        return Estimate(left, rate, "as given")
-    if earlier and earlier.rows >= _ENOUGH and earlier.seconds > 0:
-        return Estimate(left, earlier.rows / earlier.seconds, "from the journal")
+        return DurationEstimate(left, rate, "as given")
+    if earlier and earlier.rows >= _MIN_ROWS and earlier.seconds > 0:
+        return DurationEstimate(left, earlier.rows / earlier.seconds, "from the journal")
     return None
 
 
-_BUCKETS: Final = 256
+_BUCKET_COUNT: Final = 256
 
 
-class Seen:
+class EmailIndex:
     """Stores the e-mails of a file as eight bytes each.
 
     In a file of a million rows, two different e-mails look equal with a probability of one in thirty million. Findings are only
@@ -83,20 +83,20 @@ class Seen:
     """
 
     def __init__(self) -> None:
-        self._keys = [array("q") for _ in range(_BUCKETS)]
-        self._lines = [array("Q") for _ in range(_BUCKETS)]
+        self._keys = [array("q") for _ in range(_BUCKET_COUNT)]
+        self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
 
     def add(self, line: int, email: str) -> None:
         """Store the e-mail of a line."""
         key = hash(email)
-        self._keys[key % _BUCKETS].append(key)
-        self._lines[key % _BUCKETS].append(line)
+        self._keys[key % _BUCKET_COUNT].append(key)
+        self._lines[key % _BUCKET_COUNT].append(line)
 
     def count(self) -> int:
         """Return the number of lines that duplicate an earlier one."""
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
-    def first(self, few: int) -> list[tuple[int, int]]:
+    def first_repeats(self, few: int) -> list[tuple[int, int]]:
         """Return the first lines that duplicate an earlier one, each with the first line of that e-mail."""
         return nsmallest(few, self._pairs())
 
@@ -109,17 +109,17 @@ class Seen:
                     yield line, first
 
 
-FEW: Final = 3
+MAX_EXAMPLES: Final = 3
 """Most findings of each check that are stored with their line."""
 
-_AT_A_TIME: Final = 1000
+_CHUNK_SIZE: Final = 1000
 
-Tell = Callable[[Row, InvalidRequest], None]
-Show = Callable[[int], None]
+OnRejected = Callable[[Row, InvalidRequest], None]
+OnProgress = Callable[[int], None]
 
 
 @attrs.define
-class Kind:
+class CheckFindings:
     """The findings of one check in a file.
 
     Attributes:
@@ -137,37 +137,37 @@ class Kind:
     def add(self, line: int, message: str) -> None:
         """Count a finding."""
         self.count += 1
-        if len(self.first) < FEW:
+        if len(self.first) < MAX_EXAMPLES:
             self.first.append((line, message))
 
 
 @attrs.frozen(kw_only=True)
-class Survey:
+class Preflight:
     """The result of reading a file. Each row can be sent, can never be sent, or is superseded by another row.
 
     Attributes:
         rows: Number of rows.
         refused: Rows that can never be sent.
-        stood_for: Rows superseded by another row with the same e-mail, according to `repeats`.
+        superseded: Rows superseded by another row with the same e-mail, according to `repeats`.
         kinds: Findings by check.
         lines: The line of each row, stored if `repeats` is `"error"`, because its messages name the earlier line.
     """
 
     rows: int
     refused: int
-    stood_for: int
-    kinds: dict[str, Kind]
+    superseded: int
+    kinds: dict[str, CheckFindings]
     lines: array[int]
 
     @classmethod
-    def unseen(cls, rows: int) -> Survey:
+    def for_unread(cls, rows: int) -> Preflight:
         """Return the result for a file that is not read: the given number of rows, and no findings."""
-        return cls(rows=rows, refused=0, stood_for=0, kinds={}, lines=array("Q"))
+        return cls(rows=rows, refused=0, superseded=0, kinds={}, lines=array("Q"))
 
     @property
     def sent(self) -> int:
         """Number of rows that will be sent."""
-        return self.rows - self.refused - self.stood_for
+        return self.rows - self.refused - self.superseded
 
     def line_of(self, index: int) -> int | None:
         """Return the line of a row by its index; `None` if lines were not stored."""
@@ -178,15 +178,15 @@ class Survey:
         return {name: kind.count for name, kind in self.kinds.items()}
 
 
-async def survey(
+async def run_preflight(
     file: File,
     columns: Columns,
-    policy: Policy,
+    policy: CheckPolicy,
     *,
     repeats: Repeats = "serial",
-    tell: Tell = lambda _row, _error: None,
-    show: Show = lambda _rows: None,
-) -> Survey:
+    tell: OnRejected = lambda _row, _error: None,
+    show: OnProgress = lambda _rows: None,
+) -> Preflight:
     """Read the whole file once and return the findings.
 
     Args:
@@ -200,77 +200,79 @@ async def survey(
     Raises:
         InvalidRequest: A part of the file cannot be read.
     """
-    surveyor = _Surveyor(Checks(columns, policy), policy, repeats)
+    surveyor = _PreflightRun(Checks(columns, policy), policy, repeats)
     rows = file.rows(columns)
-    while some := list(islice(rows, _AT_A_TIME)):
+    while some := list(islice(rows, _CHUNK_SIZE)):
         show(surveyor.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and a cancellation through
-        for row, refusal in surveyor.refusals(some):
+        for row, refusal in surveyor.check_rows(some):
             tell(row, refusal)
     return surveyor.result()
 
 
-class _Surveyor:
-    def __init__(self, checks: Checks, policy: Policy, repeats: Repeats) -> None:
+class _PreflightRun:
+    def __init__(self, checks: Checks, policy: CheckPolicy, repeats: Repeats) -> None:
         self._checks = checks
-        self._seen = Seen()
+        self._emails = EmailIndex()
         self._repeats = repeats
-        self._told = policy.levels["repeat"] != "off"
-        self._recent = Recent() if repeats == "error" else None
+        self._reports_repeats = policy.levels["repeat"] != "off"
+        self._recent_emails = RecentEmails() if repeats == "error" else None
         self._lines = array("Q")
-        self._kinds: dict[str, Kind] = {}
+        self._kinds: dict[str, CheckFindings] = {}
         self._refused = 0
         self.rows = 0
 
-    def refusals(self, rows: Sequence[Row]) -> Iterator[tuple[Row, InvalidRequest]]:
+    def check_rows(self, rows: Sequence[Row]) -> Iterator[tuple[Row, InvalidRequest]]:
         """Check rows, and yield those that can never be sent, with the reason."""
         findings = self._checks.findings(rows)
         for at, row in enumerate(rows):
             found = findings.get(at, ())
             for each in found:
-                self._count(row.line, each)
-            if refusal := self._refusal(row, found):
+                self._count_finding(row.line, each)
+            if refusal := self._check_row(row, found):
                 self._refused += 1
                 yield row, refusal
             self.rows += 1
 
-    def result(self) -> Survey:
+    def result(self) -> Preflight:
         """Return the result."""
-        again = self._seen.count()
-        if again and self._told and self._repeats != "error":
-            first = [(line, same_as(f"line {earlier}")) for line, earlier in self._seen.first(FEW)]
-            self._kinds["repeat"] = Kind("repeat", "warn", again, first)
-        return Survey(
+        again = self._emails.count()
+        if again and self._reports_repeats and self._repeats != "error":
+            first = [
+                (line, same_address_message(f"line {earlier}")) for line, earlier in self._emails.first_repeats(MAX_EXAMPLES)
+            ]
+            self._kinds["repeat"] = CheckFindings("repeat", "warn", again, first)
+        return Preflight(
             rows=self.rows,
             refused=self._refused,
-            stood_for=again if self._repeats in WHOLE_INPUT else 0,
+            superseded=again if self._repeats in WHOLE_INPUT else 0,
             kinds=self._kinds,
             lines=self._lines,
         )
 
-    def _refusal(self, row: Row, found: Iterable[Finding]) -> InvalidRequest | None:
-        if self._recent is not None:
+    def _check_row(self, row: Row, found: Iterable[RowFinding]) -> InvalidRequest | None:
+        if self._recent_emails is not None:
             self._lines.append(row.line)
         fault = next((each.message for each in found if each.level == "error"), None)
-        refusal = InvalidRequest(fault) if fault else _refusal(row)
-        return refusal or self._repeat(self.rows, row)
+        refusal = InvalidRequest(fault) if fault else _find_refusal(row)
+        return refusal or self._check_repeat(self.rows, row)
 
-    def _repeat(self, index: int, row: Row) -> InvalidRequest | None:
+    def _check_repeat(self, index: int, row: Row) -> InvalidRequest | None:
         email: str = row.members["email"]
-        if self._recent is None:
+        if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only the very same e-mail.
-            self._seen.add(row.line, email if self._repeats in WHOLE_INPUT else email.strip().casefold())
+            self._emails.add(row.line, email if self._repeats in WHOLE_INPUT else email.strip().casefold())
             return None
-        if (earlier := self._recent.earlier(index, email)) is None:
+        if (earlier := self._recent_emails.find_earlier(index, email)) is None:
             return None
-        return InvalidRequest(refused_as(f"line {self._lines[earlier]}"))
+        return InvalidRequest(rejection_message(f"line {self._lines[earlier]}"))
 
-    def _count(self, line: int, found: Finding) -> None:
+    def _count_finding(self, line: int, found: RowFinding) -> None:
         if found.check not in self._kinds:
-            self._kinds[found.check] = Kind(found.check, found.level)
+            self._kinds[found.check] = CheckFindings(found.check, found.level)
         self._kinds[found.check].add(line, found.message)
 
 
-def _refusal(row: Row) -> InvalidRequest | None:
+def _find_refusal(row: Row) -> InvalidRequest | None:
     """Return why a row would be rejected. A readable row with an e-mail never is, because its codes are known: skip the check."""
     return None if row.fault is None and row.members["email"].strip() else row.refusal()

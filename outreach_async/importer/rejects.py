@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import attrs
 
-from outreach_async.atomic import draft_of
+from outreach_async.atomic import atomic_path
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.outcomes import ContactOutcome, was_stood_for
-from outreach_async.bulk.rows import refused_as
+from outreach_async.bulk.outcomes import ContactOutcome, is_superseded
+from outreach_async.bulk.rows import rejection_message
 from outreach_async.errors import InvalidRequest, StatusError
-from outreach_async.spreadsheets import shield
+from outreach_async.spreadsheets import escape_formula
 from outreach_async.vocabulary import STANDARD_FIELDS, Outcome
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to those of its input: the row's line, its outcome, the field at fault if the error names one,
 and the error's message. An import ignores them."""
 
-_HEAD: Final = 1 << 16
-_UNDONE: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
-_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
-_NAMED: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
-_ANSWERED: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
-_BEGINS: Final = re.compile(r"['\"]?(?P<field>[a-z][a-z0-9_]*)\b")
-_CUSTOM: Final = re.compile(r"\bcustom_[0-9]+\b")
+_HEAD_SIZE: Final = 1 << 16
+_FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
+_LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
+_BODY_FIELD: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
+_ANSWER_PREFIX: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
+_MESSAGE_FIELD: Final = re.compile(r"['\"]?(?P<field>[a-z][a-z0-9_]*)\b")
+_CUSTOM_CODE: Final = re.compile(r"\bcustom_[0-9]+\b")
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class Reject:
     field: str
     message: str
 
-    def under(self, headers: Sequence[str]) -> list[str]:
+    def format_cells(self, headers: Sequence[str]) -> list[str]:
         """Return the cells of a line with these columns and the reasons. Surplus cells are joined in the last column."""
         last = len(headers) - 1
         cells = [*self.cells[:last], ",".join(self.cells[last:])]
@@ -101,12 +101,12 @@ class RejectsFile:
             OSError: The file cannot be written.
         """
         with ExitStack() as stack:
-            draft = stack.enter_context(draft_of(self._path))
+            draft = stack.enter_context(atomic_path(self._path))
             # An answer of the service may contain lone surrogates, which UTF-8 cannot encode.
             file = stack.enter_context(draft.open("w", encoding="utf-8", errors="backslashreplace", newline=""))
             self._writer = csv.writer(file)
-            self._writer.writerow([*map(shield, self._headers), *REASONS])
-            self._closing = stack.pop_all()
+            self._writer.writerow([*map(escape_formula, self._headers), *REASONS])
+            self._exit_stack = stack.pop_all()
         return self
 
     def add(self, reject: Reject) -> None:
@@ -121,11 +121,11 @@ class RejectsFile:
             print(Path("rejects.csv").read_text().splitlines()[0])  # -> E-mail,_row,_code,_field,_message
             ```
         """
-        self._writer.writerow(map(shield, reject.under(self._headers)))
+        self._writer.writerow(map(escape_formula, reject.format_cells(self._headers)))
         self.rows += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._closing.close()
+        self._exit_stack.close()
 
 
 def is_reject(outcome: ContactOutcome) -> bool:
@@ -137,7 +137,7 @@ def is_reject(outcome: ContactOutcome) -> bool:
             print(sorted([(outcome.index, is_reject(outcome)) async for outcome in outcomes]))  # -> [(0, True), (1, False)]
         ```
     """
-    return outcome.status in _UNDONE and not was_stood_for(outcome)
+    return outcome.status in _FAILED_OUTCOMES and not is_superseded(outcome)
 
 
 LineOf: TypeAlias = Callable[[int], int | None]
@@ -161,7 +161,7 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, line_of: Li
                 print(row.line, row.code, row.field)  # -> 2 rejected email
         ```
     """
-    return Reject(line, cells, outcome.status.value, field_of(outcome), message_of(outcome, line_of))
+    return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, line_of))
 
 
 def rejects_of(file: File, outcomes: Iterable[ContactOutcome]) -> Iterator[Reject]:
@@ -206,54 +206,54 @@ def spooled_rejects(journal: Journal) -> tuple[tuple[str, ...], Iterator[Reject]
     """
     codes: dict[str, None] = {"email": None}
     for outcome in filter(is_reject, journal.outcomes()):
-        codes |= dict.fromkeys(_spooled(outcome))
-    return tuple(codes), (_spooled_reject(outcome, tuple(codes)) for outcome in filter(is_reject, journal.outcomes()))
+        codes |= dict.fromkeys(_string_members(outcome))
+    return tuple(codes), (_create_spooled_reject(outcome, tuple(codes)) for outcome in filter(is_reject, journal.outcomes()))
 
 
-def _spooled_reject(outcome: ContactOutcome, codes: Sequence[str]) -> Reject:
-    members = _spooled(outcome)
+def _create_spooled_reject(outcome: ContactOutcome, codes: Sequence[str]) -> Reject:
+    members = _string_members(outcome)
     return reject(outcome.index + 1, [members.get(code, "") for code in codes], outcome, lambda index: index + 1)
 
 
-def _spooled(outcome: ContactOutcome) -> dict[str, str]:
+def _string_members(outcome: ContactOutcome) -> dict[str, str]:
     members = outcome.contact if isinstance(outcome.contact, Mapping) else {}
     return {str(code): value for code, value in members.items() if isinstance(value, str)}
 
 
-def message_of(outcome: ContactOutcome, line_of: LineOf) -> str:
+def reject_message(outcome: ContactOutcome, line_of: LineOf) -> str:
     """Return why a row failed. Another row is named by its line, if that is known."""
     line = line_of(outcome.repeats) if outcome.repeats is not None else None
-    return str(outcome.error or "") if line is None else refused_as(f"line {line}")
+    return str(outcome.error or "") if line is None else rejection_message(f"line {line}")
 
 
-def field_of(outcome: ContactOutcome) -> str:
+def find_field(outcome: ContactOutcome) -> str:
     """Return the field that an error names: a check at its start, the service in its message or in the body of its answer."""
     error = outcome.error
     if isinstance(error, InvalidRequest):
-        return found["field"] if (found := _FIELD.match(str(error))) else ""
+        return found["field"] if (found := _LEADING_FIELD.match(str(error))) else ""
     if not isinstance(error, StatusError):
         return ""
-    words = _ANSWERED.sub("", str(error))
-    begun = [found["field"] for part in words.split("; ") if (found := _BEGINS.match(part)) and _is_field(found["field"])]
-    if fields := begun or _CUSTOM.findall(words)[:1]:
+    words = _ANSWER_PREFIX.sub("", str(error))
+    begun = [found["field"] for part in words.split("; ") if (found := _MESSAGE_FIELD.match(part)) and _is_field(found["field"])]
+    if fields := begun or _CUSTOM_CODE.findall(words)[:1]:
         return ", ".join(dict.fromkeys(fields))
-    return named["field"].decode() if (named := _NAMED.search(error.body)) else ""
+    return named["field"].decode() if (named := _BODY_FIELD.search(error.body)) else ""
 
 
 def _is_field(name: str) -> bool:
-    return name == "email" or name in STANDARD_FIELDS or _CUSTOM.fullmatch(name) is not None
+    return name == "email" or name in STANDARD_FIELDS or _CUSTOM_CODE.fullmatch(name) is not None
 
 
-def begins_as_rejects(path: Path) -> bool:
+def is_rejects_file(path: Path) -> bool:
     """Return whether a file begins as a `RejectsFile` does.
 
     Raises:
         OSError: The file cannot be read.
     """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        return is_rejects(next(csv.reader(io.StringIO(file.read(_HEAD), newline="")), ()))
+        return has_reason_columns(next(csv.reader(io.StringIO(file.read(_HEAD_SIZE), newline="")), ()))
 
 
-def is_rejects(headers: Sequence[str]) -> bool:
+def has_reason_columns(headers: Sequence[str]) -> bool:
     """Return whether a file with these columns is a rejects file."""
     return tuple(header.strip() for header in headers[-len(REASONS) :]) == REASONS

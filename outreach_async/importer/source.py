@@ -22,37 +22,37 @@ from outreach_async.errors import InvalidRequest
 STDIN: Final = "-"
 """Path of standard input."""
 
-_BLOCK: Final = 1 << 18
-_GZIP: Final = b"\x1f\x8b"
+_BLOCK_SIZE: Final = 1 << 18
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
-class Readable(Protocol):
+class BinaryStream(Protocol):
     """A binary stream."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes; none at the end."""
 
 
-Given: TypeAlias = str | Path | Readable
+FileInput: TypeAlias = str | Path | BinaryStream
 """An input to open: a path, `"-"` for standard input, or a stream."""
 
 
-class Spool:
+class StreamCopy:
     """A copy of a stream in an unnamed file, which nobody else can open. It vanishes with the process, however that ends.
 
     Args:
         stream: The stream, read to its end; `None` for an empty file that another process will fill.
     """
 
-    def __init__(self, stream: Readable | None = None) -> None:
+    def __init__(self, stream: BinaryStream | None = None) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
         finalize(self, self._file.close)
         self._lock = Lock()  # readers share the file's position: no thread may seek between another's seek and read
-        while stream is not None and (block := stream.read(_BLOCK)):
+        while stream is not None and (block := stream.read(_BLOCK_SIZE)):
             self._file.write(block)
 
     @contextmanager
-    def lend(self) -> Iterator[int]:
+    def lend_descriptor(self) -> Iterator[int]:
         """Yield the file's descriptor for another process. That process shares the file's position, so readers wait meanwhile."""
         with self._lock:
             self._file.flush()  # leaves no buffered data behind, so that the next seek asks the operating system
@@ -60,7 +60,7 @@ class Spool:
 
     def open(self) -> BinaryIO:
         """Return a reader with its own position, at the start."""
-        return io.BufferedReader(_Reader(self))
+        return io.BufferedReader(_StreamCopyReader(self))
 
     def read_at(self, place: int, buffer: memoryview) -> int:
         """Read into a buffer from a position, as `readinto` does."""
@@ -74,10 +74,10 @@ class Spool:
             return self._file.seek(0, io.SEEK_END)
 
 
-class _Reader(io.RawIOBase):
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-        self._place = 0
+class _StreamCopyReader(io.RawIOBase):
+    def __init__(self, spool: StreamCopy) -> None:
+        self._copy = spool
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -86,98 +86,98 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # a BufferedReader passes no other buffer
-        count = self._spool.read_at(self._place, buffer)
-        self._place += count
+        count = self._copy.read_at(self._position, buffer)
+        self._position += count
         return count
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._spool.size()}[whence]
-        self._place = base + offset
-        return self._place
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._copy.size()}[whence]
+        self._position = base + offset
+        return self._position
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
 
 @attrs.frozen
-class Source:
+class ByteSource:
     """Bytes that can be read any number of times.
 
     Attributes:
         name: Name in messages.
         path: Path of the file; `None` for a copied stream.
-        zipped: Whether the bytes are gzip.
+        is_gzip: Whether the bytes are gzip.
     """
 
     name: str
     path: Path | None
-    zipped: bool
-    _spool: Spool | None = None
+    is_gzip: bool
+    _spool: StreamCopy | None = None
 
     @classmethod
-    def of(cls, given: Given) -> Source:
+    def of(cls, given: FileInput) -> ByteSource:
         """Open an input. Standard input, a pipe and a stream can be read only once, so they are copied to a temporary file.
 
         Raises:
             InvalidRequest: The input is a folder, or cannot be read.
         """
         if isinstance(given, str | Path) and str(given) != STDIN:
-            return cls._at(Path(given))
+            return cls._from_path(Path(given))
         stream, name = (sys.stdin.buffer, "standard input") if isinstance(given, str | Path) else (given, "the stream")
-        return cls._kept(stream, name)
+        return cls._from_stream(stream, name)
 
     @classmethod
-    def _at(cls, path: Path) -> Source:
+    def _from_path(cls, path: Path) -> ByteSource:
         if path.is_dir():
             raise InvalidRequest(f"{path}: expected a file, got a folder; pass a file in it")
-        with explained(str(path)), path.open("rb") as file:
+        with translate_read_errors(str(path)), path.open("rb") as file:
             if not path.is_file():
-                return cls._kept(file, str(path))
-            return cls(str(path), path, file.read(len(_GZIP)) == _GZIP)
+                return cls._from_stream(file, str(path))
+            return cls(str(path), path, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC)
 
     @classmethod
-    def _kept(cls, stream: Readable, name: str) -> Source:
-        with explained(name):
-            spool = Spool(stream)
+    def _from_stream(cls, stream: BinaryStream, name: str) -> ByteSource:
+        with translate_read_errors(name):
+            spool = StreamCopy(stream)
         with spool.open() as file:
-            return cls(name, None, file.read(len(_GZIP)) == _GZIP, spool)
+            return cls(name, None, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC, spool)
 
     @contextmanager
-    def raw(self) -> Iterator[BinaryIO]:
+    def open_raw(self) -> Iterator[BinaryIO]:
         """Open the bytes as stored.
 
         Raises:
             InvalidRequest: They cannot be read.
         """
-        with explained(self.name), self._open() as file:
+        with translate_read_errors(self.name), self._open() as file:
             yield file
 
     @contextmanager
-    def plain(self) -> Iterator[BinaryIO]:
+    def open_unpacked(self) -> Iterator[BinaryIO]:
         """Open the bytes, unpacked if they are gzip.
 
         Raises:
             InvalidRequest: They cannot be read.
         """
-        with self.raw() as file:
-            if not self.zipped:
+        with self.open_raw() as file:
+            if not self.is_gzip:
                 yield file
                 return
             with gzip.GzipFile(fileobj=file) as unpacked:
                 yield cast("BinaryIO", unpacked)
 
     @contextmanager
-    def lend(self) -> Iterator[int]:
+    def lend_descriptor(self) -> Iterator[int]:
         """Yield a descriptor of the bytes as stored to another process, which must seek to the start first.
 
         Raises:
             InvalidRequest: They cannot be read.
         """
         if self._spool is not None:
-            with self._spool.lend() as descriptor:
+            with self._spool.lend_descriptor() as descriptor:
                 yield descriptor
             return
-        with self.raw() as file:
+        with self.open_raw() as file:
             yield file.fileno()
 
     def fingerprint(self) -> str:
@@ -186,9 +186,9 @@ class Source:
         Raises:
             InvalidRequest: They cannot be read.
         """
-        with self.raw() as file:
+        with self.open_raw() as file:
             digest = blake2b(digest_size=16)
-            while block := file.read(_BLOCK):
+            while block := file.read(_BLOCK_SIZE):
                 digest.update(block)
             return digest.hexdigest()
 
@@ -199,7 +199,7 @@ class Source:
 
 
 @contextmanager
-def explained(name: str) -> Iterator[None]:
+def translate_read_errors(name: str) -> Iterator[None]:
     """Turn a failure to read into an error with a remedy.
 
     Raises:

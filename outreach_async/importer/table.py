@@ -12,17 +12,17 @@ from typing import Any, Final, NamedTuple, Protocol
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer.cells import Flaw, suspects_of
+from outreach_async.importer.cells import CellIssue, find_issues
 from outreach_async.importer.columns import Columns
-from outreach_async.importer.rejects import REASONS, is_rejects
-from outreach_async.importer.source import Source
-from outreach_async.spreadsheets import unshield
-from outreach_async.validation import check_contact, contact_of
+from outreach_async.importer.rejects import REASONS, has_reason_columns
+from outreach_async.importer.source import ByteSource
+from outreach_async.spreadsheets import unescape_formula
+from outreach_async.validation import check_contact, to_contact
 
-_DIGITS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
+_DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
 """Fields whose digits are not a number: a program that treats them as one drops leading zeros and the plus sign."""
 
-_PHONE: Final = 11
+_MIN_PHONE_DIGITS: Final = 11
 """Fewest digits with which a spreadsheet shows a whole number as 4.1E+11."""
 
 
@@ -33,44 +33,44 @@ class Record(NamedTuple):
         line: The line on which it begins, from 1.
         cells: Its cells, as strings.
         fault: Why it cannot be read; `None` if it can.
-        flaws: Problems of single cells that the format found.
+        issues: Problems of single cells that the format found.
     """
 
     line: int
     cells: tuple[str, ...]
     fault: str | None = None
-    flaws: tuple[Flaw, ...] = ()
+    issues: tuple[CellIssue, ...] = ()
 
 
-def row_of(record: Record, columns: Columns) -> Row:
+def build_row(record: Record, columns: Columns) -> Row:
     """Return the row of a record. A flaw that destroys a cell to send becomes the row's fault, other flaws become warnings."""
     line, cells, fault, flaws = record
-    fault = fault or _misfit(cells, columns)
+    fault = fault or _find_width_fault(cells, columns)
     if fault:
         return Row(line, cells, {}, fault)
-    if not (flaws := flaws + suspects_of(cells)):
+    if not (flaws := flaws + find_issues(cells)):
         return Row(line, cells, columns.members(cells))
-    sent = [(flaw, code) for flaw in flaws if (code := columns.codes[flaw.column]) and _concerns(flaw, code, cells)]
-    if worthless := [f"{code}: {flaw.message}" for flaw, code in sent if _costs(flaw, code)]:
+    sent = [(flaw, code) for flaw in flaws if (code := columns.codes[flaw.column]) and _is_relevant(flaw, code, cells)]
+    if worthless := [f"{code}: {flaw.message}" for flaw, code in sent if _is_value_lost(flaw, code)]:
         return Row(line, cells, {}, worthless[0])
     warnings = tuple(Remark(flaw.kind, columns.headers[flaw.column], code, flaw.message) for flaw, code in sent)
     return Row(line, cells, columns.members(cells), None, warnings)
 
 
-def _misfit(cells: tuple[str, ...], columns: Columns) -> str | None:
+def _find_width_fault(cells: tuple[str, ...], columns: Columns) -> str | None:
     if len(cells) == len(columns.headers):
         return None
     remedy = "name every column, and quote cells that contain the delimiter"
     return f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
 
 
-def _concerns(flaw: Flaw, code: str, cells: tuple[str, ...]) -> bool:
+def _is_relevant(flaw: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
     """Return whether a flaw matters. A number does in a phone or a postal code, and if it is as long as a phone number."""
-    return flaw.kind != "number" or code in _DIGITS or len(cells[flaw.column].lstrip("-")) >= _PHONE
+    return flaw.kind != "number" or code in _DIGIT_FIELDS or len(cells[flaw.column].lstrip("-")) >= _MIN_PHONE_DIGITS
 
 
-def _costs(flaw: Flaw, code: str) -> bool:
-    return flaw.fatal or (flaw.kind == "scientific" and code in _DIGITS)
+def _is_value_lost(flaw: CellIssue, code: str) -> bool:
+    return flaw.fatal or (flaw.kind == "scientific" and code in _DIGIT_FIELDS)
 
 
 @attrs.frozen
@@ -138,21 +138,21 @@ class Row(Mapping[str, Any]):
             ```
         """
         try:
-            check_contact(contact_of(self))
+            check_contact(to_contact(self))
         except InvalidRequest as error:
             return error
         return None
 
     def __getitem__(self, code: str) -> Any:
-        return self._readable()[code]
+        return self._require_readable()[code]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._readable())
+        return iter(self._require_readable())
 
     def __len__(self) -> int:
         return len(self.members)
 
-    def _readable(self) -> Mapping[str, Any]:
+    def _require_readable(self) -> Mapping[str, Any]:
         if self.fault is not None:
             raise InvalidRequest(self.fault)
         return self.members
@@ -265,11 +265,11 @@ class Heading:
         Raises:
             InvalidRequest: It names no column.
         """
-        named = trimmed(cells, 0)
+        named = trim_cells(cells, 0)
         if not named:
             raise InvalidRequest(f"{name}: no header; name the columns in the first line")
-        rejects = is_rejects(named)
-        headers, notes = _told_apart(tuple(map(unshield, named[: -len(REASONS)])) if rejects else named)
+        rejects = has_reason_columns(named)
+        headers, notes = _number_duplicates(tuple(map(unescape_formula, named[: -len(REASONS)])) if rejects else named)
         return cls(headers, rejects, notes)
 
     @property
@@ -282,7 +282,7 @@ class Heading:
 class Table(ABC):
     """The common part of all formats; each format reads its own records."""
 
-    source: Source
+    source: ByteSource
     heading: Heading
     notes: tuple[str, ...] = ()
 
@@ -320,7 +320,7 @@ class Table(ABC):
         Raises:
             InvalidRequest: A part of the file cannot be read. Count before an import to find out before contacts are created.
         """
-        return sum(1 for _ in self._read())
+        return sum(1 for _ in self._read_records())
 
     def rows(self, columns: Columns) -> Iterator[Row]:
         """Yield the rows in order, reading on demand. Empty lines are skipped.
@@ -328,7 +328,7 @@ class Table(ABC):
         Raises:
             InvalidRequest: The file can no longer be read.
         """
-        return (row_of(record, columns) for record in self._records())
+        return (build_row(record, columns) for record in self._read_trimmed())
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
         """Yield the first line, the cells as in the input, and the fault of each row; the fault is `None` for a valid row.
@@ -336,26 +336,26 @@ class Table(ABC):
         Raises:
             InvalidRequest: The file can no longer be read.
         """
-        return ((line, cells, fault) for line, cells, fault, _ in self._records())
+        return ((line, cells, fault) for line, cells, fault, _ in self._read_trimmed())
 
     @abstractmethod
-    def _read(self) -> Iterator[Record]:
+    def _read_records(self) -> Iterator[Record]:
         """Yield the records below the header."""
 
-    def _records(self) -> Iterator[Record]:
+    def _read_trimmed(self) -> Iterator[Record]:
         width, kept = self.heading.width, len(self.headers)
-        for record in self._read():
-            cells = record.cells if len(record.cells) <= width else trimmed(record.cells, width)
+        for record in self._read_records():
+            cells = record.cells if len(record.cells) <= width else trim_cells(record.cells, width)
             if self.rejects:
-                cells = tuple(map(unshield, cells[:kept]))
+                cells = tuple(map(unescape_formula, cells[:kept]))
             if cells is record.cells:
                 yield record
             else:
-                flaws = tuple(flaw for flaw in record.flaws if flaw.column < kept)
-                yield record._replace(cells=cells, flaws=flaws)
+                issues = tuple(issue for issue in record.issues if issue.column < kept)
+                yield record._replace(cells=cells, issues=issues)
 
 
-def trimmed(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
+def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
     """Return cells without blank ones at the end beyond a width: spreadsheets save columns that were once edited."""
     end = len(cells)
     while end > width and not cells[end - 1].strip():
@@ -363,7 +363,7 @@ def trimmed(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
     return cells[:end]
 
 
-def _told_apart(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Number the names that occur more than once, so that each column can be mapped, and return notes about it."""
     taken = {name.strip() for name in names}
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # per name: thousands of equal names stay linear

@@ -15,34 +15,34 @@ from zoneinfo import available_timezones
 if TYPE_CHECKING:
     from phonenumbers import PhoneMetadata, PhoneNumberDesc
 
-_PLAIN: Final = re.compile(
+_PLAIN_ADDRESS: Final = re.compile(
     r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}",
     re.IGNORECASE | re.ASCII,
 )
 """Plain addresses, accepted without the library, which takes fifty times as long and accepts them, too."""
 
-_SHORT: Final = 63
+_SAFE_LENGTH: Final = 63
 """Most characters of an address in which no part can be too long."""
 
 
-def email_complaint(text: str) -> str | None:
+def check_email(text: str) -> str | None:
     """Return why an address is invalid; `None` if it is valid."""
-    return None if len(text) <= _SHORT and _PLAIN.fullmatch(text) else _check_email(text)
+    return None if len(text) <= _SAFE_LENGTH and _PLAIN_ADDRESS.fullmatch(text) else _validate_email(text)
 
 
-def role_complaint(text: str) -> str | None:
+def check_role(text: str) -> str | None:
     """Return why an address probably belongs to a role and not to a person; `None` if it does not."""
     local = text.partition("@")[0].casefold()
-    return f"{local}@ is a role address, not a person's" if local in _roles() else None
+    return f"{local}@ is a role address, not a person's" if local in _load_roles() else None
 
 
-def typo_complaint(text: str) -> str | None:
+def check_typo(text: str) -> str | None:
     """Return a hint at the provider that was probably meant; `None` if the domain looks correct."""
-    meant = _slips().get(text.rpartition("@")[2].casefold())
+    meant = _load_typo_domains().get(text.rpartition("@")[2].casefold())
     return f"the domain is one typing error away from {meant}" if meant else None
 
 
-def _check_email(text: str) -> str | None:
+def _validate_email(text: str) -> str | None:
     from email_validator import EmailNotValidError, validate_email
 
     try:
@@ -53,30 +53,30 @@ def _check_email(text: str) -> str | None:
 
 
 @cache
-def _roles() -> frozenset[str]:
+def _load_roles() -> frozenset[str]:
     """Return the mailbox names of RFC 2142, and those that mailing list services commonly reject."""
-    return frozenset(_words("roles"))
+    return frozenset(_read_words("roles"))
 
 
 @cache
-def _slips() -> dict[str, str]:
+def _load_typo_domains() -> dict[str, str]:
     """Return the provider by domain, for unknown domains that are one typing error away from the provider's."""
-    providers = _words("providers")
-    found = {slip: provider for provider in reversed(providers) for slip in _one_slip(provider)}
-    return {slip: provider for slip, provider in found.items() if slip not in {*providers, *_words("neighbours")}}
+    providers = _read_words("providers")
+    found = {slip: provider for provider in reversed(providers) for slip in _typos_of(provider)}
+    return {slip: provider for slip, provider in found.items() if slip not in {*providers, *_read_words("neighbours")}}
 
 
-def _words(table: str) -> list[str]:
+def _read_words(table: str) -> list[str]:
     return (files("outreach_async.importer") / "data" / f"{table}.txt").read_text(encoding="utf-8").split()
 
 
-def _one_slip(word: str) -> set[str]:
+def _typos_of(word: str) -> set[str]:
     """Return the word with one letter omitted, doubled, swapped with the next, or replaced by a neighbour on the keyboard."""
     splits = [(word[:at], word[at:]) for at in range(len(word))]
     left_out = {before + rest[1:] for before, rest in splits}
     doubled = {before + rest[0] + rest for before, rest in splits}
     swapped = {before + rest[1] + rest[0] + rest[2:] for before, rest in splits if len(rest) > 1}
-    beside = {before + key + rest[1:] for before, rest in splits for key in _BESIDE.get(rest[0], "")}
+    beside = {before + key + rest[1:] for before, rest in splits for key in _NEIGHBOUR_KEYS.get(rest[0], "")}
     return {slip for slip in left_out | doubled | swapped | beside if _is_domain(slip)}
 
 
@@ -84,48 +84,50 @@ def _is_domain(text: str) -> bool:
     return all(map(str.isalnum, text.split("."))) and "." in text[1:-1]
 
 
-_ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_BESIDE: Final = {key: "".join(row[max(at - 1, 0) : at] + row[at + 1 : at + 2]) for row in _ROWS for at, key in enumerate(row)}
+_KEYBOARD_ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_NEIGHBOUR_KEYS: Final = {
+    key: "".join(row[max(at - 1, 0) : at] + row[at + 1 : at + 2]) for row in _KEYBOARD_ROWS for at, key in enumerate(row)
+}
 
 
-_CACHED: Final = 1 << 14
+_CACHE_SIZE: Final = 1 << 14
 _INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
 _NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
-_MARKS: Final = dict.fromkeys(map(ord, "+ ().-"))
-_KINDS: Final = ("fixed_line", "mobile")
+_PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
+_NUMBER_KINDS: Final = ("fixed_line", "mobile")
 """Nearly all numbers of people; the library checks the rest."""
-_LONGEST_CODE: Final = 3
+_MAX_CODE_LENGTH: Final = 3
 """Most digits of a country's calling code."""
 
 
-def phone_complaint(number: tuple[str, str | None]) -> str | None:
+def check_phone(number: tuple[str, str | None]) -> str | None:
     """Return the problem of a phone number; `None` if it is valid.
 
     Args:
         number: The number, and the two-letter code of its country in case it has no country code.
     """
     text, country = number
-    return None if not text or _is_plain(text, country) else _check_phone(text, country)
+    return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
 
 
-def _is_plain(text: str, country: str | None) -> bool:
+def _is_plainly_valid(text: str, country: str | None) -> bool:
     """Return whether a number is valid at first sight. The library takes fifty times as long, and agrees."""
     if text[0] == "+":
         if not _INTERNATIONAL.fullmatch(text):
             return False
-        digits = text.translate(_MARKS)
-        pattern, length = _international(digits[:_LONGEST_CODE])
+        digits = text.translate(_PUNCTUATION)
+        pattern, length = _international_pattern(digits[:_MAX_CODE_LENGTH])
         return pattern is not None and pattern.fullmatch(digits, length) is not None
     if country and _NATIONAL.fullmatch(text):
-        pattern, prefix = _national(country)
-        digits = text.translate(_MARKS)
+        pattern, prefix = _national_patterns(country)
+        digits = text.translate(_PUNCTUATION)
         dialled = prefix.match(digits) if prefix else None
         return pattern is not None and pattern.fullmatch(digits, dialled.end() if dialled else 0) is not None
     return False
 
 
-@lru_cache(maxsize=_CACHED)
-def _check_phone(text: str, country: str | None) -> str | None:
+@lru_cache(maxsize=_CACHE_SIZE)
+def _validate_phone(text: str, country: str | None) -> str | None:
     import phonenumbers
 
     try:
@@ -138,19 +140,19 @@ def _check_phone(text: str, country: str | None) -> str | None:
 
 
 @cache
-def _international(beginning: str) -> tuple[re.Pattern[str] | None, int]:
+def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
     """Return a pattern for the numbers of the countries with the calling code that the digits begin with, and its length."""
     import phonenumbers
 
-    for length in range(1, _LONGEST_CODE + 1):
+    for length in range(1, _MAX_CODE_LENGTH + 1):
         regions = phonenumbers.region_codes_for_country_code(int(beginning[:length]))
         if regions and "001" not in regions:
-            return _of_regions(regions), length
+            return _build_pattern(regions), length
     return None, 0
 
 
 @cache
-def _national(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
+def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
     """Return a pattern for the numbers of a country, and one for the prefix dialled within the country."""
     from phonenumbers import PhoneMetadata
 
@@ -158,20 +160,20 @@ def _national(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | No
     if metadata is None or metadata.national_prefix_transform_rule is not None:
         return None, None
     prefix = metadata.national_prefix_for_parsing
-    return _of_regions((region,)), re.compile(prefix) if prefix else None
+    return _build_pattern((region,)), re.compile(prefix) if prefix else None
 
 
 @cache
-def _of_regions(regions: tuple[str, ...]) -> re.Pattern[str]:
+def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern for the numbers of countries, as dialled from abroad."""
     from phonenumbers import PhoneMetadata
 
     known = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
-    return re.compile("|".join(pattern for metadata in known for pattern in _patterns(metadata)))
+    return re.compile("|".join(pattern for metadata in known for pattern in _number_patterns(metadata)))
 
 
-def _patterns(metadata: PhoneMetadata) -> Iterator[str]:
-    for kind in _KINDS:
+def _number_patterns(metadata: PhoneMetadata) -> Iterator[str]:
+    for kind in _NUMBER_KINDS:
         described: PhoneNumberDesc | None = getattr(metadata, kind)
         if described is not None and described.national_number_pattern:
             yield f"(?:{described.national_number_pattern})\\Z"
@@ -181,75 +183,75 @@ _NOT_ISO: Final = {"uk": "GB", "el": "GR"}
 """Two-letter codes that people and the European Union use, but ISO 3166 does not."""
 
 
-def country_code(text: str) -> str | None:
+def find_country_code(text: str) -> str | None:
     """Return the two-letter code of a country given by code or name; `None` if it is unknown."""
-    return _country(text.strip())[0]
+    return _resolve_country(text.strip())[0]
 
 
-@lru_cache(maxsize=_CACHED)
-def country_complaint(text: str) -> str | None:
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_country(text: str) -> str | None:
     """Return the problem of a country; `None` if it is valid."""
-    _, complaint = _country(text.strip())
+    _, complaint = _resolve_country(text.strip())
     return complaint
 
 
-@lru_cache(maxsize=_CACHED)
-def state_complaint(state: tuple[str, str | None]) -> str | None:
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_state(state: tuple[str, str | None]) -> str | None:
     """Return the problem of a state; `None` if it is valid, or the country's states are not known here.
 
     Args:
         state: The cell, and the two-letter code of the country.
     """
     text, country = state
-    states = _states().get(country or "")
-    if states is None or folded(text) in states:
+    states = _load_states().get(country or "")
+    if states is None or fold_name(text) in states:
         return None
-    near = get_close_matches(folded(text), states, n=1, cutoff=0.8)
-    return f"not a state of {country}{_meant(states[near[0]]) if near else ''}"
+    near = get_close_matches(fold_name(text), states, n=1, cutoff=0.8)
+    return f"not a state of {country}{_suggest(states[near[0]]) if near else ''}"
 
 
-@lru_cache(maxsize=_CACHED)
-def _country(text: str) -> tuple[str | None, str | None]:
+@lru_cache(maxsize=_CACHE_SIZE)
+def _resolve_country(text: str) -> tuple[str | None, str | None]:
     """Return a country's two-letter code, and the problem with how it is written."""
-    key = folded(text)
-    codes, names, longer = _countries()
+    key = fold_name(text)
+    codes, names, longer = _load_countries()
     if key in codes:
         return codes[key], None
     if found := names.get(key) or names.get(key.removeprefix("the")):
         return found, None
     if found := longer.get(key) or _NOT_ISO.get(key):
-        return found, f"expected a two-letter code or a name{_meant(found)}"
+        return found, f"expected a two-letter code or a name{_suggest(found)}"
     near = get_close_matches(key, names, n=1, cutoff=0.8)
-    return None, f"expected a country's two-letter code or name{_meant(names[near[0]]) if near else ''}"
+    return None, f"expected a country's two-letter code or name{_suggest(names[near[0]]) if near else ''}"
 
 
-def _meant(code: str) -> str:
+def _suggest(code: str) -> str:
     return f"; did you mean {code!r}?"
 
 
-def folded(text: str) -> str:
+def fold_name(text: str) -> str:
     """Return a name in the form in which names are compared: without case, accents, blanks and punctuation."""
     return "".join(char for char in normalize("NFKD", text).casefold() if char.isalnum() and not combining(char))
 
 
 @cache
-def _countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
+def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
     """Return the two-letter codes by two-letter code, by name, and by three-letter code."""
-    rows = [line.split("\t") for line in _lines("countries")]
-    names = {folded(name): code for code, _, *names in rows for name in names}
+    rows = [line.split("\t") for line in _read_lines("countries")]
+    names = {fold_name(name): code for code, _, *names in rows for name in names}
     return {code.casefold(): code for code, *_ in rows}, names, {longer.casefold(): code for code, longer, *_ in rows}
 
 
 @cache
-def _states() -> Mapping[str, Mapping[str, str]]:
+def _load_states() -> Mapping[str, Mapping[str, str]]:
     """Return the codes of states by code and name, for each country whose states are known."""
     states: dict[str, dict[str, str]] = {}
-    for country, code, *names in (line.split("\t") for line in _lines("states")):
-        states.setdefault(country, {}).update({folded(name): code for name in (code, *names)})
+    for country, code, *names in (line.split("\t") for line in _read_lines("states")):
+        states.setdefault(country, {}).update({fold_name(name): code for name in (code, *names)})
     return states
 
 
-def _lines(table: str) -> list[str]:
+def _read_lines(table: str) -> list[str]:
     return (files("outreach_async.importer") / "data" / f"{table}.tsv").read_text(encoding="utf-8").splitlines()
 
 
@@ -257,8 +259,8 @@ _DATE: Final = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
 
-@lru_cache(maxsize=_CACHED)
-def date_complaint(text: str) -> str | None:
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_date(text: str) -> str | None:
     """Return the problem of a date; `None` for a real date as `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
     found = _DATE.fullmatch(text)
     if found is None:
@@ -270,10 +272,10 @@ def date_complaint(text: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=_CACHED)
-def timezone_complaint(text: str) -> str | None:
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_timezone(text: str) -> str | None:
     """Return the problem of a time zone; `None` for a name of the time zone database, or an offset such as `UTC+05:30`."""
-    names = _timezones()
+    names = _load_timezones()
     if not names or names.get(text.casefold()) == text or _OFFSET.fullmatch(text):
         return None
     near = get_close_matches(text.casefold().replace(" ", "_"), names, n=1, cutoff=0.7)
@@ -282,16 +284,16 @@ def timezone_complaint(text: str) -> str | None:
 
 
 @cache
-def _timezones() -> Mapping[str, str]:
+def _load_timezones() -> Mapping[str, str]:
     """Return the names by folded name; none if neither the system nor the package tzdata provides the database."""
     return {name.casefold(): name for name in available_timezones()}
 
 
 _LABEL: Final = r"(?!-)[\w-]{1,63}(?<!-)"
 _HOST: Final = rf"(?:{_LABEL}\.)+(?!\d+(?:[:/?\#]|\Z)){_LABEL}\.?"
-_SITE: Final = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*)?", re.IGNORECASE)
+_WEBSITE: Final = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*)?", re.IGNORECASE)
 
 
-def website_complaint(text: str) -> str | None:
+def check_website(text: str) -> str | None:
     """Return the problem of a website; `None` if it is valid."""
-    return None if _SITE.fullmatch(text) else "expected an http or https URL, or a host such as www.example.com"
+    return None if _WEBSITE.fullmatch(text) else "expected an http or https URL, or a host such as www.example.com"

@@ -16,19 +16,21 @@ import msgspec
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import workbook_reader
-from outreach_async.importer.cells import Flaw, number_flaw
-from outreach_async.importer.source import Source, Spool
+from outreach_async.importer.cells import CellIssue, number_issue
+from outreach_async.importer.source import ByteSource, StreamCopy
 from outreach_async.importer.table import Heading, Record, Table
 
-READER: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
-"""Command that reads a workbook. `read_apart` appends its parameters as one JSON argument."""
+READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
+"""Command that reads a workbook. `read_in_subprocess` appends its parameters as one JSON argument."""
 
-_ERROR: Final = "the cell shows an error such as #N/A; fix its formula, or clear it"
-_BLIND: Final = "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect them"
+_ERROR_MESSAGE: Final = "the cell shows an error such as #N/A; fix its formula, or clear it"
+_UNMARKED_NOTE: Final = (
+    "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect them"
+)
 
 
 @attrs.frozen(kw_only=True)
-class Verdict:
+class ReaderResult:
     """The final message of the reader process.
 
     Attributes:
@@ -44,11 +46,11 @@ class Verdict:
     marked: bool = False
 
 
-Read: TypeAlias = Callable[[Source, str | None], tuple[Verdict, Spool]]
+ReadSheet: TypeAlias = Callable[[ByteSource, str | None], tuple[ReaderResult, StreamCopy]]
 """Reads the sheet of a name, or the first visible sheet for `None`."""
 
-_VERDICT: Final = msgspec.json.Decoder(Verdict)
-_ROW: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int, ...], tuple[int, ...]])
+_RESULT_DECODER: Final = msgspec.json.Decoder(ReaderResult)
+_ROW_DECODER: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int, ...], tuple[int, ...]])
 
 
 @attrs.frozen(kw_only=True)
@@ -60,10 +62,10 @@ class WorkbookFile(Table):
     """
 
     sheet: str
-    _spool: Spool
+    _spool: StreamCopy
 
     @classmethod
-    def of(cls, source: Source, sheet: str | None = None, read: Read | None = None) -> WorkbookFile:
+    def of(cls, source: ByteSource, sheet: str | None = None, read: ReadSheet | None = None) -> WorkbookFile:
         """Read the workbook. The header is the first row that is not blank.
 
         Args:
@@ -74,17 +76,19 @@ class WorkbookFile(Table):
         Raises:
             InvalidRequest: The workbook is unreadable, too large, protected by a password or empty, or has no such sheet.
         """
-        found, spool = (read or read_apart)(source, sheet)
-        cells = next((record.cells for record in _records(spool)), ())
+        found, spool = (read or read_in_subprocess)(source, sheet)
+        cells = next((record.cells for record in _decode_records(spool)), ())
         heading = Heading.of(source.name, cells)
-        notes = filter(None, (found.note, "" if found.marked else _BLIND, *heading.notes))
+        notes = filter(None, (found.note, "" if found.marked else _UNMARKED_NOTE, *heading.notes))
         return cls(source=source, heading=heading, notes=tuple(notes), sheet=found.sheet, spool=spool)
 
-    def _read(self) -> Iterator[Record]:
-        return islice(_records(self._spool), 1, None)
+    def _read_records(self) -> Iterator[Record]:
+        return islice(_decode_records(self._spool), 1, None)
 
 
-def read_apart(source: Source, sheet: str | None, reader: Sequence[str] = READER) -> tuple[Verdict, Spool]:
+def read_in_subprocess(
+    source: ByteSource, sheet: str | None, reader: Sequence[str] = READER_COMMAND
+) -> tuple[ReaderResult, StreamCopy]:
     """Read a sheet in a separate process, and return its verdict and the rows.
 
     If an exception such as KeyboardInterrupt ends the wait, that process is killed. It ends by itself if this process is killed.
@@ -97,39 +101,39 @@ def read_apart(source: Source, sheet: str | None, reader: Sequence[str] = READER
     Raises:
         InvalidRequest: The workbook cannot be read, or the process cannot be started.
     """
-    spool = Spool()
+    spool = StreamCopy()
     given = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
-    with source.lend() as book, spool.lend() as rows:
+    with source.lend_descriptor() as book, spool.lend_descriptor() as rows:
         try:
             done = subprocess.run([*reader, given], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
         except OSError as error:
             raise InvalidRequest(
                 f"{source.name}: cannot start the process that reads workbooks ({error}); save the workbook as CSV"
             ) from error
-    found = _verdict(done)
+    found = _parse_result(done)
     if found.refused is not None:
         raise InvalidRequest(f"{source.name}: {found.refused}")
     return found, spool
 
 
-def _verdict(done: subprocess.CompletedProcess[bytes]) -> Verdict:
+def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
     """Return the verdict. A process without one failed to start, and says why, or was ended by one of its limits."""
     try:
-        return _VERDICT.decode(done.stderr.partition(b"\n")[0])
+        return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
     except msgspec.DecodeError:
         failure = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if failure:
-        return Verdict(refused=f"the process that reads workbooks failed ({failure})")
+        return ReaderResult(refused=f"the process that reads workbooks failed ({failure})")
     if sys.platform != "win32" and done.returncode == -signal.SIGPROF:
-        return Verdict(refused=workbook_reader.TOO_LONG)
-    return Verdict(refused=workbook_reader.TOO_LARGE)  # a failed allocation aborts the process without a message
+        return ReaderResult(refused=workbook_reader.TOO_LONG)
+    return ReaderResult(refused=workbook_reader.TOO_LARGE)  # a failed allocation aborts the process without a message
 
 
-def _records(spool: Spool) -> Iterator[Record]:
+def _decode_records(spool: StreamCopy) -> Iterator[Record]:
     """Yield the rows that are not blank, beginning with the header."""
     with spool.open() as file:
         for text in file:
-            line, cells, errors, numbers = _ROW.decode(text)
-            flaws = [Flaw(at, "error", _ERROR, fatal=True) for at in errors]
-            flaws += [number_flaw(at, cells[at]) for at in numbers]
+            line, cells, errors, numbers = _ROW_DECODER.decode(text)
+            flaws = [CellIssue(at, "error", _ERROR_MESSAGE, fatal=True) for at in errors]
+            flaws += [number_issue(at, cells[at]) for at in numbers]
             yield Record(line, cells, None, tuple(sorted(flaws)))

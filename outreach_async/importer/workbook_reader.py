@@ -29,18 +29,18 @@ from xml.parsers import expat
 if sys.platform != "win32":  # pragma: no branch - Windows has no such limits
     import resource
 
-MEMORY: Final = 384 * 2**20  # bytes; together with the caller's, less than 500 MB
-LONGEST: Final = 1 << 20  # bytes of a row as written: the caller holds one row at a time
-CELL: Final = 1 << 17  # characters of a cell, as in a CSV file; Excel allows 32,767
-_OUTPUT: Final = 1 << 30  # bytes of all rows, which go to a temporary file
-_SWOLLEN: Final = 200  # largest ratio of unpacked to packed size; sheets of people unpack to 5 to 40 times their size
-_MODEST: Final = 64 * 2**20  # bytes that any archive may unpack to
-_SHORT: Final = 1000  # characters of a message, which may quote the file
-_TICK: Final = 0.01  # seconds between two checks of the process
+MAX_MEMORY: Final = 384 * 2**20  # bytes; together with the caller's, less than 500 MB
+MAX_ROW_SIZE: Final = 1 << 20  # bytes of a row as written: the caller holds one row at a time
+MAX_CELL_LENGTH: Final = 1 << 17  # characters of a cell, as in a CSV file; Excel allows 32,767
+_MAX_OUTPUT_SIZE: Final = 1 << 30  # bytes of all rows, which go to a temporary file
+_MAX_RATIO: Final = 200  # largest ratio of unpacked to packed size; sheets of people unpack to 5 to 40 times their size
+_ALLOWED_SIZE: Final = 64 * 2**20  # bytes that any archive may unpack to
+_MAX_MESSAGE_LENGTH: Final = 1000  # characters of a message, which may quote the file
+_CHECK_INTERVAL: Final = 0.01  # seconds between two checks of the process
 
-TOO_LARGE: Final = f"the sheet needs more than {MEMORY // 2**20} MiB of memory to read; save it as CSV"
+TOO_LARGE: Final = f"the sheet needs more than {MAX_MEMORY // 2**20} MiB of memory to read; save it as CSV"
 TOO_LONG: Final = "the sheet takes too long to read for the size of its file; save it as CSV"
-GONE: Final = "the process that requested the rows has ended"
+PARENT_ENDED: Final = "the process that requested the rows has ended"
 
 _WORKBOOK: Final = "xl/workbook.xml"
 _RELATIONS: Final = "xl/_rels/workbook.xml.rels"
@@ -49,42 +49,42 @@ _RELATION: Final = "http://schemas.openxmlformats.org/officeDocument/2006/relati
 _STRICT_RELATION: Final = "http://purl.oclc.org/ooxml/officeDocument/relationships id"
 _ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
 
-_BLOCK: Final = 1 << 16
-_ZEROS: Final = re.compile(r"0{2,255}")  # a format code has at most 255 characters
+_BLOCK_SIZE: Final = 1 << 16
+_ZEROS_FORMAT: Final = re.compile(r"0{2,255}")  # a format code has at most 255 characters
 
 
-class Refused(Exception):
+class UnreadableWorkbook(Exception):
     """The workbook cannot be read. The message says why."""
 
 
-def limit(size: int) -> None:  # pragma: no cover - it runs in a separate process
+def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separate process
     """Make the system end this process if it takes too much memory, disk, or processor time to load a sheet.
 
-    macOS accepts the memory limit and ignores it: there, only `watch` checks it. Windows has no limits.
+    macOS accepts the memory limit and ignores it: there, only `watch_process` checks it. Windows has no limits.
     """
     if sys.platform == "win32":
         return
-    for kind, most in (resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, _OUTPUT), (resource.RLIMIT_CORE, 0):
+    for kind, most in (resource.RLIMIT_DATA, MAX_MEMORY), (resource.RLIMIT_FSIZE, _MAX_OUTPUT_SIZE), (resource.RLIMIT_CORE, 0):
         _, hard = resource.getrlimit(kind)
         with suppress(OSError, ValueError):  # some systems refuse to set a limit
             resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
     # python-calamine may hold the GIL while it loads: no handler and no thread can run, so the signal itself must kill.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    allow(seconds_for(size))
+    limit_processor_time(processor_seconds(size))
 
 
-def allow(seconds: float) -> None:  # pragma: no cover - it runs in a separate process
+def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs in a separate process
     """Set the remaining processor time, in seconds."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def seconds_for(size: int) -> float:
+def processor_seconds(size: int) -> float:
     """Return the seconds of processor time allowed to load `size` bytes: 100,000 people are 8 MB and take 1.2 s."""
     return 1 + size / 1e6
 
 
-def peak() -> int:
+def peak_memory() -> int:
     """Return the peak memory of the process so far, in bytes; 0 if it is unknown."""
     if sys.platform == "win32":  # pragma: no cover - Windows does not report it
         return 0
@@ -95,14 +95,14 @@ def peak() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def watch(parent: int, most: int, leave: Callable[[str], object], wait: Callable[[float], object] = time.sleep) -> None:
+def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: Callable[[float], object] = time.sleep) -> None:
     """Call `leave` with a reason when the parent has ended, or the peak memory exceeds `most`, in bytes."""
     while os.getppid() == parent:  # an orphan gets another parent
-        if peak() > most:
+        if peak_memory() > most:
             leave(TOO_LARGE)
             return
-        wait(_TICK)
-    leave(GONE)
+        wait(_CHECK_INTERVAL)
+    leave(PARENT_ENDED)
 
 
 # Rows
@@ -123,65 +123,65 @@ def read_workbook(
         loaded: Called once the sheet is in memory.
 
     Raises:
-        Refused: The workbook cannot be read.
+        UnreadableWorkbook: The workbook cannot be read.
     """
     import python_calamine
 
-    archive = _archive(file)
+    archive = _open_archive(file)
     file.seek(0)
     try:
         with python_calamine.CalamineWorkbook.from_filelike(file) as book:
-            name, note = _choice(book, sheet)
+            name, note = _choose_sheet(book, sheet)
             table = book.get_sheet_by_name(name)
     except python_calamine.CalamineError as error:
         file.seek(0)
         if _ENCRYPTED in file.read():  # python-calamine does not recognise an encrypted workbook
-            raise Refused("protected by a password; save it without one") from error
+            raise UnreadableWorkbook("protected by a password; save it without one") from error
         what = f"not a readable workbook ({error}): it may be damaged, or have too many cells"
-        raise Refused(f"{what}; save it again, or as CSV") from error
+        raise UnreadableWorkbook(f"{what}; save it again, or as CSV") from error
     loaded()
     marked = archive is not None and _WORKBOOK in archive.namelist()
-    marks = _MarkedRows(marks_of(archive, name) if archive is not None and marked else iter(()))
+    marks = _MarkReader(read_marks(archive, name) if archive is not None and marked else iter(()))
     left = table.start[1] if table.start else 0  # unused columns on the left are omitted
     for row, values in enumerate(table.iter_rows()):
-        cells, errors, numbers = _row(values, left, marks.up_to(row))
+        cells, errors, numbers = _convert_row(values, left, marks.take_until(row))
         if errors or any(map(str.strip, cells)):
-            write(_line(row + 1, cells, errors, numbers))
+            write(_encode_row(row + 1, cells, errors, numbers))
     return {"sheet": name, "note": note, "marked": marked}
 
 
-def _archive(file: BinaryIO) -> zipfile.ZipFile | None:
+def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
     """Return a workbook as a zip archive; `None` if it is not one."""
     try:
         archive = zipfile.ZipFile(file)
     except zipfile.BadZipFile:
         return None
     unpacked, size = sum(part.file_size for part in archive.infolist()), file.seek(0, os.SEEK_END)
-    if unpacked > max(_MODEST, _SWOLLEN * size):
-        raise Refused(f"it unpacks to {unpacked:,} bytes, {unpacked // size:,} times its size; save the sheet as CSV")
+    if unpacked > max(_ALLOWED_SIZE, _MAX_RATIO * size):
+        raise UnreadableWorkbook(f"it unpacks to {unpacked:,} bytes, {unpacked // size:,} times its size; save the sheet as CSV")
     return archive
 
 
-def _choice(book: Any, asked: str | None) -> tuple[str, str]:
+def _choose_sheet(book: Any, asked: str | None) -> tuple[str, str]:
     """Return the name of the sheet to read, and a note on the choice."""
     from python_calamine import SheetTypeEnum, SheetVisibleEnum
 
     names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
     if asked is not None:
         if asked not in names:
-            raise Refused(f"no sheet {asked!r}; pass one of {', '.join(map(repr, names))}")
+            raise UnreadableWorkbook(f"no sheet {asked!r}; pass one of {', '.join(map(repr, names))}")
         return asked, ""
     hidden = [sheet.name for sheet in book.sheets_metadata if sheet.visible != SheetVisibleEnum.Visible]
     name = next((name for name in names if name not in hidden), None)
     if name is None:
-        raise Refused(f"no visible sheet; pass one of these as --sheet: {', '.join(map(repr, names)) or 'none'}")
+        raise UnreadableWorkbook(f"no visible sheet; pass one of these as --sheet: {', '.join(map(repr, names)) or 'none'}")
     others = [repr(each) for each in names if each != name]
     return name, f"read sheet {name!r}, not {', '.join(others)}" if others else ""
 
 
-def _row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list[str], list[int], list[int]]:
+def _convert_row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list[str], list[int], list[int]]:
     """Return the cells of a row as strings, the columns of errors, and the columns of whole numbers."""
-    cells = [value if isinstance(value, str) else text_of(value) for value in values]
+    cells = [value if isinstance(value, str) else to_string(value) for value in values]
     errors, numbers = [], []
     for at, value in enumerate(values):
         width = widths.get(at + left)
@@ -194,29 +194,29 @@ def _row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list
     return cells, errors, numbers
 
 
-def _line(row: int, cells: list[str], errors: list[int], numbers: list[int]) -> bytes:
-    if max(map(len, cells), default=0) > CELL:
-        raise Refused(f"row {row} has a cell of more than {CELL:,} characters; shorten it, or clear it")
+def _encode_row(row: int, cells: list[str], errors: list[int], numbers: list[int]) -> bytes:
+    if max(map(len, cells), default=0) > MAX_CELL_LENGTH:
+        raise UnreadableWorkbook(f"row {row} has a cell of more than {MAX_CELL_LENGTH:,} characters; shorten it, or clear it")
     line = _ENCODER.encode((row, cells, errors, numbers)).encode()
-    if len(line) >= LONGEST:
-        raise Refused(f"row {row} is longer than {LONGEST:,} bytes; check that the sheet is a table")
+    if len(line) >= MAX_ROW_SIZE:
+        raise UnreadableWorkbook(f"row {row} is longer than {MAX_ROW_SIZE:,} bytes; check that the sheet is a table")
     return line + b"\n"
 
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-def text_of(value: Any) -> str:
+def to_string(value: Any) -> str:
     """Return a value as a string: TRUE or FALSE, dates and times as ISO 8601, whole numbers without `.0`."""
     return next(write for kind, write in _WRITERS if isinstance(value, kind))(value)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     """Return a number as a spreadsheet shows it: at most 15 digits, a whole one without `.0` and without an exponent."""
     return str(int(value)) if float(value).is_integer() else format(value, ".15g")
 
 
-def _duration(value: timedelta) -> str:
+def _format_duration(value: timedelta) -> str:
     """Return a duration as a spreadsheet shows it, with hours beyond 24."""
     seconds = round(value.total_seconds())
     sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
@@ -226,9 +226,9 @@ def _duration(value: timedelta) -> str:
 # The order matters: a bool is an int, and a datetime is a date.
 _WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
     (bool, lambda value: str(value).upper()),
-    ((int, float), _number),
+    ((int, float), _format_number),
     ((date, clock_time), lambda value: value.isoformat()),
-    (timedelta, _duration),
+    (timedelta, _format_duration),
 )
 
 
@@ -236,7 +236,7 @@ _WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
 # error as blank, and 00123 as 123.
 
 
-class Mark(NamedTuple):
+class CellMark(NamedTuple):
     """A cell that shows an error or leading zeros."""
 
     row: int  # from 0
@@ -244,14 +244,14 @@ class Mark(NamedTuple):
     width: int  # fewest digits of its number; 0 for a cell that shows an error
 
 
-class _MarkedRows:
+class _MarkReader:
     """The marks of a sheet, consumed row by row."""
 
-    def __init__(self, marks: Iterator[Mark]) -> None:
+    def __init__(self, marks: Iterator[CellMark]) -> None:
         self._marks = marks
         self._next = next(marks, None)
 
-    def up_to(self, row: int) -> dict[int, int]:
+    def take_until(self, row: int) -> dict[int, int]:
         """Return the widths by column of the marks up to and including a row."""
         found: dict[int, int] = {}
         while self._next is not None and self._next.row <= row:
@@ -260,32 +260,32 @@ class _MarkedRows:
         return found
 
 
-def marks_of(archive: zipfile.ZipFile, sheet: str) -> Iterator[Mark]:
+def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
     """Yield the marks of a sheet in the order of its cells.
 
     Raises:
-        Refused: A part of the file is missing or damaged.
+        UnreadableWorkbook: A part of the file is missing or damaged.
     """
     try:
-        widths = _widths(archive)
-        with archive.open(_part(archive, sheet)) as part:
-            yield from _marks(part, widths)
+        widths = _read_widths(archive)
+        with archive.open(_find_part(archive, sheet)) as part:
+            yield from _parse_marks(part, widths)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, RuntimeError, expat.ExpatError) as error:
-        raise Refused(f"cannot read sheet {sheet!r} ({error}); save the workbook again") from error
+        raise UnreadableWorkbook(f"cannot read sheet {sheet!r} ({error}); save the workbook again") from error
 
 
-def _part(archive: zipfile.ZipFile, sheet: str) -> str:
+def _find_part(archive: zipfile.ZipFile, sheet: str) -> str:
     """Return the path of a sheet's part in the archive."""
     with archive.open(_WORKBOOK) as file:
-        found = [attributes for _, attributes in _elements(file, "sheet") if attributes.get("name") == sheet]
+        found = [attributes for _, attributes in _parse_elements(file, "sheet") if attributes.get("name") == sheet]
     relation = found[0].get(_RELATION) or found[0][_STRICT_RELATION] if found else ""
     with archive.open(_RELATIONS) as file:
-        targets = {attributes.get("Id"): attributes.get("Target", "") for _, attributes in _elements(file, "Relationship")}
+        targets = {attributes.get("Id"): attributes.get("Target", "") for _, attributes in _parse_elements(file, "Relationship")}
     target = targets[relation]
     return target.removeprefix("/") if target.startswith("/") else f"xl/{target}"
 
 
-def _widths(archive: zipfile.ZipFile) -> dict[str, int]:
+def _read_widths(archive: zipfile.ZipFile) -> dict[str, int]:
     """Return the fewest digits by style, for the styles whose format is only zeros."""
     if _STYLES not in archive.namelist():
         return {}
@@ -293,10 +293,10 @@ def _widths(archive: zipfile.ZipFile) -> dict[str, int]:
     widths: dict[str, int] = {}
     kind, style = "", 0
     with archive.open(_STYLES) as file:
-        for name, attributes in _elements(file, "numFmt", "cellXfs", "cellStyleXfs", "dxfs", "xf"):
+        for name, attributes in _parse_elements(file, "numFmt", "cellXfs", "cellStyleXfs", "dxfs", "xf"):
             if name == "numFmt":
                 code = attributes.get("formatCode", "")
-                formats[attributes.get("numFmtId")] = len(code) if _ZEROS.fullmatch(code) else 0
+                formats[attributes.get("numFmtId")] = len(code) if _ZEROS_FORMAT.fullmatch(code) else 0
             elif name != "xf":
                 kind = name
             elif kind == "cellXfs":
@@ -306,20 +306,20 @@ def _widths(archive: zipfile.ZipFile) -> dict[str, int]:
     return widths
 
 
-def _marks(file: IO[bytes], widths: dict[str, int]) -> Iterator[Mark]:
+def _parse_marks(file: IO[bytes], widths: dict[str, int]) -> Iterator[CellMark]:
     row, column = -1, -1
-    for name, attributes in _elements(file, "row", "c"):
+    for name, attributes in _parse_elements(file, "row", "c"):
         if name == "row":
             row, column = int(attributes.get("r", row + 2)) - 1, -1
             continue
-        column = _column(attributes["r"]) if "r" in attributes else column + 1
+        column = _parse_column(attributes["r"]) if "r" in attributes else column + 1
         if attributes.get("t") == "e":
-            yield Mark(row, column, 0)
+            yield CellMark(row, column, 0)
         elif width := widths.get(attributes.get("s", "")):
-            yield Mark(row, column, width)
+            yield CellMark(row, column, width)
 
 
-def _column(place: str) -> int:
+def _parse_column(place: str) -> int:
     """Return the column of a reference such as `B3`, from 0."""
     column = 0
     for letter in place.rstrip("0123456789"):
@@ -327,7 +327,7 @@ def _column(place: str) -> int:
     return column - 1
 
 
-def _elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the local name and the attributes of each element with one of the names, at its start tag."""
     found: list[tuple[str, dict[str, str]]] = []
     parser = expat.ParserCreate(namespace_separator=" ")
@@ -337,7 +337,7 @@ def _elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, st
             found.append((local, attributes))
 
     parser.StartElementHandler = begin
-    while block := file.read(_BLOCK):
+    while block := file.read(_BLOCK_SIZE):
         parser.Parse(block, False)
         yield from found
         found.clear()
@@ -346,11 +346,11 @@ def _elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, st
 # The process
 
 
-def verdict(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def run_reporting_errors(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the result of the work, or the reason for its failure."""
     try:
         return work()
-    except Refused as error:
+    except UnreadableWorkbook as error:
         return {"refused": str(error)}
     except MemoryError:
         return {"refused": TOO_LARGE}
@@ -360,9 +360,9 @@ def verdict(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"refused": f"not a readable workbook ({type(error).__name__}: {error}); save it again, or as CSV"}
 
 
-def told(found: dict[str, Any]) -> bytes:
+def encode_result(found: dict[str, Any]) -> bytes:
     """Return a verdict as JSON, with its strings shortened."""
-    short = {name: value[:_SHORT] if isinstance(value, str) else value for name, value in found.items()}
+    short = {name: value[:_MAX_MESSAGE_LENGTH] if isinstance(value, str) else value for name, value in found.items()}
     return json.dumps(short).encode() + b"\n"
 
 
@@ -376,23 +376,23 @@ def main() -> None:  # pragma: no cover - it runs in a separate process
 
     def leave(reason: str) -> None:
         try:
-            os.write(answer, told({"refused": reason}))
+            os.write(answer, encode_result({"refused": reason}))
         finally:  # the write fails if the caller has ended
             os._exit(1)  # this is a thread: SystemExit would end only the thread
 
     with open(0, "rb", closefd=False) as file, open(1, "wb", closefd=False) as rows:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        limit(size)
-        most = max(MEMORY, peak())  # on Linux the peak includes the caller's, because this process began as its copy
-        threading.Thread(target=watch, args=(given["parent"], most, leave), daemon=True).start()
+        limit_resources(size)
+        most = max(MAX_MEMORY, peak_memory())  # on Linux the peak includes the caller's, because this process began as its copy
+        threading.Thread(target=watch_process, args=(given["parent"], most, leave), daemon=True).start()
 
         def work() -> dict[str, Any]:
-            found = read_workbook(file, given["sheet"], rows.write, lambda: allow(10 * seconds_for(size)))
+            found = read_workbook(file, given["sheet"], rows.write, lambda: limit_processor_time(10 * processor_seconds(size)))
             rows.flush()
             return found
 
-        os.write(answer, told(verdict(work)))
+        os.write(answer, encode_result(run_reporting_errors(work)))
 
 
 if __name__ == "__main__":  # pragma: no cover - it runs in a separate process

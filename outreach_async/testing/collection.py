@@ -27,13 +27,13 @@ def run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
     given: Sequence[Any] = metafunc._arg2fixturedefs.get(_NAME, ())  # noqa: SLF001 - pytest has no public way
     if not given:
         return
-    params, ids = _parameters(given)
-    _register(definition, params, ids)
+    params, ids = _find_parameters(given)
+    _register_fixture(definition, params, ids)
     manager = definition.session._fixturemanager  # noqa: SLF001 - the same
     metafunc._arg2fixturedefs[_NAME] = manager.getfixturedefs(_NAME, definition) or ()  # noqa: SLF001 - the same
 
 
-def _parameters(given: Sequence[Any]) -> tuple[Any, Any]:
+def _find_parameters(given: Sequence[Any]) -> tuple[Any, Any]:
     """Return the parameters of a test's `anyio_backend`, either its own or those of a fixture that it overrides and requests.
 
     The override declares them again. Inherited parameters would bring their wider scope, but the clock belongs to a single test.
@@ -42,7 +42,7 @@ def _parameters(given: Sequence[Any]) -> tuple[Any, Any]:
     return last.params, last.ids
 
 
-def _register(definition: pytest.Item, params: Any, ids: Any) -> None:
+def _register_fixture(definition: pytest.Item, params: Any, ids: Any) -> None:
     def backend(anyio_backend: Any, outreach_virtual_time: VirtualTime) -> Any:
         return outreach_virtual_time.backend(anyio_backend)
 

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, Protocol
 import attrs
 
 from outreach_async.fake.arguments import check_known
-from outreach_async.fake.behaviour import KNOBS, READINGS, Behaviour, load_behaviour
-from outreach_async.fake.errors import masked
+from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour, load_behaviour
+from outreach_async.fake.errors import mask_keys
 from outreach_async.fake.fault_plan import Fault
 from outreach_async.fake.faults import Faults
 from outreach_async.fake.request_log import Recorded
@@ -24,19 +24,19 @@ from outreach_async.fake.service import FakeService
 from outreach_async.testing.pairwise import differing, pairwise
 
 
-def first_workspace(fake: FakeService) -> str:
+def ensure_workspace(fake: FakeService) -> str:
     """Return the id of the fake's first workspace. Add one if there is none."""
-    workspaces = _snapshot(fake)["workspaces"]
+    workspaces = _load_world(fake)["workspaces"]
     return str(workspaces[0]["id"]) if workspaces else fake.add_workspace()
 
 
-def first_key(fake: FakeService, workspace: str) -> str:
+def ensure_owner_key(fake: FakeService, workspace: str) -> str:
     """Return the first owner key of a workspace. Add one if there is none."""
-    keys: dict[str, list[str]] = _snapshot(fake)["owner_keys"]
+    keys: dict[str, list[str]] = _load_world(fake)["owner_keys"]
     return next((key for key, opened in keys.items() if workspace in opened), None) or fake.add_owner_key(workspace)
 
 
-def credentials(fake: FakeService, key: str) -> dict[str, str]:
+def build_auth_headers(fake: FakeService, key: str) -> dict[str, str]:
     """Return the header that the fake's `auth` knob requires; empty if it requires none."""
     auth = fake.behaviour.auth
     if auth is None:
@@ -45,117 +45,117 @@ def credentials(fake: FakeService, key: str) -> dict[str, str]:
     return {auth.header: f"{auth.scheme} {token}".strip()}
 
 
-def _snapshot(fake: FakeService) -> Any:
+def _load_world(fake: FakeService) -> Any:
     # The world file is the only public access to what is stored.
     return json.loads(fake.dump())
 
 
-REQUESTS: Final = 20
+MAX_REQUESTS: Final = 20
 """Number of requests shown; the last ones."""
 
-_BODY: Final = 300
+_MAX_BODY_LENGTH: Final = 300
 """Number of characters shown of a body."""
 
 
 @attrs.frozen
-class Use:
+class FakeUse:
     """A fake in use by a test.
 
     Attributes:
         fake: The fake.
-        order: The configuration that the test requested.
+        config: The configuration that the test requested.
         behaviour: The behaviour with which the test began, one of those requested.
     """
 
     fake: FakeService
-    order: Order
+    config: FakeConfig
     behaviour: Behaviour
 
     @property
     def unfired(self) -> list[str]:
         """Descriptions of the faults that never fired, if these fail the test."""
-        return _counted(self.fake.faults.unfired) if self.order.unfired == "error" else []
+        return _count_repeats(self.fake.faults.unfired) if self.config.unfired == "error" else []
 
-    def report(self) -> str:
+    def format_report(self) -> str:
         """Describe the state of the fake and its last requests."""
-        return "\n".join(self._lines())
+        return "\n".join(self._format_lines())
 
-    def _lines(self) -> Iterator[str]:
+    def _format_lines(self) -> Iterator[str]:
         yield f"seed: {self.fake.seed}"
-        yield f"behaviour: {self._row()}{readings(self.fake.behaviour)}"
-        yield from (f"never fired: {fault}" for fault in _counted(self.fake.faults.unfired))
-        recent = self.fake.requests.recent(REQUESTS)
+        yield f"behaviour: {self._format_row()}{format_settings(self.fake.behaviour)}"
+        yield from (f"never fired: {fault}" for fault in _count_repeats(self.fake.faults.unfired))
+        recent = self.fake.requests.recent(MAX_REQUESTS)
         yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
         for recorded in recent:
-            yield from _request(recorded, recorded.at - recent[0].at)
+            yield from _format_request(recorded, recorded.at - recent[0].at)
 
     @property
     def row(self) -> int | None:
         """The index of the behaviour among those requested; `None` if there is only one."""
-        rows = self.order.behaviours
+        rows = self.config.behaviours
         return rows.index(self.behaviour) if len(rows) > 1 else None
 
-    def _row(self) -> str:
-        return "" if self.row is None else f"{row_id(self.row)} of {len(self.order.behaviours)}: "
+    def _format_row(self) -> str:
+        return "" if self.row is None else f"{format_row_id(self.row)} of {len(self.config.behaviours)}: "
 
 
-def row_id(number: int) -> str:
+def format_row_id(number: int) -> str:
     """Return the name of a row of the pairwise behaviours, as in the test's id."""
     return f"row{number:02}"
 
 
-def readings(behaviour: Behaviour) -> str:
+def format_settings(behaviour: Behaviour) -> str:
     """Return the knobs that are not at their default, in the syntax of a test."""
-    return ", ".join(f"{knob}={reading(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
+    return ", ".join(f"{knob}={format_setting(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
 
 
-def _counted(texts: Iterable[str]) -> list[str]:
+def _count_repeats(texts: Iterable[str]) -> list[str]:
     return [f"{text}, {times} times" if times > 1 else text for text, times in Counter(texts).items()]
 
 
-def _request(recorded: Recorded, after: float) -> Iterator[str]:
+def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
     answered = "no response" if recorded.status is None else str(recorded.status)
     struck = f", fault {recorded.fault}" if recorded.fault else ""
-    yield f"#{recorded.number} +{after:.3f} s {recorded.method} {masked(recorded.target)} -> {answered}{struck}"
+    yield f"#{recorded.number} +{after:.3f} s {recorded.method} {mask_keys(recorded.target)} -> {answered}{struck}"
     if recorded.json is not None:
-        yield f"    body: {_body(recorded.json)}"
-    yield from (f"    hint: {masked(hint)}" for hint in recorded.hints)
+        yield f"    body: {_format_body(recorded.json)}"
+    yield from (f"    hint: {mask_keys(hint)}" for hint in recorded.hints)
 
 
-def _body(document: Any) -> str:
+def _format_body(document: Any) -> str:
     # Mask before cutting: half a key would not be recognised as one.
-    text = masked(json.dumps(_keyless(document), ensure_ascii=False))
-    return text if len(text) <= _BODY else text[:_BODY] + "..."
+    text = mask_keys(json.dumps(_mask_owner_keys(document), ensure_ascii=False))
+    return text if len(text) <= _MAX_BODY_LENGTH else text[:_MAX_BODY_LENGTH] + "..."
 
 
-def _keyless(value: Any) -> Any:
+def _mask_owner_keys(value: Any) -> Any:
     """Hide every `owner_key`, because a test may send a value there that does not look like a key."""
     if isinstance(value, dict):
-        return {name: "***" if name == "owner_key" else _keyless(item) for name, item in value.items()}
-    return [_keyless(item) for item in value] if isinstance(value, list) else value
+        return {name: "***" if name == "owner_key" else _mask_owner_keys(item) for name, item in value.items()}
+    return [_mask_owner_keys(item) for item in value] if isinstance(value, list) else value
 
 
-def reading(value: Any) -> str:
+def format_setting(value: Any) -> str:
     """Return a knob's value as a string."""
     # The repr of a function has an address, which differs between runs.
     return getattr(value, "__qualname__", None) or repr(value)
 
 
-_Readings = frozenset[str]
-_Causes = tuple[_Readings, ...]
+_Settings = frozenset[str]
+_Causes = tuple[_Settings, ...]
 """Alternative causes: a row fails if it has every value of one of them."""
 
-_SINGLES: Final = 4
+_MAX_SINGLES: Final = 4
 """Most single values that are combined as alternatives."""
 
-_PAIRS: Final = 2
+_MAX_PAIRS: Final = 2
 """The same if pairs of values are included, which are too numerous to combine further."""
 
-_SHOWN: Final = 8
+_MAX_EXPLANATIONS: Final = 8
 """Most explanations shown for a test."""
 
 
-def suspects(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
+def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
     """Find the fewest knob values that explain which rows failed: every failed row has one of them, and no passed row has any.
 
     If single values explain nothing, pairs of values are tried too.
@@ -169,23 +169,29 @@ def suspects(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> li
         with alternatives joined by `or` and pairs by `and`. Several explanations fit equally well; there are none if the rows do
         not tell.
     """
-    rows, innocent = [_written(behaviour) for behaviour in failed], [_written(behaviour) for behaviour in passed]
-    singles = [cause for cause in _parts(rows, 1) if not any(cause <= row for row in innocent)]
+    rows, innocent = (
+        [_format_behaviour(behaviour) for behaviour in failed],
+        [_format_behaviour(behaviour) for behaviour in passed],
+    )
+    singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in innocent)]
     guilty = frozenset[str]().union(*singles)
-    pairs = [pair for pair in _parts(rows, 2) if not pair & guilty and not any(pair <= row for row in innocent)]
-    for causes, most in ((singles, _SINGLES), ([*singles, *pairs], _PAIRS)):
+    pairs = [pair for pair in _combine_settings(rows, 2) if not pair & guilty and not any(pair <= row for row in innocent)]
+    for causes, most in ((singles, _MAX_SINGLES), ([*singles, *pairs], _MAX_PAIRS)):
         for count in range(1, most + 1):
-            found = set(_covers(rows, causes, count))
+            found = set(_find_covers(rows, causes, count))
             if found:
-                return [_text(cover) for cover in sorted(found, key=lambda cover: (-_weight(cover, rows), _text(cover)))]
+                return [
+                    _format_causes(cover)
+                    for cover in sorted(found, key=lambda cover: (-_count_matches(cover, rows), _format_causes(cover)))
+                ]
     return []
 
 
-def _parts(rows: Sequence[_Readings], size: int) -> list[_Readings]:
+def _combine_settings(rows: Sequence[_Settings], size: int) -> list[_Settings]:
     return list(dict.fromkeys(frozenset(part) for row in rows for part in combinations(sorted(row), size)))
 
 
-def _covers(rows: Sequence[_Readings], causes: Sequence[_Readings], count: int) -> Iterator[_Causes]:
+def _find_covers(rows: Sequence[_Settings], causes: Sequence[_Settings], count: int) -> Iterator[_Causes]:
     """Yield combinations of at most `count` causes such that every row has one of them."""
     if not rows:
         yield ()
@@ -194,22 +200,22 @@ def _covers(rows: Sequence[_Readings], causes: Sequence[_Readings], count: int) 
         for cause in causes:
             if cause <= rows[0]:
                 left = [row for row in rows if not cause <= row]
-                yield from (tuple(sorted((cause, *others), key=sorted)) for others in _covers(left, causes, count - 1))
+                yield from (tuple(sorted((cause, *others), key=sorted)) for others in _find_covers(left, causes, count - 1))
 
 
-def _weight(causes: _Causes, rows: Sequence[_Readings]) -> int:
+def _count_matches(causes: _Causes, rows: Sequence[_Settings]) -> int:
     return sum(cause <= row for cause in causes for row in rows)
 
 
-def _text(causes: _Causes) -> str:
+def _format_causes(causes: _Causes) -> str:
     return " or ".join(" and ".join(sorted(cause)) for cause in causes)
 
 
-def _written(behaviour: Behaviour) -> _Readings:
-    return frozenset(f"{knob}={reading(getattr(behaviour, knob))}" for knob in READINGS)
+def _format_behaviour(behaviour: Behaviour) -> _Settings:
+    return frozenset(f"{knob}={format_setting(getattr(behaviour, knob))}" for knob in KNOB_VALUES)
 
 
-def verdicts(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
+def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
     """Return one line for each test that failed under some rows, with the values that these rows share.
 
     Args:
@@ -217,20 +223,20 @@ def verdicts(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
     """
     tests: dict[str, dict[int, bool]] = {}
     for name, row, failed in ran:
-        rows = tests.setdefault(name.replace(row_id(row), "row*"), {})
+        rows = tests.setdefault(name.replace(format_row_id(row), "row*"), {})
         rows[row] = rows.get(row, False) or failed
-    return [_verdict(name, rows) for name, rows in tests.items() if any(rows.values())]
+    return [_summarize_test(name, rows) for name, rows in tests.items() if any(rows.values())]
 
 
-def _verdict(name: str, rows: Mapping[int, bool]) -> str:
+def _summarize_test(name: str, rows: Mapping[int, bool]) -> str:
     failed = [pairwise()[row] for row, bad in rows.items() if bad]
     passed = [pairwise()[row] for row, bad in rows.items() if not bad]
-    found = suspects(failed, passed) if passed else []
+    found = find_explanations(failed, passed) if passed else []
     line = f"{name} failed under {len(failed)} of {len(rows)} behaviours"
     if not found:
         return line
-    more = [f"{len(found) - _SHOWN} more explanations"] if len(found) > _SHOWN else []
-    return f"{line}: {'; or '.join([*(f'those with {text}' for text in found[:_SHOWN]), *more])}"
+    more = [f"{len(found) - _MAX_EXPLANATIONS} more explanations"] if len(found) > _MAX_EXPLANATIONS else []
+    return f"{line}: {'; or '.join([*(f'those with {text}' for text in found[:_MAX_EXPLANATIONS]), *more])}"
 
 
 PRESETS: Final[Mapping[str, Callable[[], Behaviour]]] = {
@@ -243,11 +249,11 @@ PRESETS: Final[Mapping[str, Callable[[], Behaviour]]] = {
 _NAMES: Final = ", ".join(map(repr, [*PRESETS, "pairwise"]))
 
 
-class OrderError(ValueError):
+class FakeConfigError(ValueError):
     """An argument of the marker is invalid; the message names the argument and the valid values."""
 
 
-class Mark(Protocol):
+class MarkerUse(Protocol):
     """One use of the marker, as passed by pytest."""
 
     @property
@@ -260,7 +266,7 @@ class Mark(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class FakeConfig:
     """The configuration of a test's fake.
 
     Attributes:
@@ -277,24 +283,24 @@ class Order:
     faults: Mapping[str, Sequence[Fault]] = attrs.field(factory=dict)
     unfired: Literal["error", "ignore"] = "error"
 
-    def service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
+    def create_service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
         """Make the fake, with its world loaded and its faults scheduled.
 
         Raises:
-            OrderError: The world is invalid or cannot be read.
+            FakeConfigError: The world is invalid or cannot be read.
         """
         fake = FakeService(self.seed, behaviour, clock)
         if self.world is not None:
             try:
                 fake.load(self.world)
             except (OSError, ValueError) as error:
-                raise OrderError(f"world: {error}") from error
+                raise FakeConfigError(f"world: {error}") from error
         for operation, faults in self.faults.items():
             fake.faults.script(operation, *faults)
         return fake
 
 
-def read_order(marks: Iterable[Mark], folder: Path, default: Sequence[Behaviour]) -> Order:
+def read_config(marks: Iterable[MarkerUse], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
     """Read the configuration of a test.
 
     Args:
@@ -303,18 +309,18 @@ def read_order(marks: Iterable[Mark], folder: Path, default: Sequence[Behaviour]
         default: The behaviours if no marker sets them.
 
     Raises:
-        OrderError: An argument is invalid.
+        FakeConfigError: An argument is invalid.
     """
     given: dict[str, Any] = {}
     for mark in marks:
         if mark.args:
-            raise OrderError(f"expected keyword arguments ({', '.join(_READERS)}), got {mark.args[0]!r}; pass it by keyword")
+            raise FakeConfigError(f"expected keyword arguments ({', '.join(_READERS)}), got {mark.args[0]!r}; pass it by keyword")
         for name in mark.kwargs:
             _check_name(name)
         given = {**mark.kwargs, **given}
     read = {name: _READERS[name](value, folder) for name, value in given.items()}
     behaviours = read.pop("behaviour", tuple(default))
-    return Order(behaviours=behaviours, **read)
+    return FakeConfig(behaviours=behaviours, **read)
 
 
 def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
@@ -325,22 +331,22 @@ def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
         folder: The base of relative paths.
 
     Raises:
-        OrderError: The value describes no behaviour.
+        FakeConfigError: The value describes no behaviour.
     """
     if isinstance(value, Behaviour):
         return (value,)
     if value == "pairwise":
         return pairwise()
     try:
-        return (_behaviour(value, folder),)
+        return (_read_behaviour(value, folder),)
     except (OSError, TypeError, ValueError) as error:
-        raise OrderError(f"behaviour: {error}") from error
+        raise FakeConfigError(f"behaviour: {error}") from error
 
 
-def _behaviour(value: Any, folder: Path) -> Behaviour:
+def _read_behaviour(value: Any, folder: Path) -> Behaviour:
     if isinstance(value, Mapping):
         for knob in value:
-            check_known(knob, KNOBS, "Behaviour")
+            check_known(knob, KNOB_NAMES, "Behaviour")
         return Behaviour(**value)
     if isinstance(value, str) and value in PRESETS:
         return PRESETS[value]()
@@ -353,47 +359,47 @@ def _check_name(name: str) -> None:
     try:
         check_known(name, _READERS, "the marker")
     except TypeError as error:
-        raise OrderError(str(error)) from None
+        raise FakeConfigError(str(error)) from None
 
 
-def _seed(value: Any, _: Path) -> int:
+def _read_seed(value: Any, _: Path) -> int:
     if type(value) is not int:
-        raise OrderError(f"seed: expected a whole number, got {value!r}")
+        raise FakeConfigError(f"seed: expected a whole number, got {value!r}")
     return value
 
 
-def _world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
+def _read_world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     if isinstance(value, str | Path):
         text = isinstance(value, str) and value.lstrip().startswith("{")
         return str(value) if text else folder / value
-    raise OrderError(f"world: expected the path of a world file, its content or the document, got {type(value).__name__}")
+    raise FakeConfigError(f"world: expected the path of a world file, its content or the document, got {type(value).__name__}")
 
 
-def _faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
+def _read_faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
     if not isinstance(value, Mapping):
-        raise OrderError(f"faults: expected a mapping of operations to faults, got {type(value).__name__}")
+        raise FakeConfigError(f"faults: expected a mapping of operations to faults, got {type(value).__name__}")
     scripts = {operation: tuple(faults) if isinstance(faults, Sequence) else (faults,) for operation, faults in value.items()}
     try:
         for operation, script in scripts.items():
             Faults(0).script(operation, *script)
     except (TypeError, ValueError) as error:
-        raise OrderError(f"faults: {error}") from error
+        raise FakeConfigError(f"faults: {error}") from error
     return scripts
 
 
-def _unfired(value: Any, _: Path) -> Literal["error", "ignore"]:
+def _read_unfired(value: Any, _: Path) -> Literal["error", "ignore"]:
     if value not in ("error", "ignore"):
-        raise OrderError(f"unfired: expected 'error' or 'ignore', got {value!r}")
+        raise FakeConfigError(f"unfired: expected 'error' or 'ignore', got {value!r}")
     return "ignore" if value == "ignore" else "error"
 
 
 _READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
-    "seed": _seed,
-    "world": _world,
+    "seed": _read_seed,
+    "world": _read_world,
     "behaviour": read_behaviours,
-    "faults": _faults,
-    "unfired": _unfired,
+    "faults": _read_faults,
+    "unfired": _read_unfired,
 }
 """The parser of each argument."""

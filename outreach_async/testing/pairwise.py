@@ -13,13 +13,13 @@ from typing import Any
 
 import attrs
 
-from outreach_async.fake.behaviour import READINGS, Behaviour
+from outreach_async.fake.behaviour import KNOB_VALUES, Behaviour
 
-_Value = tuple[int, int]
+_FactorLevel = tuple[int, int]
 """A factor and one of its levels, both by number."""
 
 
-def cover(levels: Sequence[int]) -> list[tuple[int, ...]]:
+def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
     """Choose rows that cover every pair of levels of any two factors, and every level.
 
     The first row has level 0 of every factor. The result is deterministic.
@@ -35,32 +35,32 @@ def cover(levels: Sequence[int]) -> list[tuple[int, ...]]:
     # A dict, because the order of a set would differ between runs. A value paired with itself stands for the value alone.
     missing = dict.fromkeys(pair for pair in combinations_with_replacement(values, 2) if _can_meet(*pair))
     rows = [(0,) * len(levels)]
-    _tick(missing, rows[0])
+    _remove_covered(missing, rows[0])
     while missing:
-        rows.append(_row(levels, missing))
-        _tick(missing, rows[-1])
+        rows.append(_build_row(levels, missing))
+        _remove_covered(missing, rows[-1])
     return rows
 
 
-def _can_meet(one: _Value, other: _Value) -> bool:
+def _can_meet(one: _FactorLevel, other: _FactorLevel) -> bool:
     return one == other or one[0] != other[0]
 
 
-def _tick(missing: dict[tuple[_Value, _Value], None], row: Sequence[int]) -> None:
+def _remove_covered(missing: dict[tuple[_FactorLevel, _FactorLevel], None], row: Sequence[int]) -> None:
     for pair in combinations_with_replacement(enumerate(row), 2):
         missing.pop(pair, None)
 
 
-def _row(levels: Sequence[int], missing: dict[tuple[_Value, _Value], None]) -> tuple[int, ...]:
+def _build_row(levels: Sequence[int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> tuple[int, ...]:
     """Build a row around the first missing pair: choose for each other factor the level that covers most missing pairs."""
     chosen = dict(next(iter(missing)))
     for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
         if factor not in chosen:
-            chosen[factor] = max(range(levels[factor]), key=lambda level: _gain((factor, level), chosen, missing))
+            chosen[factor] = max(range(levels[factor]), key=lambda level: _count_gain((factor, level), chosen, missing))
     return tuple(chosen[factor] for factor in range(len(levels)))
 
 
-def _gain(value: _Value, chosen: dict[int, int], missing: dict[tuple[_Value, _Value], None]) -> int:
+def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> int:
     return sum((min(value, other), max(value, other)) in missing for other in chosen.items())
 
 
@@ -75,10 +75,10 @@ def pairwise() -> tuple[Behaviour, ...]:
         print(len(pairwise()), pairwise()[0] == Behaviour.documented())  # -> 28 True
         ```
     """
-    readings = list(READINGS.values())
+    readings = list(KNOB_VALUES.values())
     return tuple(
-        Behaviour(**{knob: READINGS[knob][level] for knob, level in zip(READINGS, row, strict=True)})
-        for row in cover([len(values) for values in readings])
+        Behaviour(**{knob: KNOB_VALUES[knob][level] for knob, level in zip(KNOB_VALUES, row, strict=True)})
+        for row in cover_pairs([len(values) for values in readings])
     )
 
 

@@ -15,14 +15,14 @@ import anyio
 
 from outreach_async.fake.clock import parse_time
 
-START: Final = "2026-01-01T00:00:00Z"
+DEFAULT_START: Final = "2026-01-01T00:00:00Z"
 """The start of virtual time, the same as the default of a fake."""
 
-_REPLACED: Final = frozenset({"loop_factory", "use_uvloop", "clock"})
+_REPLACED_OPTIONS: Final = frozenset({"loop_factory", "use_uvloop", "clock"})
 """Options of anyio's backends that set the clock of an event loop."""
 
 
-class _Jump(selectors.DefaultSelector):
+class _JumpSelector(selectors.DefaultSelector):
     """A selector that advances the clock of the event loop instead of blocking."""
 
     now = 0.0
@@ -48,12 +48,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self) -> None:
-        self._jump = _Jump()
-        super().__init__(self._jump)
+        self._jump_selector = _JumpSelector()
+        super().__init__(self._jump_selector)
 
     def time(self) -> float:
         """Return the seconds since the event loop was made."""
-        return self._jump.now
+        return self._jump_selector.now
 
 
 class VirtualTime:
@@ -76,10 +76,10 @@ class VirtualTime:
         ```
     """
 
-    def __init__(self, start: str = START) -> None:
-        self._start = parse_time(start) / 1_000_000
-        self._before = 0.0
-        self._reading: Callable[[], float] = float  # returns zero until an event loop drives the clock
+    def __init__(self, start: str = DEFAULT_START) -> None:
+        self._start_time = parse_time(start) / 1_000_000
+        self._elapsed_before = 0.0
+        self._read_loop_time: Callable[[], float] = float  # returns zero until an event loop drives the clock
 
     def __repr__(self) -> str:
         return f"<VirtualTime: {self.elapsed:g} s after its start>"
@@ -87,7 +87,7 @@ class VirtualTime:
     @property
     def elapsed(self) -> float:
         """Seconds of virtual time since the start."""
-        return self._before + self._reading()
+        return self._elapsed_before + self._read_loop_time()
 
     def __call__(self) -> float:
         """Return the current time in Unix seconds.
@@ -101,13 +101,13 @@ class VirtualTime:
         except RuntimeError:  # no event loop is running, as between an async fixture and its test
             pass
         else:
-            if running != self._reading():
+            if running != self._read_loop_time():
                 raise RuntimeError(
                     "virtual time: read in an event loop that it does not drive; start the loop with options() of this "
                     "VirtualTime. Under pytest, check for an async fixture of a wider scope, or `anyio_backend` in a "
                     "parametrize mark"
                 )
-        return self._start + self.elapsed
+        return self._start_time + self.elapsed
 
     def options(self, backend: str, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return `backend_options` that run an event loop in this time.
@@ -123,10 +123,10 @@ class VirtualTime:
             print(time.elapsed)  # -> 90.0
             ```
         """
-        kept = {name: value for name, value in (others or {}).items() if name not in _REPLACED}
+        kept = {name: value for name, value in (others or {}).items() if name not in _REPLACED_OPTIONS}
         if backend == "trio":
-            return {**kept, "clock": self._trio_clock()}
-        return {**kept, "loop_factory": self._asyncio_loop}
+            return {**kept, "clock": self._create_trio_clock()}
+        return {**kept, "loop_factory": self._create_asyncio_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
         """Return the value of an `anyio_backend` fixture, changed to run in this time.
@@ -140,17 +140,17 @@ class VirtualTime:
         name, others = (given, {}) if isinstance(given, str) else given
         return name, self.options(name, others)
 
-    def _asyncio_loop(self) -> VirtualTimeLoop:
+    def _create_asyncio_loop(self) -> VirtualTimeLoop:
         loop = VirtualTimeLoop()
-        self._follow(loop.time)
+        self._attach(loop.time)
         return loop
 
-    def _trio_clock(self) -> Any:
+    def _create_trio_clock(self) -> Any:
         import trio.testing
 
         clock = trio.testing.MockClock(autojump_threshold=0)
-        self._follow(clock.current_time)
+        self._attach(clock.current_time)
         return clock
 
-    def _follow(self, reading: Callable[[], float]) -> None:
-        self._before, self._reading = self.elapsed, reading
+    def _attach(self, reading: Callable[[], float]) -> None:
+        self._elapsed_before, self._read_loop_time = self.elapsed, reading

@@ -9,26 +9,26 @@ from contextlib import suppress
 from typing import Any, Final
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.secret import opaque
+from outreach_async.secret import drop_frames
 from outreach_async.transport.clients import AiohttpMiddleware, AiohttpSession
-from outreach_async.transport.lifecycle import Bound
+from outreach_async.transport.lifecycle import LoopLocal
 from outreach_async.transport.response_reader import MAX_ANSWER
-from outreach_async.transport.sending import closed, hold
-from outreach_async.transport.tls import Trust
+from outreach_async.transport.sending import build_closed_error, mark_unsent
+from outreach_async.transport.tls import TrustSettings
 from outreach_async.transport.urls import (
     BaseUrl,
-    at_least_one,
-    authorizations,
     choose_proxy,
-    credentials,
-    library_of,
+    find_library,
+    header_secrets,
     parse_base_url,
-    refuse_beside,
-    require,
+    reject_options,
+    require_module,
+    require_positive,
+    url_secrets,
 )
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
-_CONNECTIONS: Final = 64
+_DEFAULT_CONNECTIONS: Final = 64
 _PROXY_SCHEMES: Final = ("http", "https")
 
 
@@ -75,7 +75,7 @@ class AiohttpTransport:
         ```
     """
 
-    @opaque
+    @drop_frames
     def __init__(
         self,
         service: str | AiohttpSession,
@@ -88,67 +88,67 @@ class AiohttpTransport:
         max_answer: int = MAX_ANSWER,
         middlewares: Sequence[AiohttpMiddleware] = (),
     ) -> None:
-        require("aiohttp", "outreach_async[aiohttp]")
-        self.max_in_flight = None if max_in_flight is None else at_least_one("max_in_flight", max_in_flight)
-        self._limit = at_least_one("max_answer", max_answer)
+        require_module("aiohttp", "outreach_async[aiohttp]")
+        self.max_in_flight = None if max_in_flight is None else require_positive("max_in_flight", max_in_flight)
+        self._max_answer = require_positive("max_answer", max_answer)
         self._middlewares = middlewares
         self._base: BaseUrl | None = None
-        self._place: BaseUrl | None
+        self._visible_base: BaseUrl | None
         self._session: AiohttpSession | None = None
         self._proxy: str | None = None
-        self._home: object = None
-        self._trust = Trust.of(ssl_context, os.environ, trust_env=trust_env)
+        self._event_loop: object = None
+        self._trust = TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env)
         if isinstance(service, str):
-            self._base = self._place = parse_base_url(service)
+            self._base = self._visible_base = parse_base_url(service)
             self._proxy = choose_proxy(self._base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
-            self.max_in_flight = self.max_in_flight or _CONNECTIONS
-            self.secrets = (*self._base.secrets, *credentials(self._proxy))
+            self.max_in_flight = self.max_in_flight or _DEFAULT_CONNECTIONS
+            self.secrets = (*self._base.secrets, *url_secrets(self._proxy))
         else:
-            refuse_beside("session", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
-            if library_of(service, "ClientSession") != "aiohttp":
+            reject_options("session", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
+            if find_library(service, "ClientSession") != "aiohttp":
                 raise InvalidRequest(
                     f"transport: expected a base URL or an aiohttp.ClientSession, got {type(service).__name__}; pass one of them"
                 )
             self._session = service
-            self._place = _place_of(service)
-            self.secrets = (*(self._place.secrets if self._place else ()), *authorizations(service.headers))
+            self._visible_base = _find_base_url(service)
+            self.secrets = (*(self._visible_base.secrets if self._visible_base else ()), *header_secrets(service.headers))
             with suppress(RuntimeError):  # the session was made outside of an event loop
-                self._home = _running_loop()
-        self._wire = Bound(self._start)
+                self._event_loop = _running_loop()
+        self._sender = LoopLocal(self._open_sender)
         self._closed = False
 
     def __repr__(self) -> str:
         """Show the base URL, without user and password."""
-        return f"<AiohttpTransport to {self._place or 'a session'}{', closed' if self._closed else ''}>"
+        return f"<AiohttpTransport to {self._visible_base or 'a session'}{', closed' if self._closed else ''}>"
 
     @property
     def base_url(self) -> str | None:
         """The URL prepended to every target, without user and password, for hooks; `None` for a session without a visible one."""
-        return None if self._place is None else str(self._place)
+        return None if self._visible_base is None else str(self._visible_base)
 
-    def _start(self) -> Transport:
+    def _open_sender(self) -> Transport:
         try:
             loop = _running_loop()
         except RuntimeError:
             raise InvalidRequest("transport: aiohttp runs on asyncio only; on trio use HttpxTransport") from None
-        if self._session is not None and self._home not in {None, loop}:
+        if self._session is not None and self._event_loop not in {None, loop}:
             raise InvalidRequest("transport: the session belongs to another event loop; make a new one in this event loop")
-        self._home = loop if self._session is not None else None
-        return self._wired()
+        self._event_loop = loop if self._session is not None else None
+        return self._build_sender()
 
-    def _wired(self) -> Transport:
+    def _build_sender(self) -> Transport:
         # Separate, because mypy follows the imports of a method that assigns attributes, here into all of aiohttp.
         from outreach_async.transport import aiohttp_session
 
-        place = aiohttp_session.place(self._base)
+        place = aiohttp_session.resolve_destination(self._base)
         given: Any = self._session
-        session = given or aiohttp_session.open_session(self._context(), self._proxy)
-        return aiohttp_session.Wire(session, place, self.max_in_flight, self._limit, self._middlewares)
+        session = given or aiohttp_session.open_session(self._ssl_context(), self._proxy)
+        return aiohttp_session.SessionSender(session, place, self.max_in_flight, self._max_answer, self._middlewares)
 
-    def _context(self) -> ssl.SSLContext | None:
+    def _ssl_context(self) -> ssl.SSLContext | None:
         """Return the SSL context if a connection needs one."""
         urls = f"{self._base} {self._proxy}"
-        return self._trust.context("aiohttp") if "https:" in urls else None
+        return self._trust.get_context("aiohttp") if "https:" in urls else None
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         """Send the request and read the complete response, whatever its status.
@@ -158,20 +158,20 @@ class AiohttpTransport:
             InvalidRequest: The request is invalid, or the transport is closed.
         """
         if self._closed:
-            raise closed(self)
-        hold(progress)
-        return await self._wire.get().send(request, progress)
+            raise build_closed_error(self)
+        mark_unsent(progress)
+        return await self._sender.get().send(request, progress)
 
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""
         self._closed = True
-        if (wire := self._wire.release()) is not None:
+        if (wire := self._sender.release()) is not None:
             await wire.aclose()
-        elif self._session is not None and not self._wire.inherited:
+        elif self._session is not None and not self._sender.is_inherited:
             await self._session.close()
 
 
-def _place_of(session: AiohttpSession) -> BaseUrl | None:
+def _find_base_url(session: AiohttpSession) -> BaseUrl | None:
     """Return the base URL of a session. aiohttp has no public name for it."""
     with suppress(InvalidRequest):
         return parse_base_url(str(getattr(session, "_base_url", None)))

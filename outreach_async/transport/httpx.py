@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from outreach_async.errors import InvalidRequest, OutreachError, forget_frames
-from outreach_async.secret import opaque
+from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.secret import drop_frames
 from outreach_async.transport.clients import HttpxClient
-from outreach_async.transport.httpx_pool import FAMILIES, Family, LaneRoute
+from outreach_async.transport.httpx_pool import FAMILIES, Family, PoolSender
 from outreach_async.transport.response_reader import MAX_ANSWER
-from outreach_async.transport.sending import closed, hold, lost, said
-from outreach_async.transport.tls import Trust
-from outreach_async.transport.urls import at_least_one, parse_base_url, refuse_beside, require
+from outreach_async.transport.sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
+from outreach_async.transport.tls import TrustSettings
+from outreach_async.transport.urls import parse_base_url, reject_options, require_module, require_positive
 from outreach_async.transport.wire import Progress, Request, Response
 
 if TYPE_CHECKING:
-    from outreach_async.transport.httpx_client import ClientRoute
+    from outreach_async.transport.httpx_client import ClientSender
 
-_LANES: Final = 64
-_UNSENT: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
-_BROKEN: Final = (
+_DEFAULT_CONNECTIONS: Final = 64
+_UNSENT_ERRORS: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
+_CONNECTION_ERRORS: Final = (
     AttributeError,  # raised by anyio on uvloop for a connection that was reset as soon as it was made
     OSError,  # includes ssl.SSLError
     RuntimeError,  # raised for a closed event loop or client
@@ -85,7 +85,7 @@ class HttpxTransport:
         ```
     """
 
-    @opaque
+    @drop_frames
     def __init__(
         self,
         service: str | HttpxClient,
@@ -98,35 +98,35 @@ class HttpxTransport:
         trust_env: bool = True,
         max_answer: int = MAX_ANSWER,
     ) -> None:
-        most = None if max_in_flight is None else at_least_one("max_in_flight", max_in_flight)
-        limit = at_least_one("max_answer", max_answer)
+        most = None if max_in_flight is None else require_positive("max_in_flight", max_in_flight)
+        limit = require_positive("max_answer", max_answer)
         if isinstance(service, str):
-            self._route: LaneRoute | ClientRoute = LaneRoute(
+            self._sender: PoolSender | ClientSender = PoolSender(
                 parse_base_url(service),
-                _installed(family or "httpx"),
-                most or _LANES,
+                _require_family(family or "httpx"),
+                most or _DEFAULT_CONNECTIONS,
                 limit,
-                trust=Trust.of(ssl_context, os.environ, trust_env=trust_env),
+                trust=TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env),
                 proxy=proxy,
                 trust_env=trust_env,
             )
         else:
-            refuse_beside("client", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
-            from outreach_async.transport.httpx_client import ClientRoute  # imports modules that only a client needs
+            reject_options("client", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
+            from outreach_async.transport.httpx_client import ClientSender  # imports modules that only a client needs
 
-            self._route = ClientRoute(service, family, most, limit)
-        self.max_in_flight = self._route.most
-        self.secrets = self._route.secrets
+            self._sender = ClientSender(service, family, most, limit)
+        self.max_in_flight = self._sender.max_in_flight
+        self.secrets = self._sender.secrets
         self._closed = False
 
     def __repr__(self) -> str:
         """Show the base URL, without user and password."""
-        return f"<HttpxTransport to {self._route.where} by {self._route.family}{', closed' if self._closed else ''}>"
+        return f"<HttpxTransport to {self._sender.base_url} by {self._sender.family}{', closed' if self._closed else ''}>"
 
     @property
     def base_url(self) -> str:
         """The URL prepended to every target, without user and password; hooks receive it."""
-        return self._route.where
+        return self._sender.base_url
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         """Send the request and read the complete response, whatever its status.
@@ -136,39 +136,39 @@ class HttpxTransport:
             InvalidRequest: The request is invalid, or the transport is closed.
         """
         if self._closed:
-            raise closed(self)
-        hold(progress)
+            raise build_closed_error(self)
+        mark_unsent(progress)
         try:
-            return await self._route.exchange(request, progress)
-        except (*_BROKEN, self._route.library.HTTPError, self._route.library.InvalidURL) as error:
-            failure, cause = self._explain(error, progress)
+            return await self._sender.exchange(request, progress)
+        except (*_CONNECTION_ERRORS, self._sender.library.HTTPError, self._sender.library.InvalidURL) as error:
+            failure, cause = self._translate_error(error, progress)
         # Raised outside of the handler, which would set `__context__` to an error that may show a secret.
         if cause is not None:
-            forget_frames(cause)  # the library's frames have header fields among their locals
+            drop_tracebacks(cause)  # the library's frames have header fields among their locals
         raise failure from cause
 
-    def _explain(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
-        library = self._route.library
+    def _translate_error(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
+        library = self._sender.library
         if isinstance(error, library.LocalProtocolError | library.InvalidURL) and progress.sent is not True:
             # The error quotes the invalid value, which may be a header of the client with a secret in it.
             return InvalidRequest(
                 "the request is not valid HTTP; correct its method, its target or the client's own headers"
             ), None
         # Raised while connecting, before anything is written. `True` stays: authentication may have sent the request before.
-        if isinstance(error, tuple(getattr(library, name) for name in _UNSENT)) and progress.sent is None:
+        if isinstance(error, tuple(getattr(library, name) for name in _UNSENT_ERRORS)) and progress.sent is None:
             progress.sent = False
         what = "no connection to" if progress.sent is False else "no response from"
-        return lost(f"{what} {self._route.where}: {said(error)}", progress), error
+        return build_transport_error(f"{what} {self._sender.base_url}: {describe_cause(error)}", progress), error
 
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""
         self._closed = True
-        await self._route.aclose()
+        await self._sender.aclose()
 
 
-def _installed(family: str) -> Family:
+def _require_family(family: str) -> Family:
     if family not in FAMILIES:
         raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}; pass one of them")
     if family != "httpx":
-        require(family, f"outreach_async[{family}]")
+        require_module(family, f"outreach_async[{family}]")
     return FAMILIES[family]

@@ -10,15 +10,15 @@ from typing import Any
 import anyio
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.httpx_pool import FAMILIES, Family, Handshakes, Route, body_class, read
-from outreach_async.transport.leftovers import Link
-from outreach_async.transport.lifecycle import Bound, Turns
-from outreach_async.transport.sending import closed, fields, origin_form, release
-from outreach_async.transport.urls import authorizations, credentials, library_of
+from outreach_async.transport.httpx_pool import FAMILIES, Family, HandshakeTracker, HttpxSender, make_body_class, read_response
+from outreach_async.transport.leftovers import ConnectionMonitor
+from outreach_async.transport.lifecycle import InFlight, LoopLocal
+from outreach_async.transport.sending import build_closed_error, mark_handed_over, merge_headers, require_origin_form
+from outreach_async.transport.urls import find_library, header_secrets, url_secrets
 from outreach_async.transport.wire import Progress, Request, Response
 
 
-class ClientRoute(Route):
+class ClientSender(HttpxSender):
     """Sends over an `httpx.AsyncClient` or `httpx2.AsyncClient`.
 
     Args:
@@ -32,36 +32,36 @@ class ClientRoute(Route):
     """
 
     def __init__(self, client: Any, family: Family | None, most: int | None, limit: int) -> None:
-        super().__init__(_family_of(client, family), most, limit)
+        super().__init__(_detect_family(client, family), most, limit)
         root = client.base_url
         if not root.host or root.query or root.fragment:
             raise InvalidRequest(
                 f"base_url: expected a client with a base URL without query and fragment; pass one to {self.family}.AsyncClient"
             )
-        self.where = f"{root.scheme}://{root.netloc.decode()}{root.raw_path.decode().rstrip('/')}"
-        self.secrets = (*credentials(str(root)), *authorizations(client.headers))
+        self.base_url = f"{root.scheme}://{root.netloc.decode()}{root.raw_path.decode().rstrip('/')}"
+        self.secrets = (*url_secrets(str(root)), *header_secrets(client.headers))
         self._root = root
         self._client = client
-        client.cookies = _sealed(client.cookies.jar)
-        self._turns = Bound(self._start)
+        client.cookies = _copy_cookies(client.cookies.jar)
+        self._in_flight = LoopLocal(self._open)
         self._started = False
 
-    def _start(self) -> Turns:
+    def _open(self) -> InFlight:
         if self._started:  # its pool would use connections of the other event loop
             raise InvalidRequest("transport: the client was used in another event loop; make a new one in this event loop")
         self._started = True
-        return Turns(self.most)
+        return InFlight(self.max_in_flight)
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
         """Wait for a free slot, send, and read the response."""
-        return await self._turns.get().take(partial(self._send, request, progress), progress)
+        return await self._in_flight.get().run(partial(self._send, request, progress), progress)
 
     async def _send(self, request: Request, progress: Progress) -> Response:
         if self._client.is_closed:
-            raise closed(self._client)
-        handshakes = Handshakes()
-        message = self._message(request, progress, handshakes)
-        release(progress, request, proof=False)  # a transport of the user's may act without reading the body
+            raise build_closed_error(self._client)
+        handshakes = HandshakeTracker()
+        message = self._build_message(request, progress, handshakes)
+        mark_handed_over(progress, request, proof=False)  # a transport of the user's may act without reading the body
         try:
             answer = await self._client.send(message, stream=True, follow_redirects=False)
         except BaseException:  # also a cancellation, on which the library leaks a socket whose handshake is not finished
@@ -70,47 +70,47 @@ class ClientRoute(Route):
         progress.sent = True
         try:
             network = answer.extensions.get("network_stream")
-            response, _ = await read(answer, self.limit, None if network is None else Link(network))
+            response, _ = await read_response(answer, self.max_answer, None if network is None else ConnectionMonitor(network))
             return response
         finally:
             with anyio.CancelScope(shield=True):  # must complete: an unclosed response keeps its place in the pool
                 await answer.aclose()
 
-    def _message(self, request: Request, progress: Progress, handshakes: Handshakes) -> Any:
-        url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + origin_form(request.target).encode())
+    def _build_message(self, request: Request, progress: Progress, handshakes: HandshakeTracker) -> Any:
+        url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + require_origin_form(request.target).encode())
         # `build_request` adds the client's configuration, but accepts no body that can be read twice, as digest authentication
         # requires. The second request has such a body.
-        draft = self._client.build_request(request.method, url, headers=fields(request, {}), timeout=None)
-        body = body_class(self.library)(request.body, progress)
+        draft = self._client.build_request(request.method, url, headers=merge_headers(request, {}), timeout=None)
+        body = make_body_class(self.library)(request.body, progress)
         extensions = {**draft.extensions, "trace": handshakes.trace} if url.scheme == "https" else draft.extensions
         return self.library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=extensions)
 
     async def aclose(self) -> None:
         """Cancel every exchange and close the client, unless it belongs to the parent of a forked process."""
-        if (turns := self._turns.release()) is not None:
+        if (turns := self._in_flight.release()) is not None:
             await turns.aclose()
-        elif self._turns.inherited:
+        elif self._in_flight.is_inherited:
             return
         with suppress(RuntimeError):  # connections of an event loop that has ended can no longer be closed
             await self._client.aclose()
 
 
-class _Sealed(CookieJar):
+class _ReadOnlyCookieJar(CookieJar):
     """A cookie jar that stores no cookies from responses."""
 
     def extract_cookies(self, response: object, request: object) -> None:
         """Ignore the cookies of a response."""
 
 
-def _sealed(jar: CookieJar) -> CookieJar:
-    sealed = _Sealed()
+def _copy_cookies(jar: CookieJar) -> CookieJar:
+    sealed = _ReadOnlyCookieJar()
     for cookie in jar:
         sealed.set_cookie(cookie)
     return sealed
 
 
-def _family_of(client: Any, asked: Family | None) -> Family:
-    found = FAMILIES.get(library_of(client, "AsyncClient") or "")
+def _detect_family(client: Any, asked: Family | None) -> Family:
+    found = FAMILIES.get(find_library(client, "AsyncClient") or "")
     if found is None or asked not in (None, found):
         raise InvalidRequest(
             f"transport: expected a base URL or an {asked or 'httpx'}.AsyncClient, got {type(client).__name__}; pass one of them"

@@ -13,11 +13,11 @@ from typing import Any, Final, Protocol
 
 from outreach_async.errors import TransportError
 
-_LAYERS: Final = 8
+_MAX_LAYERS: Final = 8
 """Most streams that a library and its client wrap around each other; five today."""
 
 
-class Descriptor(Protocol):
+class HasFileno(Protocol):
     """A socket as an event loop exposes it."""
 
     def fileno(self) -> int:
@@ -25,21 +25,21 @@ class Descriptor(Protocol):
         ...
 
 
-class Probe:
+class SocketProbe:
     """Checks a socket for waiting data without reading it.
 
     Args:
         descriptor: The socket.
     """
 
-    def __init__(self, descriptor: Descriptor) -> None:
+    def __init__(self, descriptor: HasFileno) -> None:
         self._descriptor = descriptor
         # Windows has no `poll`, but its `select` takes any descriptor.
         self._poll = select.poll() if hasattr(select, "poll") else None
         if self._poll is not None and descriptor.fileno() >= 0:
             self._poll.register(descriptor.fileno(), select.POLLIN)
 
-    def readable(self) -> bool:
+    def is_readable(self) -> bool:
         """Return whether a read would not block: there are bytes, the stream has ended, or the socket is closed."""
         number = self._descriptor.fileno()
         if number < 0:
@@ -50,7 +50,7 @@ class Probe:
 
     def peek(self) -> bytes | None:
         """Return what waits in the kernel: `None` for nothing, `b""` for the end of the stream, otherwise the first byte."""
-        if not self.readable():
+        if not self.is_readable():
             return None
         try:
             waiting = socket.socket(fileno=self._descriptor.fileno())
@@ -64,12 +64,12 @@ class Probe:
             waiting.detach()
 
 
-def in_doubt() -> TransportError:
+def build_unexpected_bytes_error() -> TransportError:
     """Return the error for a response that may be a copy of another."""
     return TransportError("the response may belong to an earlier request: its connection has unexpected bytes", maybe_sent=True)
 
 
-class Link:
+class ConnectionMonitor:
     """Observes a connection of httpx or httpx2 from outside.
 
     Args:
@@ -82,15 +82,15 @@ class Link:
     def __init__(self, network: Any) -> None:
         self.network = network
         descriptor = network.get_extra_info("socket")
-        self._probe = None if descriptor is None else Probe(descriptor)  # a mock has no socket
+        self._probe = None if descriptor is None else SocketProbe(descriptor)  # a mock has no socket
         tls = network.get_extra_info("ssl_object")
         self._tls = tls if isinstance(tls, ssl.SSLObject) else None
 
-    def silent(self) -> bool:
+    def is_silent(self) -> bool:
         """Return whether the idle connection is open and nothing has arrived on it."""
-        return self._probe is None or not self._probe.readable()
+        return self._probe is None or not self._probe.is_readable()
 
-    def settle(self, stream: Any, *, closing: bool) -> bool:
+    def check_leftovers(self, stream: Any, *, closing: bool) -> bool:
         """Look for bytes after a response that was read to its end. If there are any, make the library close the connection.
 
         Args:
@@ -108,17 +108,17 @@ class Link:
             return False
         count, machine = state
         first = count == 1
-        behind = machine.trailing_data[0] or self._held()
+        behind = machine.trailing_data[0] or self._peek_buffered()
         if behind is None and not first and self._probe is not None and not (closing and self._tls):
             behind = self._probe.peek()  # the end of a TLS connection sends bytes too
         if behind is None:
             return True
         machine.send_failed()  # in this state the library closes the connection instead of keeping it
         if behind and not first:
-            raise in_doubt()
+            raise build_unexpected_bytes_error()
         return False
 
-    def _held(self) -> bytes | None:
+    def _peek_buffered(self) -> bytes | None:
         """Return what was read from the kernel and not yet passed to h11, in the form of `peek`."""
         if self._tls is not None:
             try:
@@ -127,7 +127,7 @@ class Link:
                 pass
             except OSError:  # any other ssl.SSLError: the connection is broken
                 return b""
-        return b"?" if _queued(self.network) else None
+        return b"?" if _has_buffered_bytes(self.network) else None
 
 
 def http11_state(stream: Any) -> tuple[int, Any] | None:
@@ -141,7 +141,7 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
     Returns:
         `None` if the attributes are missing, or an unknown stream wraps them.
     """
-    for _ in range(_LAYERS):
+    for _ in range(_MAX_LAYERS):
         if (connection := getattr(stream, "_connection", None)) is not None:
             count, machine = getattr(connection, "_request_count", None), getattr(connection, "_h11_state", None)
             return None if count is None or machine is None else (count, machine)
@@ -149,7 +149,7 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
     return None
 
 
-def _queued(network: Any) -> bool:
+def _has_buffered_bytes(network: Any) -> bool:
     """Return whether anyio has buffered bytes: on asyncio it may read more from the kernel than httpcore takes at once."""
     stream = getattr(network, "_stream", None)
     while (beneath := getattr(stream, "transport_stream", None)) is not None:

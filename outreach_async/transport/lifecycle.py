@@ -13,13 +13,13 @@ import anyio
 from anyio.lowlevel import EventLoopToken, checkpoint_if_cancelled, current_token
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.sending import lost
+from outreach_async.transport.sending import build_transport_error
 from outreach_async.transport.wire import Progress, Response
 
 T = TypeVar("T")
 
 
-class Bound(Generic[T]):
+class LoopLocal(Generic[T]):
     """A value that belongs to one event loop, and is made again in another one, where its sockets and locks do not work.
 
     The previous event loop is assumed to have ended: two loops that alternate would make the value again each time. In a forked
@@ -30,15 +30,15 @@ class Bound(Generic[T]):
         make: Makes the value.
 
     Attributes:
-        inherited: Whether this process inherited the object through a fork.
+        is_inherited: Whether this process inherited the object through a fork.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make: Callable[[], T] = make
         self._token: EventLoopToken | None = None
         self._value: T | None = None
-        self.inherited = False
-        _ALL.add(self)
+        self.is_inherited = False
+        _INSTANCES.add(self)
 
     def get(self) -> T:
         """Return the value of the running event loop; make it if necessary.
@@ -59,35 +59,35 @@ class Bound(Generic[T]):
         self._value = self._token = None
         return value
 
-    def inherit(self) -> None:
+    def discard_after_fork(self) -> None:
         """Give up the value in a newly forked child."""
-        self.inherited = True
+        self.is_inherited = True
         if self._value is not None:
-            _OF_THE_PARENT.append(self._value)
-            self._make, self._value = _refuse, None
+            _PARENT_VALUES.append(self._value)
+            self._make, self._value = _raise_forked, None
 
 
-_ALL: Final[WeakSet[Bound[Any]]] = WeakSet()
-_OF_THE_PARENT: Final[list[object]] = []  # never released: collecting some of them would close connections
+_INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
+_PARENT_VALUES: Final[list[object]] = []  # never released: collecting some of them would close connections
 
 
-def _refuse() -> NoReturn:
+def _raise_forked() -> NoReturn:
     raise InvalidRequest(
         "the transport was used before this process was forked, so its connections belong to the parent; make a new client"
     )
 
 
-def inherit_all() -> None:
-    """Give up the values of the parent in every `Bound`."""
-    for bound in _ALL:
-        bound.inherit()
+def discard_all_after_fork() -> None:
+    """Give up the values of the parent in every `LoopLocal`."""
+    for bound in _INSTANCES:
+        bound.discard_after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
-    os.register_at_fork(after_in_child=inherit_all)
+    os.register_at_fork(after_in_child=discard_all_after_fork)
 
 
-class Scope(Protocol):
+class CancelScopeLike(Protocol):
     """A cancel scope."""
 
     def __enter__(self) -> Self: ...
@@ -99,7 +99,7 @@ class Scope(Protocol):
         ...
 
 
-class Turns:
+class InFlight:
     """Runs a bounded number of exchanges at once and cancels them all on closing. For one event loop.
 
     Args:
@@ -107,40 +107,40 @@ class Turns:
         scope: Makes the cancel scope of an exchange.
     """
 
-    def __init__(self, most: int | None, scope: Callable[[], Scope] = anyio.CancelScope) -> None:
-        self._scope = scope
-        self._room = anyio.Semaphore(most or sys.maxsize, fast_acquire=True)  # otherwise every acquire yields
-        self._scopes: set[Scope] = set()
+    def __init__(self, most: int | None, scope: Callable[[], CancelScopeLike] = anyio.CancelScope) -> None:
+        self._make_scope = scope
+        self._semaphore = anyio.Semaphore(most or sys.maxsize, fast_acquire=True)  # otherwise every acquire yields
+        self._scopes: set[CancelScopeLike] = set()
         self._closed = False
-        self._empty = anyio.Event()
+        self._all_ended = anyio.Event()
 
-    async def take(self, exchange: Callable[[], Awaitable[Response]], progress: Progress) -> Response:
+    async def run(self, exchange: Callable[[], Awaitable[Response]], progress: Progress) -> Response:
         """Run an exchange once fewer than `most` are running.
 
         Raises:
             InvalidRequest: The transport was closed before the exchange started.
             TransportError: The transport was closed while the exchange was running.
         """
-        await self._room.acquire()
+        await self._semaphore.acquire()
         try:
             await checkpoint_if_cancelled()  # a mock transport may never check for a cancellation itself
             if self._closed:  # checked after the wait, which may have outlasted the transport
                 raise InvalidRequest("the transport was closed before the request was sent; make a new one")
-            with self._scope() as scope:
+            with self._make_scope() as scope:
                 self._scopes.add(scope)
                 try:
                     return await exchange()
                 finally:
-                    self._leave(scope)
+                    self._remove_scope(scope)
         finally:
-            self._room.release()
+            self._semaphore.release()
         # Reached only if `aclose` cancelled the scope, which then swallows its own cancellation. One from outside passes through.
-        raise lost("the transport was closed while the request was in flight", progress)
+        raise build_transport_error("the transport was closed while the request was in flight", progress)
 
-    def _leave(self, scope: Scope) -> None:
+    def _remove_scope(self, scope: CancelScopeLike) -> None:
         self._scopes.discard(scope)
         if not self._scopes and self._closed:
-            self._empty.set()
+            self._all_ended.set()
 
     async def aclose(self) -> None:
         """Cancel every exchange and wait until all have released their connections."""
@@ -148,4 +148,4 @@ class Turns:
         for scope in self._scopes:
             scope.cancel()
         if self._scopes:  # the caller closes the pool next, which must not happen under a running exchange
-            await self._empty.wait()
+            await self._all_ended.wait()

@@ -13,23 +13,23 @@ MAX_ANSWER: Final = 16 * 1024 * 1024
 """Default limit of a decoded response body, in bytes: ten times the largest page of mailboxes. Parsed JSON that consists only of
 brackets takes about twenty times as much memory."""
 
-ACCEPTED: Final = "gzip, deflate"
+ACCEPT_ENCODING: Final = "gzip, deflate"
 """The `accept-encoding` of every request: the encodings that this module can decode."""
 
-_MEMBERS: Final = 1024
+_MAX_MEMBERS: Final = 1024
 """Most gzip members in one response. An empty member takes 20 bytes, but costs time."""
 
-_PIECES: Final = 4096
+_MAX_PIECES: Final = 4096
 """Number of pieces after which they are joined, because even a small piece has a memory overhead of its own."""
 
-_FINAL: Final = 200
+_MIN_FINAL_STATUS: Final = 200
 
-_STATED: Final = re.compile(r"[0-9]{1,18}")
-_GZIP: Final = 16 + zlib.MAX_WBITS
-_RAW: Final = -zlib.MAX_WBITS
+_CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+_GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
+_RAW_DEFLATE_WINDOW_BITS: Final = -zlib.MAX_WBITS
 
 
-def fields_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return response header fields as strings by lower-case name, joining repeated fields, in the same way for every backend.
 
     Values are decoded as UTF-8, or as Latin-1 if they are not valid UTF-8. The backends differ here, and aiohttp leaves lone
@@ -46,18 +46,18 @@ def fields_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return fields
 
 
-def accepted(status: int) -> int:
+def require_final_status(status: int) -> int:
     """Return the status of a final response.
 
     Raises:
         TransportError: The status is below 200. Not every backend rejects a status such as 000, and 100 to 199 are not final.
     """
-    if status < _FINAL:
+    if status < _MIN_FINAL_STATUS:
         raise TransportError(f"the response has an invalid status: expected 200 or more, got {status:03}", maybe_sent=True)
     return status
 
 
-class Intake:
+class BodyReader:
     """Collects a response body piece by piece, and rejects one whose stated or actual size exceeds the limit.
 
     Args:
@@ -70,18 +70,18 @@ class Intake:
     """
 
     def __init__(self, headers: Mapping[str, str], limit: int, *, decoded: bool = False) -> None:
-        self._limit = self._room = limit
+        self._limit = self._decoded_left = limit
         # Encoded bytes need their own limit, because any number of them may decode to nothing. Encoding adds less than this.
-        self._intake = 2 * limit + 65_536
+        self._encoded_left = 2 * limit + 65_536
         self._pieces: list[bytes] = []
-        self._before = bytearray()
-        self._inflater = None if decoded else _inflater(headers.get("content-encoding", ""))
+        self._joined = bytearray()
+        self._decompressor = None if decoded else _make_decompressor(headers.get("content-encoding", ""))
         if not decoded and "transfer-encoding" in headers and "content-length" in headers:
             # RFC 9112, section 6.3: possibly request smuggling. httpx would use one of the two, aiohttp neither.
             raise TransportError("the response length is ambiguous: both transfer-encoding and content-length", maybe_sent=True)
         stated = headers.get("content-length", "0")
-        if not _STATED.fullmatch(stated) or int(stated) > limit:
-            self._refuse(f"its content-length is {stated[:20]},")
+        if not _CONTENT_LENGTH.fullmatch(stated) or int(stated) > limit:
+            self._raise_too_large(f"its content-length is {stated[:20]},")
 
     def feed(self, piece: bytes) -> None:
         """Add the next piece.
@@ -89,32 +89,32 @@ class Intake:
         Raises:
             TransportError: The body exceeds the limit, or is not in its stated encoding.
         """
-        if self._inflater is not None:
-            self._intake -= len(piece)
-            piece = self._inflater.feed(piece, self._room + 1)
-        self._room -= len(piece)
-        if self._room < 0 or self._intake < 0:
-            self._refuse("its body has")
+        if self._decompressor is not None:
+            self._encoded_left -= len(piece)
+            piece = self._decompressor.feed(piece, self._decoded_left + 1)
+        self._decoded_left -= len(piece)
+        if self._decoded_left < 0 or self._encoded_left < 0:
+            self._raise_too_large("its body has")
         self._pieces.append(piece)
-        if len(self._pieces) == _PIECES:
-            self._before += b"".join(self._pieces)
+        if len(self._pieces) == _MAX_PIECES:
+            self._joined += b"".join(self._pieces)
             self._pieces.clear()
 
-    def whole(self) -> bytes:
+    def finish(self) -> bytes:
         """Return the complete body.
 
         Raises:
             TransportError: The body is truncated within its encoding.
         """
-        if self._inflater is not None:
-            self._inflater.finish()
-        return b"".join([self._before, *self._pieces] if self._before else self._pieces)
+        if self._decompressor is not None:
+            self._decompressor.finish()
+        return b"".join([self._joined, *self._pieces] if self._joined else self._pieces)
 
-    def _refuse(self, how: str) -> None:
+    def _raise_too_large(self, how: str) -> None:
         raise TransportError(f"the response is too large: {how} more than max_answer={self._limit} bytes", maybe_sent=True)
 
 
-class _Inflater:
+class _Decompressor:
     """Decompresses gzip or deflate, at most as far as requested: a small piece can decompress to a thousand times its size."""
 
     def __init__(self, coding: str) -> None:
@@ -127,37 +127,39 @@ class _Inflater:
         try:
             while piece and len(decoded) < most:
                 if self._stream is None or self._stream.eof:  # a gzip body may have several members
-                    self._count()
-                    self._stream = zlib.decompressobj(self._window(piece))
+                    self._count_member()
+                    self._stream = zlib.decompressobj(self._window_bits(piece))
                 decoded += self._stream.decompress(piece, most - len(decoded))
                 piece = self._stream.unused_data
         except zlib.error:
-            raise self._broken("is not in") from None
+            raise self._build_error("is not in") from None
         return decoded
 
     def finish(self) -> None:
         if self._stream is not None and not self._stream.eof:
-            raise self._broken("is truncated within")
+            raise self._build_error("is truncated within")
 
-    def _count(self) -> None:
+    def _count_member(self) -> None:
         self._members += 1
-        if self._members > _MEMBERS:
-            raise self._broken(f"has more than {_MEMBERS} members in")
+        if self._members > _MAX_MEMBERS:
+            raise self._build_error(f"has more than {_MAX_MEMBERS} members in")
 
-    def _window(self, piece: bytes) -> int:
+    def _window_bits(self, piece: bytes) -> int:
         # "deflate" means the zlib format, but some servers omit its header.
         if self._coding == "deflate":
-            return zlib.MAX_WBITS if piece[0] & 0x0F == zlib.DEFLATED else _RAW
-        return _GZIP
+            return zlib.MAX_WBITS if piece[0] & 0x0F == zlib.DEFLATED else _RAW_DEFLATE_WINDOW_BITS
+        return _GZIP_WINDOW_BITS
 
-    def _broken(self, how: str) -> TransportError:
+    def _build_error(self, how: str) -> TransportError:
         return TransportError(f"the response body {how} its stated content-encoding {self._coding!r}", maybe_sent=True)
 
 
-def _inflater(stated: str) -> _Inflater | None:
+def _make_decompressor(stated: str) -> _Decompressor | None:
     coding = stated.strip().lower()
     if coding in {"", "identity"}:
         return None
     if coding not in {"gzip", "x-gzip", "deflate"}:
-        raise TransportError(f"the response has the content-encoding {coding[:20]!r}, expected {ACCEPTED}", maybe_sent=True)
-    return _Inflater(coding)
+        raise TransportError(
+            f"the response has the content-encoding {coding[:20]!r}, expected {ACCEPT_ENCODING}", maybe_sent=True
+        )
+    return _Decompressor(coding)

@@ -14,45 +14,45 @@ from functools import lru_cache
 from typing import Final
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.response_reader import ACCEPTED
+from outreach_async.transport.response_reader import ACCEPT_ENCODING
 from outreach_async.transport.wire import Progress, Request
 
-_PROVABLE_HEAD: Final = 8 * 1024
+_MAX_PROVABLE_HEAD: Final = 8 * 1024
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _TARGET: Final = re.compile(r"/(?!/)[A-Za-z0-9\-._~!$&'()*+,;=:@/%\[\]]*(?:\?[A-Za-z0-9\-._~!$&'()*+,;=:@/?%\[\]]+)?")
-_DOTS: Final = re.compile(r"/(?:\.|%2e){1,2}(?:[/?]|\Z)", re.IGNORECASE)
+_DOT_SEGMENTS: Final = re.compile(r"/(?:\.|%2e){1,2}(?:[/?]|\Z)", re.IGNORECASE)
 _VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
-_TEXT_LIMIT: Final = 200
-_KEPT: Final = 32
-_FRAMING: Final = frozenset({"content-length", "expect", "transfer-encoding"})
-_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
+_MAX_MESSAGE_LENGTH: Final = 200
+_HEADER_CACHE_SIZE: Final = 32
+_FRAMING_HEADERS: Final = frozenset({"content-length", "expect", "transfer-encoding"})
+_METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
 
 
-def hold(progress: Progress) -> None:
+def mark_unsent(progress: Progress) -> None:
     """Record that the request has not left this process."""
     if progress.sent is not True:  # a wrapping transport may have sent it before
         progress.sent = False
 
 
-def release(progress: Progress, request: Request, *, proof: bool) -> None:
+def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
     """Record that the request is passed to the library. With `proof`, its body will record when it is sent."""
     # From here on the library may write at any time. Without proof, nobody could tell afterwards that it had not.
-    if progress.sent is False and not (proof and request.body and _head_size(request) <= _PROVABLE_HEAD):
+    if progress.sent is False and not (proof and request.body and _head_size(request) <= _MAX_PROVABLE_HEAD):
         progress.sent = None
 
 
-def lost(reason: str, progress: Progress) -> TransportError:
+def build_transport_error(reason: str, progress: Progress) -> TransportError:
     """Return the error for an exchange that got no response."""
     return TransportError(reason, maybe_sent=progress.sent is not False)
 
 
-def closed(transport: object) -> InvalidRequest:
+def build_closed_error(transport: object) -> InvalidRequest:
     """Return the error for using a closed transport."""
     return InvalidRequest(f"the {type(transport).__name__} is closed; make a new one")
 
 
-def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
+def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
     """Merge the default header fields, those of the request, which take precedence, and those that describe the body.
 
     Raises:
@@ -61,14 +61,14 @@ def fields(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
     """
     if not _METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
-    joined = {**defaults, **_checked(tuple(request.headers.items())), "accept-encoding": ACCEPTED}
-    if request.body or request.method in _WITH_BODY:
+    joined = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
+    if request.body or request.method in _METHODS_WITH_BODY:
         joined["content-length"] = str(len(request.body))
     return joined
 
 
-@lru_cache(_KEPT)
-def _checked(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+@lru_cache(_HEADER_CACHE_SIZE)
+def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     """Validate header fields, by lower-case name. Cached, because a client sends the same fields with every request."""
     checked = {}
     for name, value in items:
@@ -77,18 +77,20 @@ def _checked(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
         if not _VALUE.fullmatch(value):
             raise InvalidRequest(f"headers[{name!r}]: expected printable ASCII without spaces at the ends; encode it")
         checked[name.lower()] = value
-    if not _FRAMING.isdisjoint(checked):
-        raise InvalidRequest(f"headers: expected none of {', '.join(sorted(_FRAMING))}, which the transport sets; remove them")
+    if not _FRAMING_HEADERS.isdisjoint(checked):
+        raise InvalidRequest(
+            f"headers: expected none of {', '.join(sorted(_FRAMING_HEADERS))}, which the transport sets; remove them"
+        )
     return checked
 
 
-def origin_form(target: str) -> str:
+def require_origin_form(target: str) -> str:
     """Return a request target after checking that it can be appended to the origin without changing it.
 
     Raises:
         InvalidRequest: The target is invalid, or a library would change it.
     """
-    if not _TARGET.fullmatch(target) or _DOTS.search(target.partition("?")[0]):
+    if not _TARGET.fullmatch(target) or _DOT_SEGMENTS.search(target.partition("?")[0]):
         raise InvalidRequest(
             "target: expected a percent-encoded path and query starting with one '/', "
             "without '.' and '..'; encode with urllib.parse.quote"
@@ -96,19 +98,19 @@ def origin_form(target: str) -> str:
     return target
 
 
-def said(error: BaseException) -> str:
+def describe_cause(error: BaseException) -> str:
     """Return a library's error as one short line. An error without a message is described by that of its cause."""
     beneath: BaseException | None = error
     text = ""
     while beneath is not None and not text:
-        text = one_line(str(beneath))
+        text = to_one_line(str(beneath))
         beneath = beneath.__cause__ or beneath.__context__
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """Return the beginning of a string on one line."""
-    return " ".join(text.split())[:_TEXT_LIMIT]
+    return " ".join(text.split())[:_MAX_MESSAGE_LENGTH]
 
 
 def _head_size(request: Request) -> int:

@@ -12,28 +12,28 @@ from typing import Final, Self, cast
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.sending import said
+from outreach_async.transport.sending import describe_cause
 
-_KEPT: Final = 8
+_CONTEXT_CACHE_SIZE: Final = 8
 _PROTOCOLS: Final = ("http/1.1",)
 
 
 @attrs.frozen
-class Trust:
+class TrustSettings:
     """The certificates to trust. The environment is read once, when the transport is made, as httpx does for a client.
 
     Attributes:
-        given: A context made by the user; it overrides everything else.
+        ssl_context: A context made by the user; it overrides everything else.
         file: File of trusted certificates, from `SSL_CERT_FILE`; `None` for the default of the library.
-        folder: Directory of trusted certificates, from `SSL_CERT_DIR`; `file` takes precedence.
+        directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `file` takes precedence.
     """
 
-    given: ssl.SSLContext | None
+    ssl_context: ssl.SSLContext | None
     file: str | None
-    folder: str | None
+    directory: str | None
 
     @classmethod
-    def of(cls, given: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
+    def from_environment(cls, given: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
         """Return the trust settings: the context passed, else those of the environment if `trust_env` is set, else the defaults.
 
         Raises:
@@ -47,7 +47,7 @@ class Trust:
         trusted = environment if trust_env else {}
         return cls(given, trusted.get("SSL_CERT_FILE") or None, trusted.get("SSL_CERT_DIR") or None)
 
-    def context(self, library: str) -> ssl.SSLContext:
+    def get_context(self, library: str) -> ssl.SSLContext:
         """Return the context. It is made on first use and shared by all transports with the same settings.
 
         Args:
@@ -57,30 +57,31 @@ class Trust:
         Raises:
             InvalidRequest: The certificates named by the environment cannot be read.
         """
-        if self.given is not None:
-            return self.given
+        if self.ssl_context is not None:
+            return self.ssl_context
         try:
-            return _shared(library, self.file, self.folder, _version(self.file))
+            return _shared_context(library, self.file, self.directory, _file_version(self.file))
         except OSError as error:
+            remedy = "correct the path or unset the variable"
             raise InvalidRequest(
-                f"SSL_CERT_FILE, SSL_CERT_DIR: cannot read certificates ({said(error)}); correct the path or unset the variable"
+                f"SSL_CERT_FILE, SSL_CERT_DIR: cannot read certificates ({describe_cause(error)}); {remedy}"
             ) from None
 
 
-@lru_cache(_KEPT)
-def _shared(library: str, file: str | None, folder: str | None, version: object) -> ssl.SSLContext:
+@lru_cache(_CONTEXT_CACHE_SIZE)
+def _shared_context(library: str, file: str | None, folder: str | None, version: object) -> ssl.SSLContext:
     del version  # part of the cache key only, so that a replaced file is read again
     if file is not None:
         context = ssl.create_default_context(cafile=file)
     elif folder is not None:
         context = ssl.create_default_context(capath=folder)
     else:
-        context = _own(library)
+        context = _default_context(library)
     context.set_alpn_protocols(_PROTOCOLS)
     return context
 
 
-def _own(library: str) -> ssl.SSLContext:
+def _default_context(library: str) -> ssl.SSLContext:
     if library == "aiohttp":
         import certifi
 
@@ -88,7 +89,7 @@ def _own(library: str) -> ssl.SSLContext:
     return cast("ssl.SSLContext", import_module(library).create_ssl_context(trust_env=False))
 
 
-def _version(file: str | None) -> object:
+def _file_version(file: str | None) -> object:
     """Return a value that changes when the file does, because certificates are replaced in place."""
     if file is None:
         return None

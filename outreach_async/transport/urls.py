@@ -14,15 +14,15 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 
-BAD_HOST: Final = "base_url: expected a valid host name, got one that DNS cannot encode; correct it"
+INVALID_HOST_MESSAGE: Final = "base_url: expected a valid host name, got one that DNS cannot encode; correct it"
 """The message for a host name that a backend rejects."""
 
-_UNSAFE: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
+_UNSAFE_CHARACTERS: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
 _PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # characters that every backend sends unchanged
-_PLACE: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
+_HOST_AND_PORT: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
 _EXAMPLE: Final = "such as 'https://api.example'"
-_SHORT: Final = 3
-_AUTHORIZING: Final = ("authorization", "proxy-authorization", "cookie")
+_MAX_SHORT_SECRET: Final = 3
+_AUTHORIZATION_HEADERS: Final = ("authorization", "proxy-authorization", "cookie")
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -60,36 +60,40 @@ def parse_base_url(text: str) -> BaseUrl:
         InvalidRequest: The URL is not a valid base URL. The message names the field and the remedy, and omits the URL, which may
             hold a password.
     """
-    parts = _split("base_url", text, ("http", "https"), _EXAMPLE)
+    parts = _split_url("base_url", text, ("http", "https"), _EXAMPLE)
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise InvalidRequest("base_url: expected a URL without query and fragment; remove them")
-    if not _PATH.fullmatch(parts.path) or _dots(parts.path):
+    if not _PATH.fullmatch(parts.path) or _has_dot_segments(parts.path):
         raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
     port = None if parts.port == _PORTS[parts.scheme] else parts.port
-    return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic(parts), credentials(text))
+    return BaseUrl(
+        parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic_authorization(parts), url_secrets(text)
+    )
 
 
-def _dots(path: str) -> bool:
+def _has_dot_segments(path: str) -> bool:
     return not {".", ".."}.isdisjoint(path.replace("%2e", ".").replace("%2E", ".").split("/"))
 
 
-def credentials(*urls: str | None) -> tuple[str, ...]:
+def url_secrets(*urls: str | None) -> tuple[str, ...]:
     """Return the secrets in these URLs: each password (or user without one) and its basic authorization value."""
     found = []
     for parts in (urlsplit(url) for url in urls if url is not None):
         if parts.username is not None:
-            found += [unquote(parts.password or parts.username), _pair(parts)]
-    return _long(found)
+            found += [unquote(parts.password or parts.username), _encode_credentials(parts)]
+    return _drop_short(found)
 
 
-def authorizations(fields: Mapping[str, str]) -> tuple[str, ...]:
+def header_secrets(fields: Mapping[str, str]) -> tuple[str, ...]:
     """Return the secrets in the header fields of a configured client."""
-    values = [fields.get(name, "") for name in _AUTHORIZING]
-    return _long([*values, *(value.partition(" ")[2] for value in values)])  # the credentials after "Bearer" or "Basic"
+    values = [fields.get(name, "") for name in _AUTHORIZATION_HEADERS]
+    return _drop_short([*values, *(value.partition(" ")[2] for value in values)])  # the credentials after "Bearer" or "Basic"
 
 
-def _long(secrets: Iterable[str]) -> tuple[str, ...]:
-    return tuple(secret for secret in secrets if len(secret) > _SHORT)  # masking a short secret would mask common words
+def _drop_short(secrets: Iterable[str]) -> tuple[str, ...]:
+    return tuple(
+        secret for secret in secrets if len(secret) > _MAX_SHORT_SECRET
+    )  # masking a short secret would mask common words
 
 
 def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
@@ -102,15 +106,15 @@ def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, 
     if proxy is None and trust_env:
         from urllib.request import getproxies  # this import takes longer than all of ours
 
-        proxy = environment_proxy(base, getproxies())
+        proxy = choose_environment_proxy(base, getproxies())
     if proxy is not None:
-        _split(
+        _split_url(
             "proxy" if given else "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY", proxy, schemes, "such as 'http://proxy.example:3128'"
         )
     return proxy
 
 
-def environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
+def choose_environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
     """Choose the proxy for a base URL by the rules of httpx.
 
     `NO_PROXY` is checked first, then the variable of the scheme, then `ALL_PROXY`.
@@ -119,13 +123,13 @@ def environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
         base: The base URL.
         proxies: Proxies by scheme, as `urllib.request.getproxies()` returns them; `no` holds `NO_PROXY`.
     """
-    if any(_exempts(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
+    if any(_is_exempt(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
         return None
     proxy = proxies.get(base.scheme) or proxies.get("all")
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
-def _exempts(entry: str, base: BaseUrl) -> bool:
+def _is_exempt(entry: str, base: BaseUrl) -> bool:
     """Return whether one entry of `NO_PROXY` covers the base URL."""
     if entry == "*":
         return True
@@ -135,41 +139,41 @@ def _exempts(entry: str, base: BaseUrl) -> bool:
     try:
         return ip_address(base.host) in ip_network(place, strict=False)  # a single address also parses as a network
     except ValueError:
-        return _names(place, base, exactly=bool(scheme))
+        return _is_matching_host(place, base, exactly=bool(scheme))
 
 
-def _names(place: str, base: BaseUrl, *, exactly: bool) -> bool:
+def _is_matching_host(place: str, base: BaseUrl, *, exactly: bool) -> bool:
     # As in httpx: "example.com" matches the host and its subdomains, ".example.com" and "*.example.com" only the subdomains,
     # and "http://example.com" only the host.
-    ((name, port),) = _PLACE.findall(place)
+    ((name, port),) = _HOST_AND_PORT.findall(place)
     bare = name.lower().removeprefix("*")
     inside = base.host.endswith(bare if bare.startswith(".") else f".{bare}") and not (exactly and bare == name.lower())
     return (inside or base.host == bare) and port in {"", str(base.port)}
 
 
-def _split(field: str, text: str, schemes: Collection[str], example: str) -> SplitResult:
+def _split_url(field: str, text: str, schemes: Collection[str], example: str) -> SplitResult:
     try:
         parts = urlsplit(text)
         whole = bool(parts.hostname) and parts.port != 0
     except ValueError:
         whole = False
-    if not whole or _UNSAFE.search(text) or parts.scheme not in schemes:
+    if not whole or _UNSAFE_CHARACTERS.search(text) or parts.scheme not in schemes:
         raise InvalidRequest(
             f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}; pass one {example}"
         )
     return parts
 
 
-def _basic(parts: SplitResult) -> str | None:
-    return None if parts.username is None else f"Basic {_pair(parts)}"
+def _basic_authorization(parts: SplitResult) -> str | None:
+    return None if parts.username is None else f"Basic {_encode_credentials(parts)}"
 
 
-def _pair(parts: SplitResult) -> str:
+def _encode_credentials(parts: SplitResult) -> str:
     pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     return b64encode(pair.encode()).decode()
 
 
-def require(module: str, requirement: str) -> None:
+def require_module(module: str, requirement: str) -> None:
     """Check that a module is installed, without importing it.
 
     Args:
@@ -183,7 +187,7 @@ def require(module: str, requirement: str) -> None:
         raise InvalidRequest(f"{module} is not installed; run: pip install '{requirement}'")
 
 
-def at_least_one(field: str, value: object) -> int:
+def require_positive(field: str, value: object) -> int:
     """Return `value` as a count.
 
     Raises:
@@ -194,7 +198,7 @@ def at_least_one(field: str, value: object) -> int:
     return value
 
 
-def refuse_beside(given: str, **options: object) -> None:
+def reject_options(given: str, **options: object) -> None:
     """Check that no option is passed together with a client that already decides it.
 
     Args:
@@ -208,6 +212,6 @@ def refuse_beside(given: str, **options: object) -> None:
         raise InvalidRequest(f"{', '.join(said)}: not allowed together with a {given}; configure the {given} instead")
 
 
-def library_of(value: object, name: str) -> str | None:
+def find_library(value: object, name: str) -> str | None:
     """Return the library that defines the class called `name` among the classes of `value`, without importing it."""
     return next((kind.__module__.partition(".")[0] for kind in type(value).__mro__ if kind.__name__ == name), None)

@@ -36,15 +36,15 @@ import attrs
 
 from outreach_async.audit.findings import Finding
 from outreach_async.audit.report import Report
-from outreach_async.audit.reports.html_page import report_html
-from outreach_async.audit.reports.text import report_markdown, report_text
+from outreach_async.audit.reports.html_page import render_html
+from outreach_async.audit.reports.text import render_markdown, render_text
 from outreach_async.errors import InvalidRequest
-from outreach_async.spreadsheets import shield
+from outreach_async.spreadsheets import escape_formula
 
 _COLUMNS: Final = tuple(field.name for field in attrs.fields(Finding))
 
 
-def report_csv(report: Report) -> str:
+def render_csv(report: Report) -> str:
     r"""Render the findings as CSV (RFC 4180), in the order of the report.
 
     Strings are as the service sent them, with two exceptions: an apostrophe precedes anything that a spreadsheet would evaluate
@@ -53,25 +53,25 @@ def report_csv(report: Report) -> str:
     page = io.StringIO()
     writer = csv.writer(page)
     writer.writerow(_COLUMNS)
-    writer.writerows(_line(finding.to_dict()) for finding in report.findings)
+    writer.writerows(_csv_row(finding.to_dict()) for finding in report.findings)
     return page.getvalue()
 
 
-def _line(values: dict[str, Any]) -> list[Any]:
-    return [_cell(values[column]) for column in _COLUMNS]
+def _csv_row(values: dict[str, Any]) -> list[Any]:
+    return [_csv_cell(values[column]) for column in _COLUMNS]
 
 
-def _cell(value: Any) -> Any:
+def _csv_cell(value: Any) -> Any:
     match value:
         case str():
-            return shield(value)
+            return escape_formula(value)
         case dict() | list():
-            return shield(json.dumps(value)) if value else ""
+            return escape_formula(json.dumps(value)) if value else ""
         case _:
             return value
 
 
-def report_json(report: Report) -> str:
+def render_json(report: Report) -> str:
     """Render a report as one JSON object; a later audit can be compared with it."""
     return f"{json.dumps(report.to_dict(), indent=1, allow_nan=False)}\n"
 
@@ -88,7 +88,7 @@ __all__ = ["SUFFIXES", "WRITERS", "Writer", "format_of", "schema", "write"]
 Writer = Callable[[Report], str]
 
 WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
-    {"terminal": report_text, "json": report_json, "csv": report_csv, "markdown": report_markdown, "html": report_html}
+    {"terminal": render_text, "json": render_json, "csv": render_csv, "markdown": render_markdown, "html": render_html}
 )
 """Writers by format name; `terminal` is plain text of at most 80 columns."""
 
@@ -106,7 +106,7 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
 """Formats by file suffix."""
 
 
-_BEGINNINGS: Final[Mapping[str, re.Pattern[bytes]]] = MappingProxyType(
+_FIRST_BYTES: Final[Mapping[str, re.Pattern[bytes]]] = MappingProxyType(
     {
         "terminal": re.compile(b"Mailbox audit: "),
         "json": re.compile(rb'\s*\{\s*"version":'),
@@ -115,17 +115,17 @@ _BEGINNINGS: Final[Mapping[str, re.Pattern[bytes]]] = MappingProxyType(
         "html": re.compile(b"<!doctype html>.*?<title>Mailbox audit, ", re.DOTALL),
     }
 )
-_HEAD: Final = 4096
+_HEAD_SIZE: Final = 4096
 
 
-def begins_as(form: str, path: Path) -> bool:
+def has_format(form: str, path: Path) -> bool:
     """Return whether a file starts like a report of this format.
 
     Raises:
         OSError: The file cannot be read.
     """
     with path.open("rb") as file:
-        return _BEGINNINGS[form].match(file.read(_HEAD)) is not None
+        return _FIRST_BYTES[form].match(file.read(_HEAD_SIZE)) is not None
 
 
 def write(report: Report, form: str) -> str:

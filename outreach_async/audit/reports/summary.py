@@ -11,12 +11,19 @@ import attrs
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.report import Delta, Diff, Report
-from outreach_async.audit.reports.wording import counted, figure, figure_name, mailboxes, moment, printable
+from outreach_async.audit.reports.wording import (
+    figure_name,
+    format_count,
+    format_figure,
+    format_mailboxes,
+    format_time,
+    replace_unprintable,
+)
 from outreach_async.audit.rules import CATALOGUE, Rule
-from outreach_async.audit.scoring import FULL, mailbox_score
+from outreach_async.audit.scoring import MAX_SCORE, mailbox_score
 from outreach_async.models import Number
 
-_EXAMPLES: Final = 3
+_MAX_EXAMPLES: Final = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -29,8 +36,8 @@ class Action:
         severity: Severity of the worst finding.
         findings: Number of findings.
         mailboxes: Number of affected mailboxes.
-        places: Affected domains (or servers, or workspaces) with their number of findings, the highest first.
-        noun: Kind of the places: domain, server or workspace.
+        groups: Affected domains (or servers, or workspaces) with their number of findings, the highest first.
+        group_kind: Kind of the places: domain, server or workspace.
         examples: Up to three findings, the worst first, each as address or id and message.
         remedy: Recommended action.
         condition: Description of the rule's condition.
@@ -42,9 +49,9 @@ class Action:
     severity: Severity
     findings: int
     mailboxes: int
-    places: list[tuple[str, int]]
+    groups: list[tuple[str, int]]
     examples: list[str]
-    noun: str
+    group_kind: str
     remedy: str
     condition: str
     source: str
@@ -52,11 +59,11 @@ class Action:
     @property
     def extent(self) -> str:
         """The affected mailboxes and places, in a few words."""
-        where = self.places[0][0] if len(self.places) == 1 else counted(len(self.places), self.noun)
-        return f"{mailboxes(self.mailboxes)} on {where}" if self.mailboxes else where
+        where = self.groups[0][0] if len(self.groups) == 1 else format_count(len(self.groups), self.group_kind)
+        return f"{format_mailboxes(self.mailboxes)} on {where}" if self.mailboxes else where
 
 
-def actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]:
+def build_actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]:
     """Group findings by rule into actions, the most urgent first.
 
     Args:
@@ -66,60 +73,60 @@ def actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]:
     by_rule: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         by_rule[finding.rule].append(finding)
-    return sorted((_action(each, used) for each in by_rule.values()), key=_urgency)
+    return sorted((_build_action(each, used) for each in by_rule.values()), key=_urgency_key)
 
 
-def who(finding: Finding) -> str:
+def subject_name(finding: Finding) -> str:
     """Return the name of a finding's subject, as the service returned it."""
-    return finding.email or finding.mailbox or place(finding)
+    return finding.email or finding.mailbox or group_name(finding)
 
 
-def place(finding: Finding) -> str:
+def group_name(finding: Finding) -> str:
     """Return the place of a finding: its domain, or its server, or its workspace."""
     return finding.domain or finding.server_ip or finding.workspace
 
 
-def noun(finding: Finding) -> str:
+def group_kind(finding: Finding) -> str:
     """Return the kind of a finding's place: domain, server or workspace."""
     return "domain" if finding.domain else "server" if finding.server_ip else "workspace"
 
 
-def worst_first(finding: Finding) -> tuple[int, str, str, str]:
+def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
     """Return the sort key of a finding: severity, then domain, name and rule."""
-    return finding.severity.rank, finding.domain or "", who(finding), finding.rule
+    return finding.severity.rank, finding.domain or "", subject_name(finding), finding.rule
 
 
-def _urgency(action: Action) -> tuple[int, int, str]:
+def _urgency_key(action: Action) -> tuple[int, int, str]:
     return action.severity.rank, -action.findings, action.rule
 
 
-def _action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
-    first, *_ = ordered = sorted(findings, key=worst_first)
-    rule = _judged_by(first.rule, used)
+def _build_action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
+    first, *_ = ordered = sorted(findings, key=worst_first_key)
+    rule = _find_rule(first.rule, used)
     remedies = {finding.remedy for finding in findings}
-    places = Counter(printable(place(finding)) for finding in findings)
+    places = Counter(replace_unprintable(group_name(finding)) for finding in findings)
     return Action(
         rule=first.rule,
         title=rule.title if rule else first.rule,
         severity=first.severity,
         findings=len(findings),
         mailboxes=len({(each.workspace, each.mailbox, each.email) for each in findings if each.mailbox or each.email}),
-        places=sorted(places.items(), key=lambda place: (-place[1], place[0])),
-        examples=[printable(f"{who(finding)}: {finding.message}") for finding in ordered[:_EXAMPLES]],
-        noun=noun(first),
-        remedy=printable(rule.remedy if rule and len(remedies) > 1 else first.remedy),
+        groups=sorted(places.items(), key=lambda place: (-place[1], place[0])),
+        examples=[replace_unprintable(f"{subject_name(finding)}: {finding.message}") for finding in ordered[:_MAX_EXAMPLES]],
+        group_kind=group_kind(first),
+        remedy=replace_unprintable(rule.remedy if rule and len(remedies) > 1 else first.remedy),
         condition=rule.condition if rule else "",
         source=rule.source if rule else "",
     )
 
 
-def _judged_by(name: str, used: PolicyUsed) -> Rule | None:
+def _find_rule(name: str, used: PolicyUsed) -> Rule | None:
     """Return a rule with the thresholds of the audit; `None` for an unknown rule (from another version)."""
     rule = CATALOGUE.get(name)
     return rule and attrs.evolve(rule, thresholds={**rule.thresholds, **used.thresholds.get(name, {})})
 
 
-FEW: Final = 10
+MAX_CHANGES: Final = 10
 """Maximum changed figures in the terminal, text and Markdown formats."""
 
 _SCORE: Final = "score"
@@ -127,7 +134,7 @@ _SEVERITY: Final = "severity"
 
 
 @attrs.frozen(kw_only=True)
-class Move:
+class FigureChange:
     """A changed figure.
 
     Attributes:
@@ -145,7 +152,7 @@ class Move:
     better: bool | None
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The change as one line."""
         return f"{self.name}: {self.figure} {self.before} -> {self.after}"
 
@@ -160,7 +167,7 @@ class Changes:
         new: New findings by rule, the most urgent first.
         resolved: Resolved findings by rule, the most urgent first.
         counts: Number of new, resolved and unchanged findings.
-        moves: Changed figures: those of the whole audit first, then scores, the largest loss first.
+        figure_changes: Changed figures: those of the whole audit first, then scores, the largest loss first.
     """
 
     since: str
@@ -168,10 +175,10 @@ class Changes:
     new: list[Action]
     resolved: list[Action]
     counts: dict[str, int]
-    moves: list[Move]
+    figure_changes: list[FigureChange]
 
 
-def changes(report: Report) -> Changes | None:
+def build_changes(report: Report) -> Changes | None:
     """Return the changes of a report; `None` if it was not compared with an earlier one."""
     diff = report.diff
     if diff is None:
@@ -181,18 +188,18 @@ def changes(report: Report) -> Changes | None:
         "resolved": len(diff.resolved),
         "unchanged": len(diff.unchanged),
     }
-    since = moment(diff.at)
+    since = format_time(diff.at)
     return Changes(
         since=since,
-        summary=_summary(diff, counts, since),
-        new=actions(diff.new, report.policy),
-        resolved=actions(diff.resolved, report.policy),
+        summary=_format_summary(diff, counts, since),
+        new=build_actions(diff.new, report.policy),
+        resolved=build_actions(diff.resolved, report.policy),
         counts=counts,
-        moves=list(_moves((*diff.scores, *diff.deltas))),
+        figure_changes=list(_build_figure_changes((*diff.scores, *diff.deltas))),
     )
 
 
-def _summary(diff: Diff, counts: dict[str, int], since: str) -> str:
+def _format_summary(diff: Diff, counts: dict[str, int], since: str) -> str:
     if diff.empty:
         return f"Nothing changed since {since}."
     told = [f"{counts['new']:,} new", f"{counts['resolved']:,} resolved", f"{counts['unchanged']:,} unchanged"]
@@ -201,50 +208,50 @@ def _summary(diff: Diff, counts: dict[str, int], since: str) -> str:
     return f"Findings since {since}: {', '.join(told)}."
 
 
-def _moves(deltas: Iterable[Delta]) -> Iterable[Move]:
-    for delta in sorted(deltas, key=_importance):
-        yield Move(
-            name="Overall" if delta.kind == "audit" else printable(delta.name or delta.key),
+def _build_figure_changes(deltas: Iterable[Delta]) -> Iterable[FigureChange]:
+    for delta in sorted(deltas, key=_importance_key):
+        yield FigureChange(
+            name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
             figure=figure_name(delta.figure),
-            before=_shown(delta, delta.before),
-            after=_shown(delta, delta.after),
-            better=_better(delta),
+            before=_format_value(delta, delta.before),
+            after=_format_value(delta, delta.after),
+            better=_is_better(delta),
         )
 
 
-def _shown(delta: Delta, value: Number | None) -> str:
+def _format_value(delta: Delta, value: Number | None) -> str:
     """Format a figure; severities are numbered from 1, the mildest."""
     if delta.figure == _SEVERITY and value is not None and value in range(1, len(Severity) + 1):
         return list(Severity)[-int(value)].value
-    return figure(value)
+    return format_figure(value)
 
 
-def _importance(delta: Delta) -> tuple[bool, bool, float, str]:
-    return delta.kind != "audit", delta.figure != _SCORE, _gain(delta), delta.key
+def _importance_key(delta: Delta) -> tuple[bool, bool, float, str]:
+    return delta.kind != "audit", delta.figure != _SCORE, _compute_gain(delta), delta.key
 
 
-def _gain(delta: Delta) -> float:
+def _compute_gain(delta: Delta) -> float:
     return 0.0 if delta.before is None or delta.after is None else float(delta.after) - float(delta.before)
 
 
-def _better(delta: Delta) -> bool | None:
+def _is_better(delta: Delta) -> bool | None:
     """Return whether a change is an improvement: a higher score, or a lower figure of a finding."""
-    gain = _gain(delta) if delta.figure == _SCORE else -_gain(delta) if delta.rule else 0.0
+    gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
     return gain > 0 if gain else None
 
 
-BANDS: Final = ((0, 19), (20, 39), (40, 59), (60, 79), (80, 99), (FULL, FULL))
+SCORE_BANDS: Final = ((0, 19), (20, 39), (40, 59), (60, 79), (80, 99), (MAX_SCORE, MAX_SCORE))
 """Ranges of scores that are counted together, both ends included."""
 
 
 @attrs.frozen(kw_only=True)
-class Health:
+class MailboxHealth:
     """Summary of the checked mailboxes.
 
     Attributes:
         boxes: Number of mailboxes by the severity of their worst finding.
         clean: Number of mailboxes without findings.
-        bands: Number of mailboxes with a score in each of `BANDS`.
+        bands: Number of mailboxes with a score in each of `SCORE_BANDS`.
         unsafe_sent: E-mails sent in 30 days by mailboxes with a critical finding or an error.
         sent: E-mails sent in 30 days by all mailboxes.
     """
@@ -256,7 +263,7 @@ class Health:
     sent: Number
 
     @property
-    def said(self) -> str | None:
+    def summary(self) -> str | None:
         """The share of e-mails sent by unsafe mailboxes, in one sentence; `None` if it is zero or inconsistent."""
         if not 0 < self.unsafe_sent <= self.sent:
             return None
@@ -267,27 +274,27 @@ class Health:
         )
 
 
-def health(report: Report) -> Health:
+def build_health(report: Report) -> MailboxHealth:
     """Summarize the checked mailboxes; findings about a domain or server as a whole are not included."""
-    found = _by_mailbox(report.findings)
+    found = _group_by_mailbox(report.findings)
     worst = {
         key: min((each.severity for each in findings), key=lambda severity: severity.rank) for key, findings in found.items()
     }
-    scores = Counter(_band(mailbox_score(findings)) for findings in found.values())
+    scores = Counter(_band_index(mailbox_score(findings)) for findings in found.values())
     clean = max(0, report.mailboxes - len(found))
-    scores[_band(FULL)] += clean
+    scores[_band_index(MAX_SCORE)] += clean
     boxes = Counter(worst.values())
     unsafe = (found[key][0].sent_30days or 0 for key, severity in worst.items() if severity.reaches(Severity.ERROR))
-    return Health(
+    return MailboxHealth(
         boxes={severity: boxes[severity] for severity in Severity},
         clean=clean,
-        bands=[scores[at] for at in range(len(BANDS))],
+        bands=[scores[at] for at in range(len(SCORE_BANDS))],
         unsafe_sent=sum(unsafe),
         sent=sum(score.sent_30days for score in report.scores.workspaces.values()),
     )
 
 
-def _by_mailbox(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
+def _group_by_mailbox(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
     found: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
     for finding in findings:
         if finding.mailbox is not None and finding.sent_30days is not None:
@@ -295,5 +302,5 @@ def _by_mailbox(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Findi
     return found
 
 
-def _band(score: int) -> int:
-    return next(at for at, (_, highest) in enumerate(BANDS) if score <= highest)
+def _band_index(score: int) -> int:
+    return next(at for at, (_, highest) in enumerate(SCORE_BANDS) if score <= highest)

@@ -14,86 +14,91 @@ from rich.text import Text
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.report import Report
 from outreach_async.audit.reports.summary import Action, Changes
-from outreach_async.audit.reports.text import change_lines
-from outreach_async.audit.reports.view import GRAVE, DomainView, Overview, overview, tone_of
-from outreach_async.audit.reports.wording import mailboxes
+from outreach_async.audit.reports.text import format_changes
+from outreach_async.audit.reports.view import COUNTED_SEVERITIES, DomainView, Overview, build_overview, score_tone
+from outreach_async.audit.reports.wording import format_mailboxes
 
-_STYLES: Final = {
+_SEVERITY_STYLES: Final = {
     Severity.CRITICAL: "bold white on red",
     Severity.ERROR: "bold red",
     Severity.WARNING: "yellow",
     Severity.INFO: "cyan",
 }
-_TONES: Final = {"good": "green", "warning": "yellow", "critical": "red", "info": "dim"}
+_TONE_STYLES: Final = {"good": "green", "warning": "yellow", "critical": "red", "info": "dim"}
 
 
-def report_renderable(report: Report) -> RenderableType:
+def build_renderable(report: Report) -> RenderableType:
     """Render a report, with actions first; print the result on a rich console of at least 80 columns."""
-    return Group(*_parts(overview(report)))
+    return Group(*_rich_parts(build_overview(report)))
 
 
-def _parts(view: Overview) -> Iterator[RenderableType]:
+def _rich_parts(view: Overview) -> Iterator[RenderableType]:
     yield Text(view.headline)
     yield Text(view.verdict, style="bold")
-    yield _tally(view)
+    yield _rich_counts(view)
     if view.unread:
-        yield from _listed("Not read and not checked", _unread(view), "bold red")
+        yield from _rich_list("Not read and not checked", _rich_unread(view), "bold red")
     if view.changes:
-        yield from _listed("What changed", _changes(view.changes), "bold")
+        yield from _rich_list("What changed", _rich_changes(view.changes), "bold")
     if view.actions:
         yield Text("\nWhat to do, most urgent first", style="bold")
-        yield Padding(_actions(view.actions), (0, 0, 0, 2))
-    if view.worst:
+        yield Padding(_rich_actions(view.actions), (0, 0, 0, 2))
+    if view.worst_domains:
         yield Text("\nFindings by domain, worst first", style="bold")
-    for domain in view.worst:
-        yield from _domain(domain)
-    if view.rest:
-        yield _rest(view.rest)
+    for domain in view.worst_domains:
+        yield from _rich_domain(domain)
+    if view.other_domains:
+        yield _rich_other_domains(view.other_domains)
     yield Text(f"\n{view.summary}")
-    yield from _listed("What this audit cannot check", (Text(line, style="dim") for line in view.unknowable), "dim")
+    yield from _rich_list("What this audit cannot check", (Text(line, style="dim") for line in view.unknowable), "dim")
 
 
-def _tally(view: Overview) -> Text:
-    parts = [Text(f"{count:,} {severity}", style=_STYLES[severity] if count else "dim") for severity, count in view.tally.items()]
-    return Text.assemble(Text(", ").join(parts), f". Audited {view.when}.")
+def _rich_counts(view: Overview) -> Text:
+    parts = [
+        Text(f"{count:,} {severity}", style=_SEVERITY_STYLES[severity] if count else "dim")
+        for severity, count in view.counts.items()
+    ]
+    return Text.assemble(Text(", ").join(parts), f". Audited {view.audited_at}.")
 
 
-def _unread(view: Overview) -> Iterator[Text]:
+def _rich_unread(view: Overview) -> Iterator[Text]:
     yield from map(Text, view.unread)
     if view.unread_names:
         yield Text(f"and {', '.join(view.unread_names)}")
 
 
-def _changes(view: Changes) -> Iterator[Text]:
+def _rich_changes(view: Changes) -> Iterator[Text]:
     yield Text(view.summary)
-    yield from map(Text, change_lines(view))
+    yield from map(Text, format_changes(view))
 
 
-def _actions(actions: Iterable[Action]) -> Table:
+def _rich_actions(actions: Iterable[Action]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     for action in actions:
-        label = Text(action.severity.upper(), style=_STYLES[action.severity])
+        label = Text(action.severity.upper(), style=_SEVERITY_STYLES[action.severity])
         title = Text.assemble((f"{action.title}: ", "bold"), f"{action.extent}\n", action.remedy)
         table.add_row(label, action.rule, title)
     return table
 
 
-def _listed(title: str, lines: Iterable[Text], style: str) -> Iterator[RenderableType]:
+def _rich_list(title: str, lines: Iterable[Text], style: str) -> Iterator[RenderableType]:
     yield Text(f"\n{title}", style=style)
     for line in lines:
         yield Padding(line, (0, 0, 0, 2))
 
 
-def _domain(view: DomainView) -> Iterator[RenderableType]:
-    yield Text.assemble((view.name, "bold"), "  ", (view.scored, _style(view)), f", {mailboxes(view.mailboxes)}")
+def _rich_domain(view: DomainView) -> Iterator[RenderableType]:
+    yield Text.assemble(
+        (view.name, "bold"), "  ", (view.score_label, _score_style(view)), f", {format_mailboxes(view.mailboxes)}"
+    )
     table = Table.grid(padding=(0, 2, 0, 0))
-    for issue in view.told:
-        label = Text(issue.severity.upper(), style=_STYLES[issue.severity])
-        table.add_row(label, issue.rule, Text.assemble((f"{issue.title}\n", "bold"), issue.shown_example))
+    for issue in view.visible_issues:
+        label = Text(issue.severity.upper(), style=_SEVERITY_STYLES[issue.severity])
+        table.add_row(label, issue.rule, Text.assemble((f"{issue.title}\n", "bold"), issue.labelled_example))
     yield Padding(table, (0, 0, 1, 2))
 
 
-def _rest(views: Iterable[DomainView]) -> Table:
+def _rich_other_domains(views: Iterable[DomainView]) -> Table:
     table = Table(
         title="Other domains with errors",
         title_justify="left",
@@ -103,15 +108,16 @@ def _rest(views: Iterable[DomainView]) -> Table:
         expand=True,
     )
     table.add_column("domain", overflow="fold", ratio=1)
-    for heading in ("score", *GRAVE):
+    for heading in ("score", *COUNTED_SEVERITIES):
         table.add_column(heading, justify="right", no_wrap=True)
     for view in views:
         counts = (
-            Text(f"{view.count(severity):,}", style=_STYLES[severity] if view.count(severity) else "dim") for severity in GRAVE
+            Text(f"{view.count(severity):,}", style=_SEVERITY_STYLES[severity] if view.count(severity) else "dim")
+            for severity in COUNTED_SEVERITIES
         )
-        table.add_row(Text(view.name), Text(view.points, style=_style(view)), *counts)
+        table.add_row(Text(view.name), Text(view.points, style=_score_style(view)), *counts)
     return table
 
 
-def _style(view: DomainView) -> str:
-    return _TONES[tone_of(view.score)]
+def _score_style(view: DomainView) -> str:
+    return _TONE_STYLES[score_tone(view.score)]

@@ -10,18 +10,26 @@ import attrs
 
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.report import Report
-from outreach_async.audit.reports.summary import Action, Changes, actions, changes, noun, place, who
-from outreach_async.audit.reports.wording import NO_DOMAIN, counted, mailboxes, moment, printable
+from outreach_async.audit.reports.summary import (
+    Action,
+    Changes,
+    build_actions,
+    build_changes,
+    group_kind,
+    group_name,
+    subject_name,
+)
+from outreach_async.audit.reports.wording import NO_DOMAIN, format_count, format_mailboxes, format_time, replace_unprintable
 from outreach_async.audit.rules import CATALOGUE
 
-GRAVE: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
+COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
 """Severities with a count in the short line of a domain."""
 
-IN_DETAIL: Final = 10
+MAX_DETAILED: Final = 10
 """Maximum domains, and unread workspaces, that are shown in full."""
 
-GOOD: Final = 90
-POOR: Final = 60
+GOOD_SCORE: Final = 90
+FAIR_SCORE: Final = 60
 """Lowest scores that count as good (90) and as fair (60)."""
 
 
@@ -31,14 +39,14 @@ class Issue:
 
     Attributes:
         rule: Id of the rule.
-        about: Title of the rule.
+        rule_title: Title of the rule.
         severity: Severity of the findings.
         findings: Number of findings.
         example: One finding: the address or id, and the message.
     """
 
     rule: str
-    about: str
+    rule_title: str
     severity: Severity
     findings: int
     example: str
@@ -46,10 +54,10 @@ class Issue:
     @property
     def title(self) -> str:
         """Title of the rule, with the number of mailboxes if it is more than one."""
-        return f"{self.about}: {mailboxes(self.findings)}" if self.findings > 1 else self.about
+        return f"{self.rule_title}: {format_mailboxes(self.findings)}" if self.findings > 1 else self.rule_title
 
     @property
-    def shown_example(self) -> str:
+    def labelled_example(self) -> str:
         """The example, marked as such if there are several findings."""
         return f"for example {self.example}" if self.findings > 1 else self.example
 
@@ -71,9 +79,9 @@ class DomainView:
     issues: list[Issue]
 
     @property
-    def told(self) -> list[Issue]:
+    def visible_issues(self) -> list[Issue]:
         """The issues to show: warnings and worse, or the notes if there is nothing else."""
-        return [issue for issue in self.issues if issue.severity in GRAVE] or self.issues
+        return [issue for issue in self.issues if issue.severity in COUNTED_SEVERITIES] or self.issues
 
     @property
     def severity(self) -> Severity:
@@ -90,7 +98,7 @@ class DomainView:
         return "-" if self.score is None else f"{self.score:g}"
 
     @property
-    def scored(self) -> str:
+    def score_label(self) -> str:
         """The score in words."""
         return "not scored" if self.score is None else f"score {self.points}"
 
@@ -103,14 +111,14 @@ class Overview:
         headline: Size of the audit, and the score.
         verdict: Conclusion in one sentence.
         tone: The worst severity, or `good` if there are no findings.
-        tally: Number of findings by severity.
-        when: Time of the audit.
+        counts: Number of findings by severity.
+        audited_at: Time of the audit.
         unread: Reading errors, each as workspace and message.
         unread_names: Ids of further workspaces with reading errors.
         changes: Changes since an earlier audit; `None` if the report was not compared.
         actions: Recommended actions, the most urgent first.
-        worst: The worst domains.
-        rest: Further domains with an error or worse.
+        worst_domains: The worst domains.
+        other_domains: Further domains with an error or worse.
         summary: Number of the domains that are not named.
         unknowable: Properties that the audit cannot check.
     """
@@ -118,73 +126,76 @@ class Overview:
     headline: str
     verdict: str
     tone: str
-    tally: dict[Severity, int]
-    when: str
+    counts: dict[Severity, int]
+    audited_at: str
     unread: list[str]
     unread_names: list[str]
     changes: Changes | None
     actions: list[Action]
-    worst: list[DomainView]
-    rest: list[DomainView]
+    worst_domains: list[DomainView]
+    other_domains: list[DomainView]
     summary: str
     unknowable: list[str]
 
 
-def overview(report: Report) -> Overview:
+def build_overview(report: Report) -> Overview:
     """Prepare a report for display."""
-    unread = [finding for finding in report.findings if _about_workspace(finding)]
-    views = domain_views(report)
-    worst, others = views[:IN_DETAIL], views[IN_DETAIL:]
+    unread = [finding for finding in report.findings if _is_about_workspace(finding)]
+    views = build_domain_views(report)
+    worst, others = views[:MAX_DETAILED], views[MAX_DETAILED:]
     rest = [view for view in others if view.severity.reaches(Severity.ERROR)]
     clean = report.scores.domains.keys() - {finding.domain for finding in report.findings}
     tally = Counter(finding.severity for finding in report.findings)
     return Overview(
-        headline=headline(report),
-        verdict=verdict(report),
+        headline=format_headline(report),
+        verdict=format_verdict(report),
         tone=next((severity.value for severity in Severity if tally[severity]), "good"),
-        tally={severity: tally[severity] for severity in Severity},
-        when=moment(report.at),
-        unread=[f"{printable(finding.workspace)}: {printable(finding.message)}" for finding in unread[:IN_DETAIL]],
-        unread_names=[printable(finding.workspace) for finding in unread[IN_DETAIL:]],
-        changes=changes(report),
-        actions=actions(report.findings, report.policy),
-        worst=worst,
-        rest=rest,
-        summary=_summary(mild=len(others) - len(rest), clean=len(clean)),
-        unknowable=list(map(printable, report.not_judged)),
+        counts={severity: tally[severity] for severity in Severity},
+        audited_at=format_time(report.at),
+        unread=[
+            f"{replace_unprintable(finding.workspace)}: {replace_unprintable(finding.message)}"
+            for finding in unread[:MAX_DETAILED]
+        ],
+        unread_names=[replace_unprintable(finding.workspace) for finding in unread[MAX_DETAILED:]],
+        changes=build_changes(report),
+        actions=build_actions(report.findings, report.policy),
+        worst_domains=worst,
+        other_domains=rest,
+        summary=_format_other_domains(mild=len(others) - len(rest), clean=len(clean)),
+        unknowable=list(map(replace_unprintable, report.not_judged)),
     )
 
 
-def headline(report: Report) -> str:
+def format_headline(report: Report) -> str:
     """Return the size of the audit and its score, in one line."""
     overall = report.scores.overall
-    return f"Mailbox audit: {audited(report)}. {'No score.' if overall is None else f'Score {overall:g} of 100.'}"
+    return f"Mailbox audit: {format_size(report)}. {'No score.' if overall is None else f'Score {overall:g} of 100.'}"
 
 
-def audited(report: Report) -> str:
+def format_size(report: Report) -> str:
     """Return the number of mailboxes, domains and workspaces."""
     domains, workspaces = len(report.scores.domains), len(report.workspaces)
-    return f"{mailboxes(report.mailboxes)}, {counted(domains, 'domain')}, {counted(workspaces, 'workspace')}"
+    return f"{format_mailboxes(report.mailboxes)}, {format_count(domains, 'domain')}, {format_count(workspaces, 'workspace')}"
 
 
-def verdict(report: Report) -> str:
+def format_verdict(report: Report) -> str:
     """Return the conclusion of a report."""
     if report.denied:
         return "Nothing could be read: the service denied access to every workspace."
     partly = "Not everything could be read. " if report.incomplete else ""
-    return f"{partly}{_state(report)}"
+    return f"{partly}{_format_state(report)}"
 
 
-def _state(report: Report) -> str:
-    judged = [finding for finding in report.findings if not _about_workspace(finding)]
-    for severity, saying in _SAYINGS.items():
+def _format_state(report: Report) -> str:
+    judged = [finding for finding in report.findings if not _is_about_workspace(finding)]
+    for severity, saying in _VERDICTS.items():
         found = [finding for finding in judged if finding.severity is severity]
         if found:
-            return saying.format(extent=_extent(found))
+            return saying.format(extent=_format_extent(found))
     return "No problems found." if report.mailboxes else "No mailboxes were checked."
 
 
-_SAYINGS: Final = {
+_VERDICTS: Final = {
     Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
     Severity.ERROR: "Fix {extent} today; nothing is critical.",
     Severity.WARNING: "Review {extent}; nothing is broken.",
@@ -192,67 +203,67 @@ _SAYINGS: Final = {
 }
 
 
-def _extent(findings: Iterable[Finding]) -> str:
+def _format_extent(findings: Iterable[Finding]) -> str:
     given = list(findings)
     boxes = {(each.workspace, each.mailbox, each.email) for each in given if each.mailbox or each.email}
-    kinds = {noun(each) for each in given}
-    on = counted(len({place(each) for each in given}), kinds.pop() if len(kinds) == 1 else "place")
-    return f"{mailboxes(len(boxes))} on {on}" if boxes else on
+    kinds = {group_kind(each) for each in given}
+    on = format_count(len({group_name(each) for each in given}), kinds.pop() if len(kinds) == 1 else "place")
+    return f"{format_mailboxes(len(boxes))} on {on}" if boxes else on
 
 
-def tone_of(score: float | None) -> str:
+def score_tone(score: float | None) -> str:
     """Return the tone of a score: `good`, `warning`, `critical`, or `info` without a score."""
     if score is None:
         return "info"
-    return "good" if score >= GOOD else "warning" if score >= POOR else "critical"
+    return "good" if score >= GOOD_SCORE else "warning" if score >= FAIR_SCORE else "critical"
 
 
-def _about_workspace(finding: Finding) -> bool:
+def _is_about_workspace(finding: Finding) -> bool:
     return not (finding.domain or finding.mailbox or finding.email or finding.server_ip)
 
 
-def _summary(*, mild: int, clean: int) -> str:
-    further = f"{counted(mild, 'more domain')} with warnings or notes only; " if mild else ""
-    return f"{further}{counted(clean, 'domain')} without findings."
+def _format_other_domains(*, mild: int, clean: int) -> str:
+    further = f"{format_count(mild, 'more domain')} with warnings or notes only; " if mild else ""
+    return f"{further}{format_count(clean, 'domain')} without findings."
 
 
-def domain_views(report: Report) -> list[DomainView]:
+def build_domain_views(report: Report) -> list[DomainView]:
     """Return the domains with findings, the worst first."""
     found: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in report.findings:
-        if not _about_workspace(finding):
+        if not _is_about_workspace(finding):
             found[finding.domain or (NO_DOMAIN if finding.server_ip is None else f"server {finding.server_ip}")].append(finding)
-    return sorted((_view(report, name, findings) for name, findings in found.items()), key=_worst_first)
+    return sorted((_build_domain_view(report, name, findings) for name, findings in found.items()), key=_domain_rank)
 
 
-def _worst_first(view: DomainView) -> tuple[int, float, int, str]:
+def _domain_rank(view: DomainView) -> tuple[int, float, int, str]:
     return view.severity.rank, -1.0 if view.score is None else view.score, -view.mailboxes, view.name
 
 
-def _view(report: Report, name: str, findings: Iterable[Finding]) -> DomainView:
+def _build_domain_view(report: Report, name: str, findings: Iterable[Finding]) -> DomainView:
     score = report.scores.domains.get(name)
     return DomainView(
-        name=printable(name),
+        name=replace_unprintable(name),
         score=score.score if score else None,
         mailboxes=score.mailboxes if score else 0,
-        issues=_issues(findings),
+        issues=_build_issues(findings),
     )
 
 
-def _issues(findings: Iterable[Finding]) -> list[Issue]:
+def _build_issues(findings: Iterable[Finding]) -> list[Issue]:
     groups: defaultdict[tuple[int, str], list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.severity.rank, finding.rule].append(finding)
-    return [_issue(rule, each) for (_, rule), each in sorted(groups.items())]
+    return [_build_issue(rule, each) for (_, rule), each in sorted(groups.items())]
 
 
-def _issue(rule: str, findings: list[Finding]) -> Issue:
+def _build_issue(rule: str, findings: list[Finding]) -> Issue:
     known = CATALOGUE.get(rule)
     first = findings[0]
     return Issue(
         rule=rule,
-        about=known.title if known else rule,
+        rule_title=known.title if known else rule,
         severity=first.severity,
         findings=len(findings),
-        example=printable(f"{who(first)}: {first.message}"),
+        example=replace_unprintable(f"{subject_name(first)}: {first.message}"),
     )

@@ -12,33 +12,33 @@ NO_DOMAIN: Final = "(no domain)"
 
 _YEAR_10000: Final = 253_402_300_800
 
-NOTHING: Final = "-"
+NO_FIGURE: Final = "-"
 """Placeholder for a missing figure."""
 
 
-def printable(text: str) -> str:
+def replace_unprintable(text: str) -> str:
     """Replace unprintable characters by `?`; strings from the service may contain control characters."""
     return text if text.isprintable() else "".join(character if character.isprintable() else "?" for character in text)
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def format_count(count: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
-def mailboxes(count: int) -> str:
+def format_mailboxes(count: int) -> str:
     """Format a number of mailboxes."""
-    return counted(count, "mailbox", "mailboxes")
+    return format_count(count, "mailbox", "mailboxes")
 
 
-def figure(value: Number | None) -> str:
+def format_figure(value: Number | None) -> str:
     """Format a figure; without decimals if it is a whole number."""
     if value is None or not math.isfinite(value):
-        return NOTHING
+        return NO_FIGURE
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
 
 
-def moment(at: float) -> str:
+def format_time(at: float) -> str:
     """Format a time in UTC.
 
     Args:
@@ -55,10 +55,10 @@ def figure_name(name: str) -> str:
     Args:
         name: Name of the service's field, or the name that a rule uses.
     """
-    return _FIGURES.get(name) or printable(name.replace("_", " "))
+    return _FIGURE_NAMES.get(name) or replace_unprintable(name.replace("_", " "))
 
 
-_FIGURES: Final = {
+_FIGURE_NAMES: Final = {
     "bounced_30days": "bounced in 30 days",
     "sent_30days": "sent in 30 days",
     "opened_14days": "opened in 14 days, %",

@@ -2,11 +2,11 @@
 
 A window of rows is marked (durably) before any of its rows is sent. Outcomes are recorded in batches (durably) before they are
 returned. After a kill, a row below the mark without an outcome may therefore have been sent, and a row beyond the mark was not.
-One `Writer` holds the journal's lock during a run. Any number of `Journal` objects can read the file, even during the run.
+One `JournalWriter` holds the journal's lock during a run. Any number of `Journal` objects can read the file, even during the run.
 """
 
-from outreach_async.bulk.journal.identity import Identity, JournalReport, Window
+from outreach_async.bulk.journal.identity import Identity, JournalReport, MarkedWindow
 from outreach_async.bulk.journal.reader import Journal
-from outreach_async.bulk.journal.writer import SpooledRow, Writer
+from outreach_async.bulk.journal.writer import JournalWriter, SpooledRow
 
-__all__ = ["Identity", "Journal", "JournalReport", "SpooledRow", "Window", "Writer"]
+__all__ = ["Identity", "Journal", "JournalReport", "JournalWriter", "MarkedWindow", "SpooledRow"]

@@ -10,15 +10,15 @@ import msgspec
 
 from outreach_async.bulk.outcomes import BulkReport
 from outreach_async.errors import InvalidRequest
-from outreach_async.validation import shown
+from outreach_async.validation import masked_repr
 from outreach_async.vocabulary import Outcome
 
-State: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
+JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
 Earlier: TypeAlias = Literal["known", "unknown"]
 """Knowledge of earlier runs: with `known`, the journal is trusted; with `unknown`, any row may have been sent."""
 
-ENDS: Final = ("finished", "suspended", "stopped", "interrupted")
+END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states in which a run can end."""
 
 
@@ -42,7 +42,7 @@ class Identity:
 
 
 @attrs.frozen
-class Window:
+class MarkedWindow:
     """Consecutive rows of the input that are marked together before the first of them is sent.
 
     Attributes:
@@ -82,7 +82,7 @@ class JournalReport:
         mapping: Field codes by column name; `None` if the input had no columns.
     """
 
-    state: State
+    state: JournalState
     rows: int
     outcomes: dict[Outcome, int]
     uncertain: int
@@ -112,7 +112,7 @@ class JournalReport:
         }
 
 
-def facts(identity: Identity) -> dict[str, Any]:
+def encode_identity(identity: Identity) -> dict[str, Any]:
     """Return an identity as the JSON values that reading it back gives."""
     known: dict[str, Any] = msgspec.json.decode(
         msgspec.json.encode(
@@ -128,43 +128,43 @@ def facts(identity: Identity) -> dict[str, Any]:
     return known
 
 
-def require_same(path: str, identity: Identity, kept: Mapping[str, Any]) -> None:
+def require_same_run(path: str, identity: Identity, kept: Mapping[str, Any]) -> None:
     """Refuse to resume another run.
 
     Args:
         path: Path of the journal.
         identity: Identity of the run to resume.
-        kept: The result of `facts` for the run that the journal belongs to.
+        kept: The result of `encode_identity` for the run that the journal belongs to.
 
     Raises:
         InvalidRequest: The two differ; the message lists the changes.
     """
-    if changes := list(_changes(kept, facts(identity))):
+    if changes := list(_describe_changes(kept, encode_identity(identity))):
         raise InvalidRequest(
             f"journal: {path} belongs to another run: {'; '.join(changes)};"
             " resume with the original input and options, or pass another journal path"
         )
 
 
-def _changes(kept: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+def _describe_changes(kept: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     if kept["workspace"] != given["workspace"]:
-        yield _change("workspace", kept["workspace"], given["workspace"])
+        yield _describe_change("workspace", kept["workspace"], given["workspace"])
     before, now = kept["options"], given["options"]
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
-            yield _change(name, before.get(name), now.get(name))
+            yield _describe_change(name, before.get(name), now.get(name))
     if None not in (kept["fingerprint"], given["fingerprint"]) and kept["fingerprint"] != given["fingerprint"]:
         yield "the input has changed since the run began (its fingerprint differs)"
     if kept["mapping"] is not None:
         for column, code in (given["mapping"] or {}).items():
             if kept["mapping"].get(column) != code:
                 before = kept["mapping"].get(column)
-                yield f"the input changed: {_change(f'the field of column {shown(column)}', before, code)}"
+                yield f"the input changed: {_describe_change(f'the field of column {masked_repr(column)}', before, code)}"
 
 
-def _change(name: str, before: object, now: object) -> str:
-    return f"{name} was {_value(before)} and is now {_value(now)}"
+def _describe_change(name: str, before: object, now: object) -> str:
+    return f"{name} was {_format_value(before)} and is now {_format_value(now)}"
 
 
-def _value(value: object) -> str:
-    return shown(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _format_value(value: object) -> str:
+    return masked_repr(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

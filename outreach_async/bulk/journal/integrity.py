@@ -9,27 +9,29 @@ from typing import Any, Final
 import msgspec
 
 from outreach_async.bulk.journal import records
-from outreach_async.bulk.journal.records import TABLES, Damage, checksum, digest, require
+from outreach_async.bulk.journal.records import TABLES, CorruptContentError, checksum, digest, require
 
-_FACTS: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
-_PAGE: Final = 1_000
+_REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
+_PAGE_SIZE: Final = 1_000
 
-_OUTCOMES: Final = (
+_SELECT_OUTCOMES: Final = (
     "SELECT seq, status, id, attempts, possible, error, repeats, crc FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?"
 )
-_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
+_SELECT_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
 
 
-def facts(db: sqlite3.Connection) -> dict[str, Any]:
+def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
     """Return a journal's metadata about its run.
 
     Raises:
-        Damage: An entry is missing, or its checksum does not match.
+        CorruptContentError: An entry is missing, or its checksum does not match.
     """
     rows = db.execute("SELECT name, value, crc FROM meta").fetchall()
     require(all(checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in the run's metadata")
     known = {name: msgspec.json.decode(value) for name, value, _ in rows}
-    require(known.keys() >= _FACTS, f"metadata of the run is missing: {', '.join(sorted(_FACTS - known.keys()))}")
+    require(
+        known.keys() >= _REQUIRED_NAMES, f"metadata of the run is missing: {', '.join(sorted(_REQUIRED_NAMES - known.keys()))}"
+    )
     return known
 
 
@@ -37,7 +39,7 @@ def require_windows(db: sqlite3.Connection, hwm: int) -> int:
     """Check that the windows cover all marked rows, and return the number of windows.
 
     Raises:
-        Damage: A row is not covered, or a checksum does not match.
+        CorruptContentError: A row is not covered, or a checksum does not match.
     """
     count = end = 0
     for first, rows, marked, crc in db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first"):
@@ -48,11 +50,11 @@ def require_windows(db: sqlite3.Connection, hwm: int) -> int:
     return count
 
 
-def events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, dict[str, Any]]]:
+def read_events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, dict[str, Any]]]:
     """Return all events as (Unix time, kind, details).
 
     Raises:
-        Damage: An event is missing or changed.
+        CorruptContentError: An event is missing or changed.
     """
     rows = db.execute("SELECT number, at, kind, data, crc FROM event ORDER BY number").fetchall()
     require(all(checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in an event")
@@ -64,7 +66,7 @@ def require_structure(db: sqlite3.Connection, rows: int) -> None:
     """Check the pages of the file, its tables, and the number of outcomes.
 
     Raises:
-        Damage: A page is malformed, the tables are not those of a journal, or an outcome is missing.
+        CorruptContentError: A page is malformed, the tables are not those of a journal, or an outcome is missing.
     """
     (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     require(verdict == "ok", verdict)
@@ -74,35 +76,35 @@ def require_structure(db: sqlite3.Connection, rows: int) -> None:
     require(found == rows, f"expected {rows} outcomes, found {found}")
 
 
-def require_whole(db: sqlite3.Connection) -> dict[str, Any]:
+def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     """Check everything that a resumed run relies on, and return the run's metadata.
 
     For a finished run, only the figures and the windows are checked: none of its rows is ever sent again.
 
     Raises:
-        Damage: Something differs from what was written.
+        CorruptContentError: Something differs from what was written.
     """
-    known = facts(db)
+    known = read_metadata(db)
     require_windows(db, known["hwm"])
-    figures = records.read(known["totals"])
+    figures = records.decode_totals(known["totals"])
     if known["state"] != "finished":
         require_structure(db, figures.rows)
-        events(db, known["events"])
-        last = max((columns[0] for columns in _rows(db, _OUTCOMES)), default=-1)
+        read_events(db, known["events"])
+        last = max((columns[0] for columns in _read_verified_rows(db, _SELECT_OUTCOMES)), default=-1)
         require(last < known["hwm"], f"row {last} has an outcome but was not marked")
         for named, text in db.execute("SELECT digest, text FROM error"):
             require(digest(text) == named, "checksum mismatch in an error")
-        spooled = sum(1 for _ in _rows(db, _SPOOL))
+        spooled = sum(1 for _ in _read_verified_rows(db, _SELECT_SPOOL))
         require(known["spooled"] in (None, spooled), f"expected {known['spooled']} spooled rows, found {spooled}")
     return known
 
 
-def _rows(db: sqlite3.Connection, query: str) -> Iterator[list[Any]]:
+def _read_verified_rows(db: sqlite3.Connection, query: str) -> Iterator[list[Any]]:
     """Check the checksum of each row of a table, and yield the row without it."""
     first = 0
-    while page := db.execute(query, (first, _PAGE)).fetchall():
+    while page := db.execute(query, (first, _PAGE_SIZE)).fetchall():
         for *columns, crc in page:
             if checksum(columns) != crc:
-                raise Damage(f"checksum mismatch in row {columns[0]}")
+                raise CorruptContentError(f"checksum mismatch in row {columns[0]}")
             yield columns
         first = page[-1][0] + 1

@@ -15,8 +15,8 @@ from typing import Any, Final, Self
 from outreach_async.bulk.journal.records import HEADER_SIZE
 from outreach_async.errors import InvalidRequest, JournalError
 
-_MOUNTS: Final = Path("/proc/self/mountinfo")
-_ELSEWHERE: Final = re.compile(
+_MOUNTS_FILE: Final = Path("/proc/self/mountinfo")
+_NETWORK_TYPES: Final = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|v9fs|virtiofs|afs|ceph|coda|lustre|gpfs|beegfs|ocfs2|gfs2?|glusterfs|ncpfs|fuse\.(?!fuse-overlayfs$).*"
 )
 """File systems that other machines may share. Those in user space (FUSE) may be shared too, and their locks are not trusted."""
@@ -32,14 +32,14 @@ def require_local(path: str, mounts: str) -> None:
     Raises:
         InvalidRequest: The path is on a network file system.
     """
-    kind = file_system(os.path.realpath(path), mounts)
-    if kind is not None and _ELSEWHERE.fullmatch(kind):
+    kind = file_system_type(os.path.realpath(path), mounts)
+    if kind is not None and _NETWORK_TYPES.fullmatch(kind):
         raise InvalidRequest(
             f"journal: {path} is on a network file system ({kind}), whose locks are unreliable; pass a path on a local disk"
         )
 
 
-def mounts(listing: Path = _MOUNTS) -> str:
+def read_mounts(listing: Path = _MOUNTS_FILE) -> str:
     """Return the mounts of this machine; an empty string where the system does not list them this way."""
     try:
         return listing.read_text(encoding="utf-8", errors="surrogateescape")
@@ -47,18 +47,18 @@ def mounts(listing: Path = _MOUNTS) -> str:
         return ""
 
 
-def file_system(path: str, mounts: str) -> str | None:
+def file_system_type(path: str, mounts: str) -> str | None:
     """Return the type of the file system of an absolute path, from its innermost mount (proc(5), mountinfo)."""
     found: tuple[str, str | None] = ("", None)
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), before.split(" ")[4])
-        if _within(path, point) and len(point) >= len(found[0]):
+        if _is_within(path, point) and len(point) >= len(found[0]):
             found = (point, after.partition(" ")[0])
     return found[1]
 
 
-def _within(path: str, point: str) -> bool:
+def _is_within(path: str, point: str) -> bool:
     return path == point or path.startswith(point.rstrip("/") + "/")
 
 
@@ -68,20 +68,20 @@ try:
 except ImportError:
     fcntl = None
 
-_Place = tuple[int, int]
+_FileId = tuple[int, int]
 
-_HELD: Final[set[_Place]] = set()
+_LOCKED_FILES: Final[set[_FileId]] = set()
 """Device and inode of every journal that this process writes. POSIX drops all of a process's locks on a file, including SQLite's,
 when any descriptor of the file is closed. A second writer must therefore be refused before it opens one."""
-_TURN: Final = Lock()
-_BESIDE: Final = sys.platform != "linux"
+_MUTEX: Final = Lock()
+_LOCKS_SEPARATE_FILE: Final = sys.platform != "linux"
 """On Linux, `flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds in one table: there it
 would lock SQLite out, and POSIX locks disappear when SQLite drops its own. On those systems a separate file beside the journal is
 locked, and it stays there."""
-_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-class Hold:
+class JournalLock:
     """A journal file that is locked until `release`.
 
     Attributes:
@@ -93,11 +93,11 @@ class Hold:
         self._descriptor = descriptor
         self._lock = lock
         self.header = os.pread(descriptor, HEADER_SIZE, 0)
-        self._place = (facts.st_dev, facts.st_ino)
-        _HELD.add(self._place)
+        self._file_id = (facts.st_dev, facts.st_ino)
+        _LOCKED_FILES.add(self._file_id)
 
     @classmethod
-    def take(cls, path: str, *, resume: bool, beside: bool = _BESIDE) -> Self:
+    def acquire(cls, path: str, *, resume: bool, beside: bool = _LOCKS_SEPARATE_FILE) -> Self:
         """Lock an existing journal.
 
         Args:
@@ -109,28 +109,28 @@ class Hold:
             InvalidRequest: `resume` is false, another run holds the journal, or it is not a file that can be opened.
             JournalError: Any other error of the operating system.
         """
-        with ExitStack() as opened, _TURN, explained(path):
-            descriptor = _opened(path, resume=resume)
+        with ExitStack() as opened, _MUTEX, translate_os_errors(path):
+            descriptor = _open_file(path, resume=resume)
             opened.callback(os.close, descriptor)
             lock = None
             if beside:
-                lock = os.open(f"{path}-lock", _FLAGS | os.O_CREAT, 0o600)
+                lock = os.open(f"{path}-lock", _OPEN_FLAGS | os.O_CREAT, 0o600)
                 opened.callback(os.close, lock)
             fcntl.flock(descriptor if lock is None else lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            require_still(path, descriptor)
+            require_same_file(path, descriptor)
             opened.pop_all()
             return cls(descriptor, lock)
 
     def release(self) -> None:
         """Release the lock. Call this only after SQLite has closed the file: closing this descriptor drops SQLite's locks."""
-        with _TURN:
+        with _MUTEX:
             os.close(self._descriptor)
             if self._lock is not None:
                 os.close(self._lock)
-            _HELD.discard(self._place)
+            _LOCKED_FILES.discard(self._file_id)
 
 
-def require_place(path: str) -> None:
+def require_lockable(path: str) -> None:
     """Refuse a system or file system on which locks are unreliable.
 
     Raises:
@@ -138,41 +138,41 @@ def require_place(path: str) -> None:
     """
     if fcntl is None:
         raise InvalidRequest("journal: this system has no POSIX file locks (Windows); use Linux or macOS, or pass no journal")
-    require_local(path, mounts())
+    require_local(path, read_mounts())
 
 
-def _opened(path: str, *, resume: bool) -> int:
+def _open_file(path: str, *, resume: bool) -> int:
     facts = os.lstat(path)
     if not stat.S_ISREG(facts.st_mode):
         raise InvalidRequest(f"journal: {path} is not a regular file; pass the file itself, not a link or folder")
-    if (facts.st_dev, facts.st_ino) in _HELD:
-        raise _taken(path)
+    if (facts.st_dev, facts.st_ino) in _LOCKED_FILES:
+        raise _in_use_error(path)
     if not resume:
         raise InvalidRequest(f"journal: {path} already exists; resume its run, or pass another path to start a new one")
-    return os.open(path, _FLAGS)
+    return os.open(path, _OPEN_FLAGS)
 
 
-def require_still(path: str, descriptor: int) -> None:
+def require_same_file(path: str, descriptor: int) -> None:
     """Refuse a file that another run renamed between its opening and its locking here.
 
     Raises:
         InvalidRequest: The path now leads to another file.
     """
     if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):
-        raise _taken(path)
+        raise _in_use_error(path)
 
 
-def _taken(path: str) -> InvalidRequest:
+def _in_use_error(path: str) -> InvalidRequest:
     return InvalidRequest(f"journal: another run is writing {path}; wait until it ends, or pass another path")
 
 
 @contextmanager
-def explained(path: str) -> Iterator[None]:
+def translate_os_errors(path: str) -> Iterator[None]:
     """Convert an error of the operating system into one that names the journal and the remedy."""
     try:
         yield
     except BlockingIOError:
-        raise _taken(path) from None
+        raise _in_use_error(path) from None
     except (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError) as error:
         raise InvalidRequest(
             f"journal: {path} cannot be opened: {error.strerror}; pass a path in a folder that you can write to"

@@ -11,36 +11,36 @@ from typing import Any, TypeAlias
 import attrs
 
 from outreach_async.bulk.journal.identity import Earlier
-from outreach_async.bulk.journal.integrity import require_whole
-from outreach_async.bulk.journal.lock import Hold, explained, require_place
-from outreach_async.bulk.journal.making import LOG, has_log, set_aside
-from outreach_async.bulk.journal.reader import Damaged, Empty, empty, examined, remedy
-from outreach_async.bulk.journal.records import judge
+from outreach_async.bulk.journal.integrity import require_intact
+from outreach_async.bulk.journal.lock import JournalLock, require_lockable, translate_os_errors
+from outreach_async.bulk.journal.making import LOG_SUFFIXES, has_log, set_aside
+from outreach_async.bulk.journal.reader import DamagedJournalError, EmptyJournalError, empty_error, query_journal, remedy
+from outreach_async.bulk.journal.records import classify_header
 from outreach_async.errors import InvalidRequest
 
-Make: TypeAlias = Callable[[str, Mapping[str, Any]], None]
+CreateJournal: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 
 @attrs.frozen
-class Opened:
+class LockedJournal:
     """A locked journal.
 
     Attributes:
         path: Path of the journal.
-        hold: The lock.
-        facts: The run's metadata in the journal.
-        made: Whether the journal is new.
+        lock: The lock.
+        metadata: The run's metadata in the journal.
+        created: Whether the journal is new.
         damage: Reason and new name of a damaged journal that this one replaces; `None` if it replaces none.
     """
 
     path: str
-    hold: Hold
-    facts: Mapping[str, Any]
-    made: bool
+    lock: JournalLock
+    metadata: Mapping[str, Any]
+    created: bool
     damage: Mapping[str, Any] | None = None
 
 
-def opened(path: str, facts: Mapping[str, Any], *, resume: bool, earlier: Earlier, make: Make) -> Opened:
+def open_locked(path: str, facts: Mapping[str, Any], *, resume: bool, earlier: Earlier, make: CreateJournal) -> LockedJournal:
     """Lock an intact journal, or create one.
 
     Args:
@@ -54,47 +54,49 @@ def opened(path: str, facts: Mapping[str, Any], *, resume: bool, earlier: Earlie
         InvalidRequest: The file is not a journal, or must not be written.
         JournalError: The journal is damaged, or the operating system reports an error.
     """
-    require_place(path)
+    require_lockable(path)
     damage = None
     with ExitStack() as stack:
         hold = None
         if os.path.lexists(path):
-            hold = Hold.take(path, resume=resume or earlier == "unknown")
+            hold = JournalLock.acquire(path, resume=resume or earlier == "unknown")
             stack.callback(hold.release)
         try:
-            if (known := _checked(path, hold)) is not None and hold is not None:
+            if (known := _read_checked_metadata(path, hold)) is not None and hold is not None:
                 stack.pop_all()
-                return Opened(path, hold, known, made=False)
-        except (Damaged, Empty) as error:
+                return LockedJournal(path, hold, known, created=False)
+        except (DamagedJournalError, EmptyJournalError) as error:
             if earlier == "known":
                 raise
-            with explained(path):  # while it is locked: another run may be about to rename it as well
+            with translate_os_errors(path):  # while it is locked: another run may be about to rename it as well
                 damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
-    with explained(path):
+    with translate_os_errors(path):
         make(path, facts)
-    return Opened(path, Hold.take(path, resume=True), facts, made=True, damage=damage)
+    return LockedJournal(path, JournalLock.acquire(path, resume=True), facts, created=True, damage=damage)
 
 
-def _checked(path: str, hold: Hold | None) -> Mapping[str, Any] | None:
+def _read_checked_metadata(path: str, hold: JournalLock | None) -> Mapping[str, Any] | None:
     """Return the run's metadata in an existing journal; `None` if there is no journal."""
     place = Path(path)
     if hold is None:
-        with explained(path):
+        with translate_os_errors(path):
             if has_log(path):
-                raise Damaged(f"journal {path} is damaged: the file is missing, but its log {path}-wal exists; {remedy(place)}")
+                raise DamagedJournalError(
+                    f"journal {path} is damaged: the file is missing, but its log {path}-wal exists; {remedy(place)}"
+                )
         return None
     if not hold.header:
-        raise empty(place)
-    verdict = judge(hold.header)
+        raise empty_error(place)
+    verdict = classify_header(hold.header)
     if verdict == "newer":
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; resume with that version")
     if verdict == "foreign":
         raise InvalidRequest(f"journal: {path} is not a journal; pass another path")
     try:
-        found = examined(place, require_whole, "mode=ro")
+        found = query_journal(place, require_intact, "mode=ro")
     except InvalidRequest as error:  # SQLite does not find a journal, although the header is that of one
-        raise Damaged(f"journal {path} is damaged: its header is invalid; {remedy(place)}") from error
-    if found.stale:
-        with explained(path):
-            set_aside(path, LOG)
+        raise DamagedJournalError(f"journal {path} is damaged: its header is invalid; {remedy(place)}") from error
+    if found.log_stale:
+        with translate_os_errors(path):
+            set_aside(path, LOG_SUFFIXES)
     return found.value

@@ -25,28 +25,36 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 import attrs
 import msgspec
 
-from outreach_async.atomic import write_whole
+from outreach_async.atomic import atomic_write
 from outreach_async.bulk.journal import records
 from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
-from outreach_async.bulk.journal.integrity import events, facts, require_structure, require_windows
-from outreach_async.bulk.journal.records import APPLICATION_ID, FORMAT, address, as_text, checksum, require, unpacked
-from outreach_async.bulk.journal.writer_thread import Scribe
+from outreach_async.bulk.journal.integrity import read_events, read_metadata, require_structure, require_windows
+from outreach_async.bulk.journal.records import (
+    APPLICATION_ID,
+    FORMAT_VERSION,
+    checksum,
+    database_uri,
+    decode_outcome,
+    require,
+    to_json,
+)
+from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 if TYPE_CHECKING:
-    from outreach_async.bulk.journal.writer import Writer  # it imports this module
+    from outreach_async.bulk.journal.writer import JournalWriter  # it imports this module
 
-_PAGE: Final = 1_000
+_PAGE_SIZE: Final = 1_000
 """Rows per query: a long query would keep the run from clearing its log."""
 
-_PAGES: Final = (
+_FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
 )
-_STORED: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats, page.crc, error.text"
-_OUTCOMES: Final = f"SELECT json_group_array(json_array({_STORED})) {_PAGES}"
-_SPOOLED: Final = f"""
-    SELECT json_group_array(json_array({_STORED}, spool.key, spool.payload, spool.crc)) {_PAGES}
+_COLUMNS: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats, page.crc, error.text"
+_SELECT_OUTCOMES: Final = f"SELECT json_group_array(json_array({_COLUMNS})) {_FROM_PAGE}"
+_SELECT_SPOOLED: Final = f"""
+    SELECT json_group_array(json_array({_COLUMNS}, spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
     LEFT JOIN spool ON spool.seq = page.seq
 """
 
@@ -83,15 +91,15 @@ class Journal:
         self.mapping = mapping
         self.inline = inline
 
-    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> Writer:
+    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
         """Open the journal for a run; see `Writer.open`."""
-        from outreach_async.bulk.journal.writer import Writer
+        from outreach_async.bulk.journal.writer import JournalWriter
 
-        return Writer.open(self, identity, resume=resume, earlier=earlier)
+        return JournalWriter.open(self, identity, resume=resume, earlier=earlier)
 
-    def scribe(self) -> Scribe:
+    def scribe(self) -> WriterThread:
         """Return the scribe that runs the writer's calls."""
-        return Scribe(inline=self.inline)
+        return WriterThread(inline=self.inline)
 
     def __repr__(self) -> str:
         return f"Journal({str(self.path)!r})"
@@ -114,7 +122,7 @@ class Journal:
             ```
         """
         first = 0
-        while page := asked(self.path, partial(_outcomes, first=first)):
+        while page := read_snapshot(self.path, partial(_read_page, first=first)):
             yield from page
             first = page[-1].index + 1
 
@@ -135,7 +143,7 @@ class Journal:
             # -> [('resumed', {'after': 'interrupted'})]
             ```
         """
-        yield from asked(self.path, lambda db: events(db, facts(db)["events"]))
+        yield from read_snapshot(self.path, lambda db: read_events(db, read_metadata(db)["events"]))
 
     def report(self) -> JournalReport:
         """Return the report of the run. It is stored with the outcomes, so this does not count them.
@@ -151,7 +159,7 @@ class Journal:
             print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
             ```
         """
-        return asked(self.path, _report)
+        return read_snapshot(self.path, _read_report)
 
     def write_report(self, path: str | os.PathLike[str]) -> None:
         """Write the report as JSON to a file. The file is replaced atomically.
@@ -167,30 +175,30 @@ class Journal:
             Journal("run.db").write_report("report.json")
             ```
         """
-        write_whole(path, msgspec.json.format(as_text(self.report().to_dict()), indent=2) + "\n")
+        atomic_write(path, msgspec.json.format(to_json(self.report().to_dict()), indent=2) + "\n")
 
 
-def _outcomes(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
+def _read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
     """Return a page of outcomes. Before the first page, check that no outcome is missing."""
-    known = facts(db)
+    known = read_metadata(db)
     if first == 0:
-        require_structure(db, records.read(known["totals"]).rows)
+        require_structure(db, records.decode_totals(known["totals"]).rows)
     spooled = known["spooled"] is not None
-    (text,) = db.execute(_SPOOLED if spooled else _OUTCOMES, (first, _PAGE)).fetchone()
+    (text,) = db.execute(_SELECT_SPOOLED if spooled else _SELECT_OUTCOMES, (first, _PAGE_SIZE)).fetchone()
     rows = sorted(msgspec.json.decode(text), key=itemgetter(0))
-    return [_spooled(row) if spooled else unpacked(row[:-1], row[-1], None) for row in rows]
+    return [_decode_spooled(row) if spooled else decode_outcome(row[:-1], row[-1], None) for row in rows]
 
 
-def _spooled(row: list[Any]) -> ContactOutcome:
+def _decode_spooled(row: list[Any]) -> ContactOutcome:
     *stored, error, key, payload, crc = row
     require(checksum([row[0], key, payload]) == crc, f"checksum mismatch in spooled row {row[0]}")
     contact = msgspec.json.decode(payload)
-    return unpacked(stored, error, contact if isinstance(contact, dict) else None)
+    return decode_outcome(stored, error, contact if isinstance(contact, dict) else None)
 
 
-def _report(db: sqlite3.Connection) -> JournalReport:
-    known = facts(db)
-    figures = records.read(known["totals"])
+def _read_report(db: sqlite3.Connection) -> JournalReport:
+    known = read_metadata(db)
+    figures = records.decode_totals(known["totals"])
     return JournalReport(
         state=known["state"],
         rows=figures.rows,
@@ -201,7 +209,7 @@ def _report(db: sqlite3.Connection) -> JournalReport:
         marked=known["hwm"],
         possibly_sent=known["hwm"] - figures.rows,
         windows=require_windows(db, known["hwm"]),
-        events=dict(sorted(Counter(kind for _, kind, _ in events(db, known["events"])).items())),
+        events=dict(sorted(Counter(kind for _, kind, _ in read_events(db, known["events"])).items())),
         workspace=known["identity"]["workspace"],
         source=known["identity"]["source"],
         fingerprint=known["identity"]["fingerprint"],
@@ -211,17 +219,17 @@ def _report(db: sqlite3.Connection) -> JournalReport:
 
 T = TypeVar("T")
 
-_PATIENCE: Final = 10.0
+_LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock."""
-_TRIES: Final = 100
+_MAX_ATTEMPTS: Final = 100
 """Maximum number of times that a query runs if the files change meanwhile."""
-_DOUBTS: Final = 3
+_MAX_FAILURES: Final = 3
 """Failures in a row, with unchanged files, after which the error is raised: a read during a write may mix old and new."""
-_ALONE: Final = "mode=ro&immutable=1"
+_WITHOUT_LOG: Final = "mode=ro&immutable=1"
 """URI parameters to open a journal without its log."""
-_LOG_HEADER: Final = 32
+_LOG_HEADER_SIZE: Final = 32
 _LOG_MAGIC: Final = (0x377F0682, 0x377F0683)
-_ELSEWHERE: Final = frozenset(
+_EXTERNAL_CODES: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_CANTOPEN,
@@ -236,70 +244,83 @@ _ELSEWHERE: Final = frozenset(
 )
 """Primary SQLite error codes whose cause is not in the file."""
 
-NONSENSE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
+DECODING_ERRORS: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+)
 """Exceptions that code raises when it reads damaged content."""
 
-_LOST: Final = "its write-ahead log (the file whose name ends in -wal) is missing: it contains outcomes, so copy it too"
-_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable: it contained outcomes"
+_LOG_MISSING: Final = "its write-ahead log (the file whose name ends in -wal) is missing: it contains outcomes, so copy it too"
+_LOG_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable: it contained outcomes"
 
 
-class Damaged(JournalError):
+class DamagedJournalError(JournalError):
     """The journal is damaged. Any other JournalError may be temporary."""
 
 
-class Empty(InvalidRequest):
+class EmptyJournalError(InvalidRequest):
     """The file of the journal is empty."""
 
 
 @attrs.frozen
-class Answer(Generic[T]):
+class QueryResult(Generic[T]):
     """The result of a query on a journal.
 
     Attributes:
         value: The result.
-        stale: Whether the log was not read, because the file is newer.
+        log_stale: Whether the log was not read, because the file is newer.
     """
 
     value: T
-    stale: bool
+    log_stale: bool
 
 
 @attrs.frozen
-class _File:
+class _FileState:
     inode: int
     size: int
-    changed: int
+    modified_ns: int
 
 
 @attrs.frozen
-class _Facts:
+class _JournalFiles:
     """The state of a journal's files, from which a change of writer is detected.
 
     Attributes:
         file: The file; `None` if there is none.
         log: The log beside it; `None` if there is none.
-        logged: Whether the log has a header that SQLite accepts: without one, a read-only connection would retry for ever.
-        indexed: Whether the log's index exists.
+        has_valid_log: Whether the log has a header that SQLite accepts: without one, a read-only connection would retry for ever.
+        has_index: Whether the log's index exists.
     """
 
-    file: _File | None
-    log: _File | None
-    logged: bool
-    indexed: bool
+    file: _FileState | None
+    log: _FileState | None
+    has_valid_log: bool
+    has_index: bool
 
     @classmethod
     def of(cls, path: Path) -> Self:
         """Return the state of the files. Of their contents, only the log's header is read."""
-        file, log, index = (_file(beside(path, ending)) for ending in ("", "-wal", "-shm"))
-        return cls(file, log, log is not None and log.size > _LOG_HEADER and _begun(beside(path, "-wal")), index is not None)
+        file, log, index = (_read_file_state(companion_path(path, ending)) for ending in ("", "-wal", "-shm"))
+        return cls(
+            file,
+            log,
+            log is not None and log.size > _LOG_HEADER_SIZE and _has_valid_header(companion_path(path, "-wal")),
+            index is not None,
+        )
 
 
-def beside(path: Path, ending: str) -> Path:
+def companion_path(path: Path, ending: str) -> Path:
     """Return the path of a file that belongs to a journal."""
     return path.with_name(path.name + ending)
 
 
-def asked(path: Path, question: Callable[[sqlite3.Connection], T]) -> T:
+def read_snapshot(path: Path, question: Callable[[sqlite3.Connection], T]) -> T:
     """Run a query on a journal and return its result.
 
     Args:
@@ -310,10 +331,10 @@ def asked(path: Path, question: Callable[[sqlite3.Connection], T]) -> T:
         InvalidRequest: There is no journal.
         JournalError: The journal is damaged or cannot be read.
     """
-    return examined(path.resolve(), question, "mode=ro&readonly_shm=1").value
+    return query_journal(path.resolve(), question, "mode=ro&readonly_shm=1").value
 
 
-def examined(path: Path, question: Callable[[sqlite3.Connection], T], mode: str) -> Answer[T]:
+def query_journal(path: Path, question: Callable[[sqlite3.Connection], T], mode: str) -> QueryResult[T]:
     """Run a query on a journal, including its log unless the file is newer.
 
     Args:
@@ -323,70 +344,72 @@ def examined(path: Path, question: Callable[[sqlite3.Connection], T], mode: str)
 
     Raises:
         InvalidRequest: There is no journal.
-        Damaged: The journal is damaged.
+        DamagedJournalError: The journal is damaged.
         JournalError: The journal cannot be read at the moment.
     """
     # A result counts if SQLite's locks protected it (there was a log), or if the files are the same before and after. A failure
     # counts only if the files stayed the same several times: otherwise a writer may have changed them while they were read.
     doubts = 0
-    for _ in range(_TRIES):
-        before = _Facts.of(path)
+    for _ in range(_MAX_ATTEMPTS):
+        before = _JournalFiles.of(path)
         _require_readable(path, before, mode)
         failure: Exception | None = None
         try:
-            answer = _answered(path, before, question, mode)
+            answer = _query_files(path, before, question, mode)
         except OutreachError:
             raise
-        except (sqlite3.Error, *NONSENSE) as error:
+        except (sqlite3.Error, *DECODING_ERRORS) as error:
             failure = error
-        settled = _Facts.of(path) == before
-        if failure is None and (before.logged or settled):
+        settled = _JournalFiles.of(path) == before
+        if failure is None and (before.has_valid_log or settled):
             return answer
         doubts = doubts + 1 if failure is not None and settled else 0
-        if failure is not None and doubts == _DOUBTS:
-            raise unreadable(path, failure) from failure
+        if failure is not None and doubts == _MAX_FAILURES:
+            raise read_error(path, failure) from failure
     raise JournalError(f"journal {path} changes faster than it can be read; try again")
 
 
-def _answered(path: Path, files: _Facts, question: Callable[[sqlite3.Connection], T], mode: str) -> Answer[T]:
-    if files.logged:
+def _query_files(path: Path, files: _JournalFiles, question: Callable[[sqlite3.Connection], T], mode: str) -> QueryResult[T]:
+    if files.has_valid_log:
         stale = _is_stale(path, mode)
-        return Answer(_of(path, _ALONE if stale else mode, question), stale)
-    require(not _of(path, _ALONE, _log)["open"], _LOST if files.log is None else _EMPTY)
-    return Answer(_of(path, _ALONE, question), stale=False)
+        return QueryResult(_run_query(path, _WITHOUT_LOG if stale else mode, question), stale)
+    require(not _run_query(path, _WITHOUT_LOG, _read_log_state)["open"], _LOG_MISSING if files.log is None else _LOG_EMPTY)
+    return QueryResult(_run_query(path, _WITHOUT_LOG, question), log_stale=False)
 
 
-def _of(path: Path, mode: str, question: Callable[[sqlite3.Connection], T]) -> T:
-    with closing(sqlite3.connect(address(path, mode), uri=True, isolation_level=None, timeout=_PATIENCE)) as db:
-        _require_ours(path, db)
+def _run_query(path: Path, mode: str, question: Callable[[sqlite3.Connection], T]) -> T:
+    with closing(sqlite3.connect(database_uri(path, mode), uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)) as db:
+        _require_format(path, db)
         db.execute("BEGIN")
         return question(db)
 
 
-def _log(db: sqlite3.Connection) -> Mapping[str, Any]:
+def _read_log_state(db: sqlite3.Connection) -> Mapping[str, Any]:
     """Return the run, whether a log is open, and the number of commits."""
-    log: Mapping[str, Any] = facts(db)["log"]
+    log: Mapping[str, Any] = read_metadata(db)["log"]
     return log
 
 
 def _is_stale(path: Path, mode: str) -> bool:
     """Return whether a log is older than the file, or belongs to another run."""
     try:
-        kept = _of(path, _ALONE, _log)  # the file first: during a run, the log is never behind an earlier state of the file
+        kept = _run_query(
+            path, _WITHOUT_LOG, _read_log_state
+        )  # the file first: during a run, the log is never behind an earlier state of the file
     except (
         sqlite3.Error,
-        *NONSENSE,
+        *DECODING_ERRORS,
     ):  # a power failure tore a page while the log was moved into the file: the log still has the whole page
         return False
-    seen = _of(path, mode, _log)
+    seen = _run_query(path, mode, _read_log_state)
     return bool(seen["run"] != kept["run"] or seen["commits"] < kept["commits"])
 
 
-def _begun(log: Path) -> bool:
+def _has_valid_header(log: Path) -> bool:
     """Return whether a log has a valid header (https://sqlite.org/fileformat2.html#the_write_ahead_log)."""
     try:
         with log.open("rb") as file:
-            header = file.read(_LOG_HEADER).ljust(_LOG_HEADER, b"\0")
+            header = file.read(_LOG_HEADER_SIZE).ljust(_LOG_HEADER_SIZE, b"\0")
     except OSError:
         return False
     magic = int.from_bytes(header[:4])
@@ -400,36 +423,36 @@ def _begun(log: Path) -> bool:
     return (one, two) == struct.unpack(">2I", header[24:])
 
 
-def _require_readable(path: Path, files: _Facts, mode: str) -> None:
+def _require_readable(path: Path, files: _JournalFiles, mode: str) -> None:
     if files.file is None:
         raise InvalidRequest(f"journal: {path} does not exist; pass the path of a journal")
     if files.file.size == 0:
-        raise empty(path)
-    if files.logged and not files.indexed and "readonly_shm" in mode:
+        raise empty_error(path)
+    if files.has_valid_log and not files.has_index and "readonly_shm" in mode:
         raise JournalError(f"journal {path}: {path.name}-shm, the index of its log, is missing; copy it too, or resume the run")
 
 
-def _require_ours(path: Path, db: sqlite3.Connection) -> None:
+def _require_format(path: Path, db: sqlite3.Connection) -> None:
     (kind,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
     if kind != APPLICATION_ID:
         raise InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
-    if version > FORMAT:
+    if version > FORMAT_VERSION:
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; read it with that version")
 
 
-def unreadable(path: Path, error: Exception) -> OutreachError:
+def read_error(path: Path, error: Exception) -> OutreachError:
     """Return the error for a journal whose reading failed."""
     code = getattr(error, "sqlite_errorcode", None)  # the sqlite3 module's own errors, such as invalid UTF-8, have no code
     if code == sqlite3.SQLITE_NOTADB:
         return InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
-    if code is not None and code & 0xFF in _ELSEWHERE and code != sqlite3.SQLITE_IOERR_SHORT_READ:
+    if code is not None and code & 0xFF in _EXTERNAL_CODES and code != sqlite3.SQLITE_IOERR_SHORT_READ:
         return JournalError(f"journal {path} cannot be read: {error}; fix the cause and try again")
-    return Damaged(f"journal {path} is damaged: {error}; {remedy(path)}")
+    return DamagedJournalError(f"journal {path} is damaged: {error}; {remedy(path)}")
 
 
-def empty(path: Path) -> InvalidRequest:
+def empty_error(path: Path) -> InvalidRequest:
     """Return the error for an empty file."""
-    return Empty(f"journal: {path} is an empty file, and no run leaves one; {remedy(path)}")
+    return EmptyJournalError(f"journal: {path} is an empty file, and no run leaves one; {remedy(path)}")
 
 
 def remedy(path: Path) -> str:
@@ -440,11 +463,11 @@ def remedy(path: Path) -> str:
     )
 
 
-def _file(path: Path) -> _File | None:
+def _read_file_state(path: Path) -> _FileState | None:
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise JournalError(f"journal {path} cannot be read: {error.strerror}; fix the cause and try again") from error
-    return _File(found.st_ino, found.st_size, found.st_mtime_ns)
+    return _FileState(found.st_ino, found.st_size, found.st_mtime_ns)

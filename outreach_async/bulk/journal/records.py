@@ -19,12 +19,12 @@ import attrs
 import msgspec
 
 from outreach_async import errors
-from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, Tally
+from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, OutcomeCounts
 from outreach_async.errors import OutreachError
 from outreach_async.vocabulary import ID_PREFIXES, Outcome
 
 APPLICATION_ID: Final = 0x4F41424A  # "OABJ": outreach_async, bulk journal
-FORMAT: Final = 1
+FORMAT_VERSION: Final = 1
 
 TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
@@ -37,7 +37,7 @@ TABLES: Final = (
 )
 """Every row has a checksum of its other columns; the digest of an error is one. A spooled row without a key repeats no row."""
 
-Verdict: TypeAlias = Literal["ours", "newer", "foreign"]
+HeaderKind: TypeAlias = Literal["ours", "newer", "foreign"]
 
 _MAGIC: Final = b"SQLite format 3\0"
 _USER_VERSION: Final = 60  # https://sqlite.org/fileformat2.html#the_database_header
@@ -45,11 +45,11 @@ _APPLICATION_ID: Final = 68
 HEADER_SIZE: Final = 100
 
 
-class Damage(ValueError):
+class CorruptContentError(ValueError):
     """The content of a journal contradicts itself; no writer leaves it like this."""
 
 
-def judge(header: bytes) -> Verdict:
+def classify_header(header: bytes) -> HeaderKind:
     """Classify a file by its first bytes, before SQLite could change a file that is not a journal."""
     if len(header) < HEADER_SIZE or not header.startswith(_MAGIC):
         return "foreign"
@@ -57,10 +57,10 @@ def judge(header: bytes) -> Verdict:
     (version,) = struct.unpack_from(">I", header, _USER_VERSION)
     if found != APPLICATION_ID:
         return "foreign"
-    return "newer" if version > FORMAT else "ours"
+    return "newer" if version > FORMAT_VERSION else "ours"
 
 
-def address(path: str | Path, mode: str) -> str:
+def database_uri(path: str | Path, mode: str) -> str:
     """Return the URI with which SQLite opens a file."""
     return f"{Path(path).absolute().as_uri()}?{mode}"
 
@@ -68,10 +68,10 @@ def address(path: str | Path, mode: str) -> str:
 MESSAGE_LIMIT: Final = 500
 """Maximum number of characters of an error's message that a journal stores."""
 
-_HALF: Final = 2**31
+_SIGN_OFFSET: Final = 2**31
 _encode: Final = msgspec.json.Encoder().encode
-_PREFIX: Final = ID_PREFIXES["contact"]
-_PLAIN: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a string inside SQLite
+_ID_PREFIX: Final = ID_PREFIXES["contact"]
+_STORABLE: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a string inside SQLite
 _STATUSES: Final = (  # the order is part of the format: only append to it
     Outcome.ADDED,
     Outcome.SKIPPED,
@@ -81,12 +81,14 @@ _STATUSES: Final = (  # the order is part of the format: only append to it
     Outcome.NOT_APPLIED,
     Outcome.UNKNOWN,
 )
-_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
-_ERRORS: Final = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OutreachError)}
+_STATUS_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
+_ERROR_CLASSES: Final = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OutreachError)
+}
 
 
 @attrs.frozen
-class Batch:
+class EncodedBatch:
     """Outcomes that are stored together.
 
     Attributes:
@@ -98,18 +100,18 @@ class Batch:
     errors: str | None
 
 
-def batch(outcomes: Iterable[ContactOutcome]) -> Batch:
+def encode_batch(outcomes: Iterable[ContactOutcome]) -> EncodedBatch:
     """Return the stored form of outcomes."""
     texts: dict[int, str] = {}
-    rows = [_packed(outcome, texts) for outcome in outcomes]
+    rows = [_encode_outcome(outcome, texts) for outcome in outcomes]
     for row in rows:
-        row.append(crc32(_encode(row)) - _HALF)  # as `checksum` does
-    return Batch(as_text(rows), as_text([*texts.items()]) if texts else None)
+        row.append(crc32(_encode(row)) - _SIGN_OFFSET)  # as `checksum` does
+    return EncodedBatch(to_json(rows), to_json([*texts.items()]) if texts else None)
 
 
 def checksum(columns: Sequence[object]) -> int:
     """Return the checksum of a row's columns: a signed 32-bit integer, which SQLite stores in at most five bytes."""
-    return crc32(_encode(columns)) - _HALF
+    return crc32(_encode(columns)) - _SIGN_OFFSET
 
 
 def require(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
@@ -120,13 +122,13 @@ def require(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as an asser
         what: The message of the error.
 
     Raises:
-        Damage: The condition is false.
+        CorruptContentError: The condition is false.
     """
     if not holds:
-        raise Damage(what)
+        raise CorruptContentError(what)
 
 
-def unpacked(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
+def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
     """Return the outcome that was stored as this list.
 
     Args:
@@ -135,92 +137,94 @@ def unpacked(row: Sequence[Any], error: str | None, contact: object) -> ContactO
         contact: The contact of the outcome.
 
     Raises:
-        Damage: The row or its error differs from what was stored.
+        CorruptContentError: The row or its error differs from what was stored.
     """
     *columns, crc = row
     index, status, id_, attempts, possible, named, repeats = columns
     if checksum(columns) != crc:  # not with `require`: its message would be built for each of millions of rows
-        raise Damage(f"checksum mismatch in row {index}")
+        raise CorruptContentError(f"checksum mismatch in row {index}")
     if error is not None or named is not None:
         require(error is not None, f"the error of row {index} is missing")
         require(digest(error or "") == named, f"checksum mismatch in the error of row {index}")
-    known = _status(status)
+    known = _decode_status(status)
     return ContactOutcome(
         index=index,
         contact=contact,
         status=known,
-        id=None if id_ is None else _id(id_),
-        possible=frozenset({known}) if possible is None else _possible(possible),
+        id=None if id_ is None else _decode_id(id_),
+        possible=frozenset({known}) if possible is None else _decode_possible(possible),
         attempts=attempts,
-        error=None if error is None else _error(error),
+        error=None if error is None else _decode_error(error),
         repeats=repeats,
     )
 
 
-def as_text(value: object) -> str:
+def to_json(value: object) -> str:
     """Return JSON values as a JSON string."""
     return msgspec.json.encode(value).decode()
 
 
-def plain(text: str) -> str:
+def to_storable(text: str) -> str:
     """Return a string in a form that SQLite stores without loss. Different strings have different forms."""
-    return text if _PLAIN.fullmatch(text) else as_text(text)
+    return text if _STORABLE.fullmatch(text) else to_json(text)
 
 
-def _packed(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]:
+def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]:
     error = None
     if outcome.error is not None:
-        text = _text(outcome.error)
+        text = _encode_error(outcome.error)
         error = digest(text)
         texts[error] = text
-    number = _NUMBERS.get(outcome.status)
+    number = _STATUS_NUMBERS.get(outcome.status)
     return [
         outcome.index,
-        as_text(outcome.status) if number is None else number,
-        None if outcome.id is None else _short(outcome.id),
+        to_json(outcome.status) if number is None else number,
+        None if outcome.id is None else _encode_id(outcome.id),
         outcome.attempts,
-        None if outcome.possible == {outcome.status} else _bits(outcome.possible),
+        None if outcome.possible == {outcome.status} else _encode_possible(outcome.possible),
         error,
         outcome.repeats,
     ]
 
 
-def _status(stored: int | str) -> Outcome:
+def _decode_status(stored: int | str) -> Outcome:
     return _STATUSES[stored] if isinstance(stored, int) else Outcome(msgspec.json.decode(stored))
 
 
-def _bits(possible: frozenset[Outcome]) -> int | str:
-    if possible <= _NUMBERS.keys():
-        return sum(1 << _NUMBERS[status] for status in possible)
-    return as_text(sorted(possible))
+def _encode_possible(possible: frozenset[Outcome]) -> int | str:
+    if possible <= _STATUS_NUMBERS.keys():
+        return sum(1 << _STATUS_NUMBERS[status] for status in possible)
+    return to_json(sorted(possible))
 
 
-def _possible(stored: int | str) -> frozenset[Outcome]:
+def _decode_possible(stored: int | str) -> frozenset[Outcome]:
     if isinstance(stored, str):
         return frozenset(map(Outcome, msgspec.json.decode(stored)))
     return frozenset(status for number, status in enumerate(_STATUSES) if stored >> number & 1)
 
 
-def _short(id_: str) -> str:
-    rest = id_.removeprefix(_PREFIX)
-    return rest if id_.startswith(_PREFIX) and _PLAIN.fullmatch(rest) else as_text(id_)
+def _encode_id(id_: str) -> str:
+    rest = id_.removeprefix(_ID_PREFIX)
+    return rest if id_.startswith(_ID_PREFIX) and _STORABLE.fullmatch(rest) else to_json(id_)
 
 
-def _id(stored: str) -> str:
-    known: str = msgspec.json.decode(stored) if stored.startswith('"') else _PREFIX + stored
+def _decode_id(stored: str) -> str:
+    known: str = msgspec.json.decode(stored) if stored.startswith('"') else _ID_PREFIX + stored
     return known
 
 
-def _text(error: OutreachError) -> str:
-    kind = next(kind for kind in type(error).__mro__ if kind in _ERRORS.values())
+def _encode_error(error: OutreachError) -> str:
+    kind = next(kind for kind in type(error).__mro__ if kind in _ERROR_CLASSES.values())
     message = str(error)[:MESSAGE_LIMIT].encode(errors="backslashreplace").decode()
     facts = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
-    return as_text([kind.__name__, message, *facts])
+    return to_json([kind.__name__, message, *facts])
 
 
-def _error(text: str) -> OutreachError:
+def _decode_error(text: str) -> OutreachError:
     name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
-    kind = _ERRORS.get(name, OutreachError)  # a newer version of the library may have stored a class that this one does not have
+    kind = _ERROR_CLASSES.get(
+        name, OutreachError
+    )  # a newer version of the library may have stored a class that this one does not have
     error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
     error.maybe_applied = maybe_applied
     return error
@@ -231,7 +235,7 @@ def digest(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
 
 
-def kept(totals: BulkReport) -> dict[str, Any]:
+def encode_totals(totals: BulkReport) -> dict[str, Any]:
     """Return figures as the JSON values that a journal stores."""
     return {
         "rows": totals.rows,
@@ -242,20 +246,20 @@ def kept(totals: BulkReport) -> dict[str, Any]:
     }
 
 
-def read(figures: Mapping[str, Any]) -> BulkReport:
+def decode_totals(figures: Mapping[str, Any]) -> BulkReport:
     """Return the figures from their stored JSON values.
 
     Raises:
-        Damage: They do not add up.
+        CorruptContentError: They do not add up.
     """
     outcomes = {Outcome(name): count for name, count in figures["outcomes"].items()}
     require(sum(outcomes.values()) == figures["rows"], "the totals do not add up")
     return BulkReport(figures["rows"], outcomes, figures["uncertain"], figures["seconds"], figures["repeats"])
 
 
-def plus(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
+def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
     """Return the figures with these outcomes added, after a run of this many seconds."""
-    tally = Tally(totals)
+    tally = OutcomeCounts(totals)
     for outcome in outcomes:
         tally.add(outcome)
     return tally.report(seconds)

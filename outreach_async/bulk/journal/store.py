@@ -8,12 +8,12 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Final
 from weakref import finalize
 
-from outreach_async.bulk.journal.making import SET, fact
-from outreach_async.bulk.journal.reader import NONSENSE
-from outreach_async.bulk.journal.records import address
+from outreach_async.bulk.journal.making import SET_METADATA, encode_metadata
+from outreach_async.bulk.journal.reader import DECODING_ERRORS
+from outreach_async.bulk.journal.records import database_uri
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
-PATIENCE: Final = 10.0
+LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for a reader that is recovering the file or reading an older state."""
 
 
@@ -29,32 +29,34 @@ class Store:
         self.path = path
         self._log = dict(log)
         self._failure: tuple[str, BaseException | None] | None = None
-        with self._guarded():
-            self._db = _connected(path, "rw")
-        self._leave = finalize(self, _leave, path, self._db)  # runs even if `close` is never called, and at interpreter exit
-        self._use_log()
+        with self._translate_errors():
+            self._db = _connect(path, "rw")
+        self._close_keeping_log = finalize(
+            self, _close_keeping_log, path, self._db
+        )  # runs even if `close` is never called, and at interpreter exit
+        self._enable_log()
 
-    def _use_log(self) -> None:
+    def _enable_log(self) -> None:
         """Switch to a write-ahead log, and make each commit reach the disk before it returns.
 
         Raises:
             InvalidRequest: The file system has no shared memory for the log's index.
         """
-        with self.reads() as db:
+        with self.connection() as db:
             db.execute("PRAGMA synchronous = FULL")
             mode = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != ("wal",):
             raise InvalidRequest(f"journal: {self.path} is on a file system without shared memory; pass a path on a local disk")
 
     @contextmanager
-    def changes(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
         """Open a transaction. When the block ends, it is on the disk, in the log; if the block raises, it is rolled back."""
-        with self.reads() as db:
+        with self.connection() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
                 self._log["commits"] += 1
-                self.set(db, "log", self._log)
+                self.set_metadata(db, "log", self._log)
                 db.execute("COMMIT")
             finally:
                 if db.in_transaction:
@@ -62,14 +64,14 @@ class Store:
                         db.execute("ROLLBACK")
 
     @contextmanager
-    def begins(self) -> Iterator[sqlite3.Connection]:
+    def first_transaction(self) -> Iterator[sqlite3.Connection]:
         """Open the first transaction of a run. When the block ends, the file itself states that it has a log.
 
         Raises:
             JournalError: A reader prevents the log from being moved into the file.
         """
         self._log["open"] = True
-        with self.changes() as db:
+        with self.transaction() as db:
             yield db
         self.move_log()
 
@@ -79,12 +81,14 @@ class Store:
         Raises:
             JournalError: A reader prevents this for more than 10 seconds.
         """
-        with self.reads() as db:
-            if not (_moved(db, "PASSIVE") or _moved(db, "FULL")):  # FULL waits for readers of an older state, up to `PATIENCE`
+        with self.connection() as db:
+            if not (
+                _checkpoint_log(db, "PASSIVE") or _checkpoint_log(db, "FULL")
+            ):  # FULL waits for readers of an older state, up to `LOCK_TIMEOUT`
                 raise sqlite3.OperationalError("a program that is reading the journal keeps its log from moving into the file")
 
     @contextmanager
-    def reads(self) -> Iterator[sqlite3.Connection]:
+    def connection(self) -> Iterator[sqlite3.Connection]:
         """Provide the connection.
 
         Raises:
@@ -93,23 +97,23 @@ class Store:
         if self._failure is not None:
             message, cause = self._failure
             raise JournalError(message) from cause
-        with self._guarded():
+        with self._translate_errors():
             yield self._db
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except OutreachError:
             raise
-        except (sqlite3.Error, OSError, *NONSENSE) as error:
+        except (sqlite3.Error, OSError, *DECODING_ERRORS) as error:
             message = f"journal {self.path}: {error}; fix the cause (e.g. disk full) and resume the run"
             self._failure = (message, error)
             raise JournalError(message) from error
 
-    def set(self, db: sqlite3.Connection, name: str, value: object) -> None:
+    def set_metadata(self, db: sqlite3.Connection, name: str, value: object) -> None:
         """Set an entry of the run's metadata, inside a transaction."""
-        db.execute(SET, fact(name, value))
+        db.execute(SET_METADATA, encode_metadata(name, value))
 
     def close(self) -> None:
         """Close the connection; later calls raise JournalError.
@@ -121,9 +125,9 @@ class Store:
             needed = not self._close_log()
         self._failure = (f"journal {self.path} is closed", None)
         if needed:
-            self._leave()
+            self._close_keeping_log()
         else:
-            self._leave.detach()
+            self._close_keeping_log.detach()
             with suppress(sqlite3.Error):  # the file is complete in any case
                 self._db.close()
 
@@ -134,33 +138,33 @@ class Store:
         """
         if not self._log["open"]:
             return True
-        with self.reads() as db:
-            if not _moved(db, "PASSIVE"):
+        with self.connection() as db:
+            if not _checkpoint_log(db, "PASSIVE"):
                 return False
         self._log["open"] = False
-        with self.changes() as db:
+        with self.transaction() as db:
             pass
-        with self.reads() as db:
-            return _moved(db, "PASSIVE")
+        with self.connection() as db:
+            return _checkpoint_log(db, "PASSIVE")
 
 
-def _connected(path: str, mode: str) -> sqlite3.Connection:
+def _connect(path: str, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(
-        address(path, f"mode={mode}"), uri=True, isolation_level=None, check_same_thread=False, timeout=PATIENCE
+        database_uri(path, f"mode={mode}"), uri=True, isolation_level=None, check_same_thread=False, timeout=LOCK_TIMEOUT
     )
 
 
-def _leave(path: str, db: sqlite3.Connection) -> None:
+def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
     """Close a connection and leave the log in place, as a kill does."""
     with ExitStack() as stack:
         with suppress(sqlite3.Error):
-            reader = stack.enter_context(closing(_connected(path, "ro")))
+            reader = stack.enter_context(closing(_connect(path, "ro")))
             reader.execute("SELECT count(*) FROM meta").fetchone()  # this reader's lock keeps SQLite from removing the log
         with suppress(sqlite3.Error):
             db.close()
 
 
-def _moved(db: sqlite3.Connection, mode: str) -> bool:
+def _checkpoint_log(db: sqlite3.Connection, mode: str) -> bool:
     """Move the log into the file; return whether all of it was moved."""
     busy, logged, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     return bool(not busy and logged == moved)

@@ -18,40 +18,40 @@ import attrs
 import msgspec
 
 from outreach_async.bulk.journal import records
-from outreach_async.bulk.journal.identity import ENDS, Earlier, Identity, Window, facts, require_same
-from outreach_async.bulk.journal.lock import Hold
-from outreach_async.bulk.journal.making import make
-from outreach_async.bulk.journal.opening import opened
+from outreach_async.bulk.journal.identity import END_STATES, Earlier, Identity, MarkedWindow, encode_identity, require_same_run
+from outreach_async.bulk.journal.lock import JournalLock
+from outreach_async.bulk.journal.making import create_journal
+from outreach_async.bulk.journal.opening import open_locked
 from outreach_async.bulk.journal.reader import Journal
-from outreach_async.bulk.journal.records import as_text, batch, checksum, plain, require
+from outreach_async.bulk.journal.records import checksum, encode_batch, require, to_json, to_storable
 from outreach_async.bulk.journal.store import Store
-from outreach_async.bulk.outcomes import ContactOutcome, Tally
-from outreach_async.bulk.possibly_sent import NONE, Suspects
+from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
+from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.bulk.rows import WHOLE_INPUT, Repeats
 from outreach_async.errors import InvalidRequest
-from outreach_async.validation import shown
+from outreach_async.validation import masked_repr
 
-_PAGE: Final = 200
+_PAGE_SIZE: Final = 200
 """Rows with the same e-mail that are merged at a time."""
 
 # One statement for many rows: each step of a statement releases the interpreter's lock, and a busy event loop gives it back late.
 # OR REPLACE: an existing row was left by a process that was killed while it spooled.
-_ADD: Final = """
+_INSERT_ROWS: Final = """
     INSERT OR REPLACE INTO spool (seq, key, payload, crc)
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]')
     FROM json_each(?)
 """
-_READ: Final = """
+_SELECT_ROWS: Final = """
     SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ? AND seq < ?
 """
-_READ_KEYED: Final = """
+_SELECT_KEYED_ROWS: Final = """
     SELECT json_group_array(json_array(
         seq, key, payload, crc,
         coalesce((SELECT min(seq) FROM spool AS other WHERE other.key = spool.key), seq),
         coalesce((SELECT max(seq) FROM spool AS other WHERE other.key = spool.key), seq)
     )) FROM spool WHERE seq >= ? AND seq < ?
 """
-_READ_GROUP: Final = """
+_SELECT_GROUP: Final = """
     SELECT json_group_array(json_array(seq, payload)) FROM (
         SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?) AND seq > ? ORDER BY seq LIMIT ?
     )
@@ -94,10 +94,10 @@ class Spool:
         """
         if self.total is not None:
             raise InvalidRequest(f"journal: the spool is complete with {self.total} rows; no more can be added")
-        columns = [(index, plain(key) if key else None, payload.decode()) for index, key, payload in rows]
-        texts = as_text([(*each, checksum(each)) for each in columns])
-        with self._store.changes() as db:
-            db.execute(_ADD, (texts,))
+        columns = [(index, to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
+        texts = to_json([(*each, checksum(each)) for each in columns])
+        with self._store.transaction() as db:
+            db.execute(_INSERT_ROWS, (texts,))
 
     def end(self, rows: int) -> None:
         """Record that the input is complete.
@@ -105,45 +105,45 @@ class Spool:
         Raises:
             InvalidRequest: Rows are missing.
         """
-        with self._store.changes() as db:
+        with self._store.transaction() as db:
             db.execute("DELETE FROM spool WHERE seq >= ?", (rows,))
             (kept,) = db.execute("SELECT count(*) FROM spool").fetchone()
             if kept != rows:
                 raise InvalidRequest(f"journal: expected {rows} spooled rows, got {kept}; spool every row before the end")
-            self._store.set(db, "spooled", rows)
+            self._store.set_metadata(db, "spooled", rows)
         self.total = rows
 
     def read(self, first: int, rows: int, policy: Repeats, duplicates: str) -> list[SpooledRow]:
         """Return rows from `first` on, each as it will be sent, or with the index of the row that is sent instead."""
         keyed = policy in WHOLE_INPUT
         if keyed and not self._indexed:
-            with self._store.changes() as db:
+            with self._store.transaction() as db:
                 db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
             self._indexed = True
-        with self._store.reads() as db:
-            found = _listed(db, _READ_KEYED if keyed else _READ, first, first + rows)
-            return [self._row(db, each, policy, duplicates) for each in sorted(found)]
+        with self._store.connection() as db:
+            found = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, first + rows)
+            return [self._build_row(db, each, policy, duplicates) for each in sorted(found)]
 
-    def _row(self, db: sqlite3.Connection, found: Sequence[Any], policy: Repeats, duplicates: str) -> SpooledRow:
+    def _build_row(self, db: sqlite3.Connection, found: Sequence[Any], policy: Repeats, duplicates: str) -> SpooledRow:
         index, key, text, crc, earliest, latest = found
         require(checksum([index, key, text]) == crc, f"checksum mismatch in spooled row {index}")
         sent = latest if policy == "last" else earliest
         if index != sent:
             return SpooledRow(index, text.encode(), repeats=sent)
         if policy == "coalesce" and latest != index and duplicates != "skip":
-            return SpooledRow(index, self._merged(db, index, text, duplicates))
+            return SpooledRow(index, self._merge_rows(db, index, text, duplicates))
         return SpooledRow(index, text.encode())
 
-    def _merged(self, db: sqlite3.Connection, index: int, text: str, duplicates: str) -> bytes:
+    def _merge_rows(self, db: sqlite3.Connection, index: int, text: str, duplicates: str) -> bytes:
         """Merge all rows with the same e-mail into the first, one page at a time: they may be the whole input."""
         members, last = msgspec.json.decode(text), index
-        while page := sorted(_listed(db, _READ_GROUP, index, last, _PAGE)):
+        while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
             for last, later in page:  # noqa: B007 - the next page begins after the last
                 members = merge(members, msgspec.json.decode(later), duplicates)
         return msgspec.json.encode(members)
 
 
-def _listed(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:
+def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:
     (text,) = db.execute(query, arguments).fetchone()
     rows: list[list[Any]] = msgspec.json.decode(text)
     return rows
@@ -163,7 +163,7 @@ def merge(earlier: Members, later: Members, duplicates: str) -> dict[str, Any]:
     return _MERGES[duplicates](earlier, later)
 
 
-def _skip(earlier: Members, _: Members) -> dict[str, Any]:
+def _keep_earlier(earlier: Members, _: Members) -> dict[str, Any]:
     return {**earlier}
 
 
@@ -171,19 +171,19 @@ def _overwrite(earlier: Members, later: Members) -> dict[str, Any]:
     return {**earlier, **later}
 
 
-def _fill(earlier: Members, later: Members) -> dict[str, Any]:
+def _fill_missing(earlier: Members, later: Members) -> dict[str, Any]:
     """Take no blank value from the later row: the service would not fill a field with it, but would store it in a new contact."""
-    return {**earlier, **{name: value for name, value in later.items() if not _blank(value) and _blank(earlier.get(name))}}
+    return {**earlier, **{name: value for name, value in later.items() if not _is_blank(value) and _is_blank(earlier.get(name))}}
 
 
-def _blank(value: object) -> bool:
+def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
 _MERGES: Final[dict[str, Callable[[Members, Members], dict[str, Any]]]] = {
-    "skip": _skip,
+    "skip": _keep_earlier,
     "overwrite": _overwrite,
-    "update_missing_fields": _fill,
+    "update_missing_fields": _fill_missing,
 }
 
 
@@ -198,13 +198,13 @@ _ADD_OUTCOMES: Final = """
         json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]'), json_extract(value, '$[7]')
     FROM json_each(?)
 """
-_DONE: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
+_SELECT_COMPLETED: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
 _ADD_WINDOW: Final = "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)"
 _ADD_EVENT: Final = "INSERT INTO event (number, at, kind, data, crc) VALUES (?, ?, ?, ?, ?)"
-_ALL: Final = Suspects(((0, 2**63 - 1),))
+_ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 
 
-class Writer:
+class JournalWriter:
     """An open journal for writing. Its methods may be called from any thread, one at a time.
 
     After a JournalError nothing more is written: every further call raises it again. What was written before remains valid.
@@ -213,27 +213,34 @@ class Writer:
         resumed: Whether an earlier process started the run.
         state: `running`, or how the run ended.
         hwm: The high-water mark: rows below it may be sent. No row beyond it was sent, unless earlier runs are unknown.
-        suspects: Rows without an outcome that an earlier process may have sent.
+        possibly_sent: Rows without an outcome that an earlier process may have sent.
     """
 
     def __init__(
-        self, hold: Hold, store: Store, identity: Identity, meta: Mapping[str, Any], wall: Callable[[], float], *, resumed: bool
+        self,
+        hold: JournalLock,
+        store: Store,
+        identity: Identity,
+        meta: Mapping[str, Any],
+        wall: Callable[[], float],
+        *,
+        resumed: bool,
     ) -> None:
-        self._hold = hold
+        self._lock = hold
         self._store = store
         self._identity = identity
         self._wall = wall
-        self._opened = wall()
+        self._opened_at = wall()
         self._closed = False
-        self._totals = records.read(meta["totals"])
-        self._before = self._totals.seconds
+        self._totals = records.decode_totals(meta["totals"])
+        self._earlier_seconds = self._totals.seconds
         self._spool = Spool(store, meta["spooled"])
         self._events: int = meta["events"]
         self._fingerprint: str | None = meta["identity"]["fingerprint"]
         self.resumed = resumed
         self.state: str = meta["state"]
         self.hwm: int = meta["hwm"]
-        self.suspects = _suspects(meta)
+        self.possibly_sent = _possibly_sent_rows(meta)
 
     @classmethod
     def open(
@@ -259,42 +266,44 @@ class Writer:
                 by another run, or is on a file system whose locks are unreliable.
             JournalError: The journal is damaged, or cannot be read or written.
         """
-        found = opened(os.fspath(journal.path), _meta(identity, earlier), resume=resume, earlier=earlier, make=cls._make)
+        found = open_locked(
+            os.fspath(journal.path), _create_metadata(identity, earlier), resume=resume, earlier=earlier, make=cls._create
+        )
         try:
-            require_same(found.path, identity, found.facts["identity"])
-            store = Store(found.path, found.facts["log"])
+            require_same_run(found.path, identity, found.metadata["identity"])
+            store = Store(found.path, found.metadata["log"])
             try:
-                writer = cls(found.hold, store, identity, found.facts, wall, resumed=not found.made)
+                writer = cls(found.lock, store, identity, found.metadata, wall, resumed=not found.created)
                 writer._begin(earlier, found.damage)
             except BaseException:
                 store.close()
                 raise
         except BaseException:
-            found.hold.release()
+            found.lock.release()
             raise
         return writer
 
     @staticmethod
-    def _make(path: str, facts: Mapping[str, Any]) -> None:
-        make(path, facts)
+    def _create(path: str, facts: Mapping[str, Any]) -> None:
+        create_journal(path, facts)
 
     def _begin(self, earlier: Earlier, damage: Mapping[str, Any] | None) -> None:
         if self.finished:
             return
         if earlier == "unknown":
-            self.suspects = _ALL
-        self._go_on(earlier)
+            self.possibly_sent = _ALL_ROWS
+        self._set_running(earlier)
         if damage is not None:
-            self.note("damaged", damage)
+            self.record_event("damaged", damage)
 
-    def _go_on(self, earlier: Earlier) -> None:
+    def _set_running(self, earlier: Earlier) -> None:
         """Set the state to `running` in the file itself before anything is sent: after a kill, marked rows are then suspects."""
-        with self._store.begins() as db:
+        with self._store.first_transaction() as db:
             if self.resumed:
                 self._add_event(db, "resumed", {"after": self.state})
-                self._store.set(db, "state", "running")
+                self._store.set_metadata(db, "state", "running")
             if earlier == "unknown":
-                self._store.set(db, "earlier", earlier)
+                self._store.set_metadata(db, "earlier", earlier)
         self.state = "running"
 
     @property
@@ -303,7 +312,7 @@ class Writer:
         return self.state == "finished"
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """True if the run is finished, and the rows of the input need not be compared with the marked ones.
 
         This holds if the spool contains the rows, or if both fingerprints are known: opening the journal compared them.
@@ -315,17 +324,17 @@ class Writer:
         """Number of rows in the input; `None` until the whole input is spooled."""
         return self._spool.total
 
-    def totals(self) -> Tally:
+    def create_counts(self) -> OutcomeCounts:
         """Return a new tally that starts with the recorded outcomes; the caller may add to it."""
-        return Tally(self._totals)
+        return OutcomeCounts(self._totals)
 
-    def window_at(self, first: int) -> Window | None:
+    def window_at(self, first: int) -> MarkedWindow | None:
         """Return the marked window that starts at this row; `None` if there is none."""
-        with self._store.reads() as db:
+        with self._store.connection() as db:
             found = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
-        return None if found is None else Window(*found)
+        return None if found is None else MarkedWindow(*found)
 
-    def mark(self, window: Window) -> None:
+    def mark(self, window: MarkedWindow) -> None:
         """Mark rows as about to be sent. If the window is already marked, check that its rows are the same.
 
         The mark is in the file itself when this returns, so it survives the loss of the log.
@@ -345,17 +354,17 @@ class Writer:
                     f" {self._store.path}; resume with the same input, or pass another journal path"
                 )
             return
-        with self._store.changes() as db:
+        with self._store.transaction() as db:
             columns = (window.first, window.rows, window.digest)
             db.execute(_ADD_WINDOW, (*columns, checksum(columns)))
-            self._store.set(db, "hwm", window.end)
+            self._store.set_metadata(db, "hwm", window.end)
         self._store.move_log()
         self.hwm = window.end
 
-    def done(self, first: int, rows: int) -> frozenset[int]:
+    def completed_rows(self, first: int, rows: int) -> frozenset[int]:
         """Return the indexes of those rows from `first` on, `rows` of them, that have an outcome."""
-        with self._store.reads() as db:
-            (found,) = db.execute(_DONE, (first, first + rows)).fetchone()
+        with self._store.connection() as db:
+            (found,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
         return frozenset(msgspec.json.decode(found))
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
@@ -367,31 +376,31 @@ class Writer:
         """
         if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
             raise InvalidRequest(f"journal: expected rows below {self.hwm}, got row {beyond[0]}; mark a row before it is sent")
-        stored, figures = batch(outcomes), records.plus(self._totals, outcomes, self._seconds())
-        with self._store.changes() as db:
+        stored, figures = encode_batch(outcomes), records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
+        with self._store.transaction() as db:
             if stored.errors is not None:
                 db.execute(_ADD_ERRORS, (stored.errors,))
             db.execute(_ADD_OUTCOMES, (stored.rows,))
-            self._store.set(db, "totals", records.kept(figures))
+            self._store.set_metadata(db, "totals", records.encode_totals(figures))
         self._totals = figures
 
-    def note(self, kind: str, data: Mapping[str, Any]) -> None:
+    def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Record an event.
 
         Args:
             kind: Kind of the event; a report counts events by kind.
             data: Details, as JSON values.
         """
-        with self._store.changes() as db:
+        with self._store.transaction() as db:
             self._add_event(db, kind, data)
 
     def _add_event(self, db: sqlite3.Connection, kind: str, data: Mapping[str, Any]) -> None:
-        columns = (self._events + 1, float(self._wall()), kind, as_text(data))
+        columns = (self._events + 1, float(self._wall()), kind, to_json(data))
         db.execute(_ADD_EVENT, (*columns, checksum(columns)))
-        self._store.set(db, "events", self._events + 1)
+        self._store.set_metadata(db, "events", self._events + 1)
         self._events += 1
 
-    def end(self, state: str, suspects: Suspects = NONE) -> None:
+    def end(self, state: str, suspects: PossiblySent = NO_ROWS) -> None:
         """Record how the run ended; a finished run stays finished.
 
         Args:
@@ -401,20 +410,20 @@ class Writer:
         Raises:
             InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
         """
-        if state not in ENDS:
-            raise InvalidRequest(f"state: expected one of {', '.join(ENDS)}, got {shown(state)}; pass one of them")
+        if state not in END_STATES:
+            raise InvalidRequest(f"state: expected one of {', '.join(END_STATES)}, got {masked_repr(state)}; pass one of them")
         if self.finished:
             return
         if state == "finished" and (left := self.hwm - self._totals.rows):
             raise InvalidRequest(f"journal: expected an outcome for every row, got none for {left}; record them before the end")
-        figures = records.plus(self._totals, (), self._seconds())
-        with self._store.changes() as db:
-            for name, value in (("state", state), ("suspects", suspects.ranges), ("totals", records.kept(figures))):
-                self._store.set(db, name, value)
+        figures = records.add_outcomes(self._totals, (), self._elapsed_seconds())
+        with self._store.transaction() as db:
+            for name, value in (("state", state), ("suspects", suspects.ranges), ("totals", records.encode_totals(figures))):
+                self._store.set_metadata(db, name, value)
         self.state, self._totals = state, figures
 
-    def _seconds(self) -> float:
-        return self._before + max(0.0, self._wall() - self._opened)
+    def _elapsed_seconds(self) -> float:
+        return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
         """Store rows of the input as (index, exact e-mail or an empty string for a row that repeats no other, payload as JSON).
@@ -448,17 +457,17 @@ class Writer:
         if not self._closed:
             self._closed = True
             self._store.close()
-            self._hold.release()
+            self._lock.release()
 
 
-def _meta(identity: Identity, earlier: Earlier) -> dict[str, Any]:
+def _create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
     """Return the run's metadata for a new journal."""
     return {
-        "identity": facts(identity),
+        "identity": encode_identity(identity),
         "earlier": earlier,
         "state": "running",
         "hwm": 0,
-        "totals": records.kept(Tally().report(0.0)),
+        "totals": records.encode_totals(OutcomeCounts().report(0.0)),
         "suspects": [],
         "spooled": None,
         "events": 0,
@@ -466,7 +475,7 @@ def _meta(identity: Identity, earlier: Earlier) -> dict[str, Any]:
     }
 
 
-def _suspects(meta: Mapping[str, Any]) -> Suspects:
+def _possibly_sent_rows(meta: Mapping[str, Any]) -> PossiblySent:
     if meta["earlier"] == "unknown":
-        return _ALL
-    return Suspects.of(ranges=[(0, meta["hwm"])] if meta["state"] == "running" else map(tuple, meta["suspects"]))
+        return _ALL_ROWS
+    return PossiblySent.of(ranges=[(0, meta["hwm"])] if meta["state"] == "running" else map(tuple, meta["suspects"]))

@@ -13,8 +13,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Scribe:
-    """Runs the journal's calls one at a time, each in a thread. When `do` returns or raises, the call has ended or never runs.
+class WriterThread:
+    """Runs the journal's calls one at a time, each in a thread. When `run` returns or raises, the call has ended or never runs.
 
     Args:
         inline: Run the calls on the event loop itself. Virtual time needs this: the clock would jump ahead while a thread works.
@@ -22,10 +22,10 @@ class Scribe:
 
     def __init__(self, *, inline: bool) -> None:
         self._inline = inline
-        self._turn = anyio.Lock(fast_acquire=True)
-        self._threads = anyio.CapacityLimiter(1)
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._limiter = anyio.CapacityLimiter(1)
 
-    async def do(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the call and return its result. A cancellation takes effect after the call has ended."""
         running, abandoned = Lock(), False
 
@@ -35,9 +35,9 @@ class Scribe:
 
         # A commit cannot be undone, so a cancelled caller still has to learn whether it happened.
         with anyio.CancelScope(shield=True):
-            async with self._turn:
+            async with self._lock:
                 try:
-                    result: T = await self._hand_over(job)
+                    result: T = await self._execute(job)
                 except BaseException:
                     # A shield does not stop asyncio's own Task.cancel, which leaves the thread running. The caller must know the
                     # result of the call, so wait for it here, even though this blocks the event loop for one commit.
@@ -46,5 +46,5 @@ class Scribe:
                     raise
         return result
 
-    async def _hand_over(self, job: Callable[[], Any]) -> Any:
-        return job() if self._inline else await to_thread.run_sync(job, limiter=self._threads)
+    async def _execute(self, job: Callable[[], Any]) -> Any:
+        return job() if self._inline else await to_thread.run_sync(job, limiter=self._limiter)

@@ -74,6 +74,6 @@ none from web pages.
 
 from __future__ import annotations
 
-from outreach_async.fake.control.app import Controlled, is_loopback
+from outreach_async.fake.control.app import ControlPlane, is_loopback
 
-__all__ = ["Controlled", "is_loopback"]
+__all__ = ["ControlPlane", "is_loopback"]

@@ -18,8 +18,17 @@ import attrs
 import msgspec
 
 from outreach_async.fake.control import actions, schemas
-from outreach_async.fake.control.actions import Control, Start
-from outreach_async.fake.control.schemas import Detail, Knobs, NewBehaviour, Nothing, Problem, Refusal, read_body, read_query
+from outreach_async.fake.control.actions import ActionContext, Checkpoint
+from outreach_async.fake.control.schemas import (
+    EmptyBody,
+    Knobs,
+    NewBehaviour,
+    Problem,
+    ProblemBody,
+    ProblemDetail,
+    parse_body,
+    parse_query,
+)
 from outreach_async.fake.fault_plan import Exchange
 from outreach_async.fake.service import FakeService
 from outreach_async.transport.wire import Request, Response
@@ -39,7 +48,7 @@ def check_host(headers: Mapping[str, str], names: Collection[str]) -> str:
         Problem: 403 if the name is not accepted.
     """
     host = headers.get("host", "")
-    name = _name(host)
+    name = _parse_host_name(host)
     if not (name == "localhost" or name.endswith(".localhost") or name in names or _is_address(name)):
         remedy = "use localhost or an IP address, or start the server with --control-host NAME"
         raise Problem(403, "the control plane does not accept this host name", "host", remedy)
@@ -64,7 +73,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 
-def _name(host: str) -> str:
+def _parse_host_name(host: str) -> str:
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:  # brackets without an address
@@ -79,7 +88,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-_REFUSALS: Final = {
+_ERROR_DESCRIPTIONS: Final = {
     "400": "The request is malformed, or cannot be carried out.",
     "403": "The host name is not accepted, or the request comes from a web page.",
 }
@@ -96,10 +105,10 @@ def service_document(url: str) -> dict[str, Any]:
     Args:
         url: Base URL of the service.
     """
-    return {**_file(), "servers": [{"url": url}]}
+    return {**_load_service_document(), "servers": [{"url": url}]}
 
 
-def control_document(url: str, routes: Iterable[Route]) -> dict[str, Any]:
+def control_document(url: str, routes: Iterable[ControlRoute]) -> dict[str, Any]:
     """Return the document of the control plane.
 
     Args:
@@ -107,12 +116,12 @@ def control_document(url: str, routes: Iterable[Route]) -> dict[str, Any]:
         routes: Its operations.
     """
     routes = tuple(routes)
-    kinds = list(dict.fromkeys(kind for route in routes for kind in (route.says, route.answers, Refusal)))
+    kinds = list(dict.fromkeys(kind for route in routes for kind in (route.request_type, route.response_type, ProblemBody)))
     found, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas = dict(zip(kinds, found, strict=True))
     paths: dict[str, Any] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, components)
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_operation(route, schemas, components)
     return {
         "openapi": "3.1.0",
         "info": _INFO,
@@ -122,35 +131,35 @@ def control_document(url: str, routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, schemas: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
-    refusals = {status: _answer(said, schemas[Refusal]) for status, said in _REFUSALS.items()}
+def _describe_operation(route: ControlRoute, schemas: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
+    refusals = {status: _describe_response(said, schemas[ProblemBody]) for status, said in _ERROR_DESCRIPTIONS.items()}
     # The server refuses a long body while reading it, before it routes the request, so the answer is not a `Refusal`.
-    refusals["413"] = _answer("The body is longer than 16 MiB.", {"type": "object"})
+    refusals["413"] = _describe_response("The body is longer than 16 MiB.", {"type": "object"})
     return {
-        "operationId": route.act.__name__.lstrip("_"),
-        "summary": str(route.act.__doc__).partition("\n")[0],
-        **_said(route, schemas[route.says], components),
-        "responses": {str(route.status): _answer("Done.", schemas[route.answers]), **refusals},
+        "operationId": route.handler.__name__.lstrip("_"),
+        "summary": str(route.handler.__doc__).partition("\n")[0],
+        **_describe_request(route, schemas[route.request_type], components),
+        "responses": {str(route.status): _describe_response("Done.", schemas[route.response_type]), **refusals},
     }
 
 
-def _said(route: Route, schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+def _describe_request(route: ControlRoute, schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
     if route.method == "GET":
         object_ = components[schema["$ref"].rpartition("/")[2]]
-        return {"parameters": [_parameter(name, said, object_) for name, said in object_["properties"].items()]}
-    return {"requestBody": {"required": route.says is not Nothing, "content": {"application/json": {"schema": schema}}}}
+        return {"parameters": [_describe_parameter(name, said, object_) for name, said in object_["properties"].items()]}
+    return {"requestBody": {"required": route.request_type is not EmptyBody, "content": {"application/json": {"schema": schema}}}}
 
 
-def _parameter(name: str, schema: dict[str, Any], object_: dict[str, Any]) -> dict[str, Any]:
+def _describe_parameter(name: str, schema: dict[str, Any], object_: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "query", "required": name in object_.get("required", ()), "schema": schema}
 
 
-def _answer(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _describe_response(description: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 @cache
-def _file() -> dict[str, Any]:
+def _load_service_document() -> dict[str, Any]:
     from importlib.resources import files  # slow to import, and used for this document only
 
     document: dict[str, Any] = json.loads(files("outreach_async.fake").joinpath("openapi.json").read_text(encoding="utf-8"))
@@ -162,83 +171,85 @@ PREFIX: Final = "/_fake"
 
 
 @attrs.frozen
-class Route:
+class ControlRoute:
     """One operation of the control plane.
 
     Attributes:
         method: HTTP method.
         path: Path after the prefix.
-        act: Function that carries it out.
-        answers: Type of the response, for the document; bytes are JSON already.
-        says: Type of the request body; for GET, of the query.
+        handler: Function that carries it out.
+        response_type: Type of the response, for the document; bytes are JSON already.
+        request_type: Type of the request body; for GET, of the query.
         status: HTTP status of the response.
     """
 
     method: str
     path: str
-    act: Callable[[Control, Any], Any]
-    answers: Any
-    says: Any = schemas.Nothing
+    handler: Callable[[ActionContext, Any], Any]
+    response_type: Any
+    request_type: Any = schemas.EmptyBody
     status: int = 200
 
-    def carry_out(self, control: Control, query: str, body: bytes) -> Any:
+    def execute(self, control: ActionContext, query: str, body: bytes) -> Any:
         """Carry out a request, and return the content of the response.
 
         Raises:
             Problem: The request is invalid, or cannot be carried out.
         """
         if self.method == "GET":
-            return self.act(control, read_query(query, self.says))
-        return self.act(control, read_body(body or b"{}" if self.says is schemas.Nothing else body, self.says))
+            return self.handler(control, parse_query(query, self.request_type))
+        return self.handler(
+            control, parse_body(body or b"{}" if self.request_type is schemas.EmptyBody else body, self.request_type)
+        )
 
 
-def _openapi(control: Control, _: schemas.Nothing) -> dict[str, Any]:
+def _openapi(control: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
     """Describe the service (OpenAPI 3.1)."""
     return service_document(control.base_url)
 
 
-def _control(control: Control, _: schemas.Nothing) -> dict[str, Any]:
+def _control(control: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
     """Describe the control plane (OpenAPI 3.1)."""
     return control_document(f"{control.base_url}{PREFIX}", ROUTES)
 
 
 ROUTES: Final = (
-    Route("GET", "/", actions.state, schemas.State),
-    Route("GET", "/openapi.json", _openapi, dict[str, Any]),
-    Route("GET", "/control.json", _control, dict[str, Any]),
-    Route("POST", "/reset", actions.reset, schemas.State),
-    Route("POST", "/checkpoint", actions.checkpoint, schemas.State),
-    Route("GET", "/world", actions.get_world, dict[str, Any]),
-    Route("PUT", "/world", actions.put_world, schemas.State, dict[str, Any]),
-    Route("POST", "/workspaces", actions.add_workspace, schemas.Made, schemas.Workspace, 201),
-    Route("POST", "/owner-keys", actions.add_owner_key, schemas.Made, schemas.OwnerKey, 201),
-    Route("POST", "/mailboxes", actions.add_mailboxes, schemas.Made, schemas.Mailboxes, 201),
-    Route("PATCH", "/mailboxes", actions.change_mailbox, schemas.Made, schemas.MailboxChange),
-    Route("POST", "/campaigns", actions.add_campaign, schemas.Made, schemas.Campaign, 201),
-    Route("PATCH", "/campaigns", actions.change_campaign, schemas.Made, schemas.CampaignChange),
-    Route("GET", "/contacts", actions.list_contacts, schemas.Contacts, schemas.WhichContacts),
-    Route("POST", "/contacts", actions.add_contacts, schemas.Made, schemas.NewContacts, 201),
-    Route("POST", "/contacts/answers", actions.settle_answers, schemas.State, schemas.Answers),
-    Route("GET", "/requests", actions.list_requests, schemas.Requests, schemas.WhichRequests),
-    Route("DELETE", "/requests", actions.clear_requests, schemas.State),
-    Route("GET", "/faults", actions.list_faults, schemas.Waiting),
-    Route("POST", "/faults", actions.add_fault, schemas.Waiting, schemas.Rule, 201),
-    Route("POST", "/faults/script", actions.script_faults, schemas.Waiting, schemas.Script, 201),
-    Route("DELETE", "/faults", actions.clear_faults, schemas.Waiting),
-    Route("GET", "/behaviour", actions.get_behaviour, schemas.Readings),
-    Route("PUT", "/behaviour", actions.put_behaviour, schemas.Readings, NewBehaviour),
-    Route("PATCH", "/behaviour", actions.patch_behaviour, schemas.Readings, Knobs),
-    Route("GET", "/time", actions.get_time, schemas.Time),
-    Route("POST", "/time/advance", actions.advance, schemas.Time, schemas.Period),
+    ControlRoute("GET", "/", actions.state, schemas.ServerState),
+    ControlRoute("GET", "/openapi.json", _openapi, dict[str, Any]),
+    ControlRoute("GET", "/control.json", _control, dict[str, Any]),
+    ControlRoute("POST", "/reset", actions.reset, schemas.ServerState),
+    ControlRoute("POST", "/checkpoint", actions.checkpoint, schemas.ServerState),
+    ControlRoute("GET", "/world", actions.get_world, dict[str, Any]),
+    ControlRoute("PUT", "/world", actions.put_world, schemas.ServerState, dict[str, Any]),
+    ControlRoute("POST", "/workspaces", actions.add_workspace, schemas.CreatedIds, schemas.WorkspaceBody, 201),
+    ControlRoute("POST", "/owner-keys", actions.add_owner_key, schemas.CreatedIds, schemas.OwnerKeyBody, 201),
+    ControlRoute("POST", "/mailboxes", actions.add_mailboxes, schemas.CreatedIds, schemas.MailboxesBody, 201),
+    ControlRoute("PATCH", "/mailboxes", actions.change_mailbox, schemas.CreatedIds, schemas.MailboxChange),
+    ControlRoute("POST", "/campaigns", actions.add_campaign, schemas.CreatedIds, schemas.CampaignBody, 201),
+    ControlRoute("PATCH", "/campaigns", actions.change_campaign, schemas.CreatedIds, schemas.CampaignChange),
+    ControlRoute("GET", "/contacts", actions.list_contacts, schemas.StoredContacts, schemas.ContactsQuery),
+    ControlRoute("POST", "/contacts", actions.add_contacts, schemas.CreatedIds, schemas.ContactsBody, 201),
+    ControlRoute("POST", "/contacts/answers", actions.settle_answers, schemas.ServerState, schemas.ScriptedActionsBody),
+    ControlRoute("GET", "/requests", actions.list_requests, schemas.LoggedRequests, schemas.RequestsQuery),
+    ControlRoute("DELETE", "/requests", actions.clear_requests, schemas.ServerState),
+    ControlRoute("GET", "/faults", actions.list_faults, schemas.UnfiredFaults),
+    ControlRoute("POST", "/faults", actions.add_fault, schemas.UnfiredFaults, schemas.FaultRuleBody, 201),
+    ControlRoute("POST", "/faults/script", actions.script_faults, schemas.UnfiredFaults, schemas.FaultScriptBody, 201),
+    ControlRoute("DELETE", "/faults", actions.clear_faults, schemas.UnfiredFaults),
+    ControlRoute("GET", "/behaviour", actions.get_behaviour, schemas.BehaviourState),
+    ControlRoute("PUT", "/behaviour", actions.put_behaviour, schemas.BehaviourState, NewBehaviour),
+    ControlRoute("PATCH", "/behaviour", actions.patch_behaviour, schemas.BehaviourState, Knobs),
+    ControlRoute("GET", "/time", actions.get_time, schemas.ClockState),
+    ControlRoute("POST", "/time/advance", actions.advance, schemas.ClockState, schemas.AdvanceBody),
 )
 """Every operation of the control plane."""
 
-_BY_PATH: Final[Mapping[str, Mapping[str, Route]]] = {
+_ROUTES_BY_PATH: Final[Mapping[str, Mapping[str, ControlRoute]]] = {
     route.path: {other.method: other for other in ROUTES if other.path == route.path} for route in ROUTES
 }
 
 
-def find_route(method: str, path: str) -> Route:
+def find_route(method: str, path: str) -> ControlRoute:
     """Return the route of a request.
 
     Args:
@@ -248,7 +259,7 @@ def find_route(method: str, path: str) -> Route:
     Raises:
         Problem: 404 for an unknown path, 405 for another method on a known one.
     """
-    methods = _BY_PATH.get(path.rstrip("/") or "/")
+    methods = _ROUTES_BY_PATH.get(path.rstrip("/") or "/")
     if methods is None:
         raise Problem(404, "unknown path", None, f"see {PREFIX}/control.json for every path")
     if method not in methods:
@@ -257,7 +268,7 @@ def find_route(method: str, path: str) -> Route:
     return methods[method]
 
 
-class Controlled:
+class ControlPlane:
     """A fake with its control plane, for `server.serve` and `asgi.asgi_app`.
 
     Args:
@@ -271,7 +282,7 @@ class Controlled:
     def __init__(self, service: FakeService, hosts: Iterable[str] = ()) -> None:
         self.service = service
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._start = Start(service)
+        self._checkpoint = Checkpoint(service)
 
     def exchange(self, request: Request, /) -> Exchange:
         """Handle a request: one under the prefix here, any other by the service."""
@@ -286,17 +297,17 @@ class Controlled:
             host = check_host(request.headers, self._hosts)
             check_origin(request.headers, host)
             route = find_route(request.method, path.removeprefix(PREFIX))
-            control = Control(self.service, self._start, base_url)
-            return Exchange(_done(route, route.carry_out(control, query, request.body)), None)
+            control = ActionContext(self.service, self._checkpoint, base_url)
+            return Exchange(_success_response(route, route.execute(control, query, request.body)), None)
         except Problem as problem:
-            return Exchange(_refused(problem), None)
+            return Exchange(_problem_response(problem), None)
 
 
-def _done(route: Route, answered: Any) -> Response:
+def _success_response(route: ControlRoute, answered: Any) -> Response:
     body = answered if isinstance(answered, bytes) else msgspec.json.encode(answered)
     return Response(route.status, {"content-type": "application/json"}, body)
 
 
-def _refused(problem: Problem) -> Response:
-    refusal = Refusal(error=Detail(message=problem.message, field=problem.field, remedy=problem.remedy))
+def _problem_response(problem: Problem) -> Response:
+    refusal = ProblemBody(error=ProblemDetail(message=problem.message, field=problem.field, remedy=problem.remedy))
     return Response(problem.status, {"content-type": "application/json", **problem.headers}, msgspec.json.encode(refusal))

@@ -23,7 +23,7 @@ INTERESTED: Final = 4
 UNSUBSCRIBE: Final = 5
 BOUNCE: Final = 6
 
-NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsubscribed", "bounced")
+KIND_NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsubscribed", "bounced")
 """Names of past events, by kind."""
 
 SECOND: Final = 1_000_000
@@ -32,18 +32,18 @@ DAY: Final = 86_400 * SECOND
 """Times are whole microseconds: sums are exact, so one advance ends exactly where two halves of it end."""
 
 
-class Event(NamedTuple):
+class FutureEvent(NamedTuple):
     """A future event.
 
     Attributes:
         at: Time, in Unix microseconds.
         kind: Kind of the event. Of two events at one instant the lower kind is first, so an open precedes its consequences.
         campaign: The campaign's id.
-        who: The contact's id; `#` and a number for a seeded contact that is not stored. `~` and a number follow it in the
+        contact: The contact's id; `#` and a number for a seeded contact that is not stored. `~` and a number follow it in the
             later rounds of a contact that rejoined.
         step: Index of the step, from 0.
         token: Name for the contact's draws: the key of its e-mail address, which does not change when others are added.
-        stop: Index of the first step that the contact does not reach.
+        end_step: Index of the first step that the contact does not reach.
         mailbox: Id of the mailbox that sent the contact's first e-mail; empty before it. In a response, the mailbox that sent the
             e-mail.
         template: Index of the e-mail's template in its step.
@@ -53,10 +53,10 @@ class Event(NamedTuple):
     at: int
     kind: int
     campaign: str
-    who: str
+    contact: str
     step: int
     token: str
-    stop: int
+    end_step: int
     mailbox: str = ""
     template: int = 0
     day: int = 0
@@ -65,7 +65,7 @@ class Event(NamedTuple):
 Draw = Callable[[str], float]
 """Draws a number in [0, 1) by the name of the decision."""
 
-Plan = tuple[tuple[int, int], ...]
+ResponsePlan = tuple[tuple[int, int], ...]
 """The responses to an e-mail: kinds of events, and microseconds from the sending to each."""
 
 _PRECISION: Final = 53  # bits of a float's fraction
@@ -78,7 +78,7 @@ def draw(*names: object) -> float:
     return float(int.from_bytes(digest, "big") >> 64 - _PRECISION) / (1 << _PRECISION)
 
 
-def _share(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"rates: expected a number for {attribute.name}, got {type(value).__name__}")
     if not 0 <= value <= 1:
@@ -99,14 +99,14 @@ class Rates:
         interested: Share of replies.
     """
 
-    open: float = attrs.field(default=0.4, validator=_share)
-    click: float = attrs.field(default=0.05, validator=_share)
-    reply: float = attrs.field(default=0.06, validator=_share)
-    bounce: float = attrs.field(default=0.02, validator=_share)
-    unsubscribe: float = attrs.field(default=0.01, validator=_share)
-    interested: float = attrs.field(default=0.3, validator=_share)
+    open: float = attrs.field(default=0.4, validator=_validate_share)
+    click: float = attrs.field(default=0.05, validator=_validate_share)
+    reply: float = attrs.field(default=0.06, validator=_validate_share)
+    bounce: float = attrs.field(default=0.02, validator=_validate_share)
+    unsubscribe: float = attrs.field(default=0.01, validator=_validate_share)
+    interested: float = attrs.field(default=0.3, validator=_validate_share)
 
-    def changed(self, given: Mapping[str, float]) -> Rates:
+    def with_changes(self, given: Mapping[str, float]) -> Rates:
         """Return a copy with some rates replaced.
 
         Raises:
@@ -120,37 +120,37 @@ class Rates:
         return attrs.evolve(self, **given)
 
     @property
-    def opening(self) -> float:
+    def effective_open(self) -> float:
         """Share of delivered e-mails that are opened, including those needed for clicks, replies and unsubscribes."""
         return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
 
-def plan(rates: Rates, chance: Draw) -> Plan:
+def draw_responses(rates: Rates, chance: Draw) -> ResponsePlan:
     """Draw the responses to an e-mail. A bounced e-mail is not opened, and an unopened one has no other response."""
     if chance("bounce") < rates.bounce:
-        return ((BOUNCE, _between(MINUTE, 30 * MINUTE, chance("bounce delay"))),)
-    if chance("open") >= rates.opening:
+        return ((BOUNCE, _interpolate(MINUTE, 30 * MINUTE, chance("bounce delay"))),)
+    if chance("open") >= rates.effective_open:
         return ()
     # The cube makes early opens more probable: half of them come within nine hours.
-    opened = _between(MINUTE, 3 * DAY, chance("open delay") ** 3)
-    return ((OPEN, opened), *_clicks(rates, chance, opened), *_leaves(rates, chance, opened))
+    opened = _interpolate(MINUTE, 3 * DAY, chance("open delay") ** 3)
+    return ((OPEN, opened), *_draw_click(rates, chance, opened), *_draw_exit(rates, chance, opened))
 
 
-def _clicks(rates: Rates, chance: Draw, opened: int) -> Plan:
-    if chance("click") * rates.opening < rates.click:
-        return ((CLICK, opened + _between(SECOND, 10 * MINUTE, chance("click delay"))),)
+def _draw_click(rates: Rates, chance: Draw, opened: int) -> ResponsePlan:
+    if chance("click") * rates.effective_open < rates.click:
+        return ((CLICK, opened + _interpolate(SECOND, 10 * MINUTE, chance("click delay"))),)
     return ()
 
 
-def _leaves(rates: Rates, chance: Draw, opened: int) -> Plan:
+def _draw_exit(rates: Rates, chance: Draw, opened: int) -> ResponsePlan:
     """Draw whether the contact's path ends with a reply or an unsubscribe."""
-    if chance("reply") * rates.opening < rates.reply:
+    if chance("reply") * rates.effective_open < rates.reply:
         kind = INTERESTED if chance("interested") < rates.interested else REPLY
-        return ((kind, opened + _between(MINUTE, 2 * DAY, chance("reply delay") ** 2)),)
-    if chance("unsubscribe") * (rates.opening - rates.reply) < rates.unsubscribe:
-        return ((UNSUBSCRIBE, opened + _between(SECOND, 10 * MINUTE, chance("unsubscribe delay"))),)
+        return ((kind, opened + _interpolate(MINUTE, 2 * DAY, chance("reply delay") ** 2)),)
+    if chance("unsubscribe") * (rates.effective_open - rates.reply) < rates.unsubscribe:
+        return ((UNSUBSCRIBE, opened + _interpolate(SECOND, 10 * MINUTE, chance("unsubscribe delay"))),)
     return ()
 
 
-def _between(least: int, most: int, share: float) -> int:
+def _interpolate(least: int, most: int, share: float) -> int:
     return least + int((most - least) * share)

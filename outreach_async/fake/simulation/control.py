@@ -8,16 +8,16 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Final
 
-from outreach_async.fake.arguments import text, whole
+from outreach_async.fake.arguments import require_count, require_string
 from outreach_async.fake.builder import Seeder
 from outreach_async.fake.records import Contact
-from outreach_async.fake.simulation.chance import BOUNCE, CLICK, INTERESTED, OPEN, REPLY, SECOND, UNSUBSCRIBE, Plan
+from outreach_async.fake.simulation.chance import BOUNCE, CLICK, INTERESTED, OPEN, REPLY, SECOND, UNSUBSCRIBE, ResponsePlan
 from outreach_async.fake.simulation.engine import Listener
 
 Span = str | float | timedelta
 """A span of time: a string such as `90s`, `2h` or `1d12h`, seconds, or a timedelta."""
 
-_UNITS: Final = {
+_UNIT_MICROSECONDS: Final = {
     "ms": SECOND // 1000,
     "s": SECOND,
     "m": 60 * SECOND,
@@ -25,10 +25,10 @@ _UNITS: Final = {
     "d": 86_400 * SECOND,
     "w": 604_800 * SECOND,
 }
-_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
+_SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
-class Control:
+class SimulationControl:
     """Script what contacts do, and listen to what happens.
 
     Args:
@@ -36,7 +36,7 @@ class Control:
     """
 
     def __init__(self, seeding: Callable[[], AbstractContextManager[Seeder]]) -> None:
-        self._seeding = seeding
+        self._transaction = seeding
         self.listeners: list[Listener] = []
         """Callables that receive every past event, as it happens."""
 
@@ -105,19 +105,21 @@ class Control:
             UNSUBSCRIBE: unsubscribes_after,
             BOUNCE: bounces_after,
         }
-        plan = _plan({kind: microseconds(span) for kind, span in spans.items() if span is not None}, interested=interested)
-        if not whole("step", step):
+        plan = _build_plan(
+            {kind: span_to_microseconds(span) for kind, span in spans.items() if span is not None}, interested=interested
+        )
+        if not require_count("step", step):
             raise ValueError("step: expected 1 or more, got 0; the first step is 1")
-        with self._seeding() as seeder:
+        with self._transaction() as seeder:
             if campaign is not None and campaign not in seeder.world.campaigns:
                 raise ValueError(f"there is no campaign {campaign!r}: add it first")
-            seeder.world.simulation.scripts[_token(seeder, contact), campaign or "", step - 1] = plan
+            seeder.world.simulation.scripts[_find_token(seeder, contact), campaign or "", step - 1] = plan
 
 
-def _token(seeder: Seeder, contact: str) -> str:
+def _find_token(seeder: Seeder, contact: str) -> str:
     """Return the token of a contact's draws."""
-    if "@" in text("contact", contact) or not contact.startswith("contact_"):
-        return seeder.key(contact.strip())
+    if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
+        return seeder.email_key(contact.strip())
     tables: Mapping[str, Mapping[str, Contact]] = seeder.world.contacts
     for contacts in tables.values():
         for key, stored in contacts.items():
@@ -126,7 +128,7 @@ def _token(seeder: Seeder, contact: str) -> str:
     raise ValueError(f"there is no contact {contact!r}: add it first, or pass its e-mail address")
 
 
-def _plan(spans: Mapping[int, int], *, interested: bool) -> Plan:
+def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
     if interested and INTERESTED not in spans:
         raise ValueError("interested=True needs a reply: pass replies_after as well")
     if BOUNCE in spans and len(spans) > 1:
@@ -140,7 +142,7 @@ def _plan(spans: Mapping[int, int], *, interested: bool) -> Plan:
     return tuple(sorted((opened | dict(spans)).items()))
 
 
-def microseconds(span: Span) -> int:
+def span_to_microseconds(span: Span) -> int:
     """Parse a span of time.
 
     Returns:
@@ -151,7 +153,7 @@ def microseconds(span: Span) -> int:
         ValueError: The string is malformed, or the span is negative or not finite.
     """
     if isinstance(span, str):
-        return _read(span)
+        return _parse_span(span)
     if isinstance(span, bool) or not isinstance(span, int | float | timedelta):
         raise TypeError(f"expected a span of time (a string such as '2h', seconds or a timedelta), got {type(span).__name__}")
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
@@ -160,8 +162,8 @@ def microseconds(span: Span) -> int:
     return round(seconds * SECOND)
 
 
-def _read(span: str) -> int:
-    parts = _PART.findall(span)
+def _parse_span(span: str) -> int:
+    parts = _SPAN_PART.findall(span)
     if not parts or "".join(number + unit for number, unit in parts) != span:
         raise ValueError(f"expected a span of time such as 90s, 2h or 1d12h, got {span!r}")
-    return round(sum(float(number) * _UNITS[unit] for number, unit in parts))
+    return round(sum(float(number) * _UNIT_MICROSECONDS[unit] for number, unit in parts))

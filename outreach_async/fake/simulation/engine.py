@@ -21,15 +21,15 @@ from outreach_async.fake.simulation.chance import (
     DAY,
     DUE,
     INTERESTED,
-    NAMES,
+    KIND_NAMES,
     OPEN,
     SECOND,
-    Event,
-    Plan,
+    FutureEvent,
+    ResponsePlan,
     draw,
-    plan,
+    draw_responses,
 )
-from outreach_async.fake.simulation.state import ENDS, PLACES, Flow, Simulation
+from outreach_async.fake.simulation.state import COUNT_INDEXES, ENDING_KINDS, CampaignFlow, Simulation
 
 LIVE: Final = "live"
 
@@ -71,31 +71,31 @@ Listener = Callable[[Activity], object]
 
 
 @attrs.define
-class Rooms:
+class MailboxPool:
     """A campaign's mailboxes on one day, ordered by remaining capacity.
 
     Capacity only shrinks within a day, so an entry of the heap is never too low. An entry that comes up is compared with the
     current capacity, and put back if the mailbox was used meanwhile. The first accurate entry is the maximum.
     """
 
-    room: Callable[[str], int]
+    remaining_capacity: Callable[[str], int]
     _heap: list[tuple[int, int, str]]
     _members: frozenset[str]
 
     @classmethod
-    def of(cls, mailboxes: Sequence[str], room: Callable[[str], int]) -> Rooms:
+    def from_mailboxes(cls, mailboxes: Sequence[str], room: Callable[[str], int]) -> MailboxPool:
         """Read each mailbox's capacity once. Of equal ones, the campaign's first mailbox is first."""
         heap = [(-room(id_), place, id_) for place, id_ in enumerate(mailboxes)]
         heapq.heapify(heap)
         return cls(room, heap, frozenset(mailboxes))
 
-    def pick(self, sticky: str) -> str | None:
+    def choose(self, sticky: str) -> str | None:
         """Return a mailbox for a contact: its first one, otherwise the one with most capacity; `None` if all are full."""
-        if sticky in self._members and self.room(sticky) > 0:
+        if sticky in self._members and self.remaining_capacity(sticky) > 0:
             return sticky
         while self._heap:
             negative, place, id_ = self._heap[0]
-            room = self.room(id_)
+            room = self.remaining_capacity(id_)
             if room <= 0:
                 heapq.heappop(self._heap)
             elif room == -negative:
@@ -106,29 +106,29 @@ class Rooms:
 
 
 @attrs.define
-class Engine:
+class SimulationEngine:
     """Advances one world.
 
     Attributes:
-        state: The simulation.
+        simulation: The simulation.
         campaigns: Campaigns by id.
         mailboxes: Mailboxes by id.
         seed: Seed of the draws.
         listeners: Callables that receive every past event.
     """
 
-    state: Simulation
+    simulation: Simulation
     campaigns: dict[str, Campaign]
     mailboxes: Mapping[str, Mailbox]
     seed: int
     listeners: Sequence[Listener] = ()
     _day: int = -1
-    _rooms: dict[str, Rooms] = attrs.Factory(dict)
+    _pools: dict[str, MailboxPool] = attrs.Factory(dict)
 
     def run(self, until: int) -> None:
         """Process every event up to and including an instant, in Unix microseconds."""
-        state = self.state
-        state.set_out(self.campaigns, self.seed)
+        state = self.simulation
+        state.schedule_pending(self.campaigns, self.seed)
         while True:
             first = state.heap[0].at if state.heap else None
             # At one instant, waiting contacts are served before those that are due only now, so that no one is overtaken.
@@ -136,32 +136,32 @@ class Engine:
                 now, state.wake = state.wake, None
                 self._serve_queues(now)
             elif first is not None and first <= until:
-                self._happen(heapq.heappop(state.heap))
+                self._process(heapq.heappop(state.heap))
             else:
                 return
 
-    def _happen(self, event: Event) -> None:
+    def _process(self, event: FutureEvent) -> None:
         if event.kind == DUE:
-            self._fall_due(event)
+            self._process_due(event)
         else:
-            self._answered(event)
+            self._process_response(event)
 
     # Sending.
 
-    def _fall_due(self, event: Event) -> None:
+    def _process_due(self, event: FutureEvent) -> None:
         campaign = self.campaigns[event.campaign]
-        if not _sends(campaign.steps[event.step]):
+        if not _is_sending(campaign.steps[event.step]):
             return  # the contact stays left to send: no operation can start a step that does not run
-        self.state.flow(campaign.id).queue.append(event)
+        self.simulation.mutable_flow(campaign.id).queue.append(event)
         if campaign.status == LIVE and not self._send_next(campaign, event.at):
-            self.state.wake_at(_midnight(event.at))
+            self.simulation.schedule_wake(_midnight(event.at))
 
     def _serve_queues(self, now: int) -> None:
         waiting = [campaign for campaign in self.campaigns.values() if campaign.status == LIVE]
         while waiting:
             waiting = [campaign for campaign in waiting if self._send_next(campaign, now)]
-        if any(flow.queue and self.campaigns[id_].status == LIVE for id_, flow in self.state.flows.items()):
-            self.state.wake_at(_midnight(now))
+        if any(flow.queue and self.campaigns[id_].status == LIVE for id_, flow in self.simulation.flows.items()):
+            self.simulation.schedule_wake(_midnight(now))
 
     def _send_next(self, campaign: Campaign, now: int) -> bool:
         """Send to the first contact in a campaign's queue.
@@ -169,81 +169,85 @@ class Engine:
         Returns:
             Whether there was a contact, and a mailbox with capacity.
         """
-        flow = self.state.flow(campaign.id)
-        while flow.queue and flow.has_ended(flow.queue[0].who):
+        flow = self.simulation.mutable_flow(campaign.id)
+        while flow.queue and flow.has_ended(flow.queue[0].contact):
             flow.queue.popleft()
         if not flow.queue:
             return False
-        mailbox = self._rooms_of(campaign, now // DAY).pick(flow.queue[0].mailbox)
+        mailbox = self._pool_for(campaign, now // DAY).choose(flow.queue[0].mailbox)
         if mailbox is None:
             return False
         self._send(campaign, flow, flow.queue.popleft(), self.mailboxes[mailbox], now)
         return True
 
-    def _rooms_of(self, campaign: Campaign, day: int) -> Rooms:
+    def _pool_for(self, campaign: Campaign, day: int) -> MailboxPool:
         if day != self._day:
             self._day = day
-            self._rooms.clear()
-        rooms = self._rooms.get(campaign.id)
+            self._pools.clear()
+        rooms = self._pools.get(campaign.id)
         if rooms is None:
-            rooms = self._rooms[campaign.id] = Rooms.of(campaign.mailboxes, partial(self._room, day))
+            rooms = self._pools[campaign.id] = MailboxPool.from_mailboxes(
+                campaign.mailboxes, partial(self._remaining_capacity, day)
+            )
         return rooms
 
-    def _room(self, day: int, mailbox: str) -> int:
+    def _remaining_capacity(self, day: int, mailbox: str) -> int:
         box = self.mailboxes[mailbox]
-        return box.capacity - self.state.ledger(box, day).today
+        return box.capacity - self.simulation.mutable_stats(box, day).sent_today
 
-    def _send(self, campaign: Campaign, flow: Flow, due: Event, box: Mailbox, now: int) -> None:
+    def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
         place, step = due.step, campaign.steps[due.step]
-        chance = partial(draw, self.seed, campaign.id, due.token, *_round(due.who), place)
-        template = rotated(step, flow.counts[place], chance)
-        ledger = self.state.ledger(box, now // DAY)
+        chance = partial(draw, self.seed, campaign.id, due.token, *_round_name(due.contact), place)
+        template = choose_template(step, flow.counts[place], chance)
+        ledger = self.simulation.mutable_stats(box, now // DAY)
         flow.counts[place][template][0] += 1
-        flow.lefts[place] -= 1
-        flow.progress[due.who] = place + 1
+        flow.left_to_send[place] -= 1
+        flow.progress[due.contact] = place + 1
         ledger.count_sent()
         sent = due._replace(at=now, template=template, day=ledger.day, mailbox=box.id)
-        self._note(sent, flow, sent.mailbox)
-        for kind, delay in self._plan(campaign, template, due, chance):
-            heapq.heappush(self.state.heap, sent._replace(at=now + delay, kind=kind))
-        if place + 1 < due.stop:
+        self._record_activity(sent, flow, sent.mailbox)
+        for kind, delay in self._plan_responses(campaign, template, due, chance):
+            heapq.heappush(self.simulation.heap, sent._replace(at=now + delay, kind=kind))
+        if place + 1 < due.end_step:
             wait = campaign.steps[place + 1].wait_time * 1000
             following = due._replace(at=now + wait, step=place + 1, mailbox=due.mailbox or box.id)
-            heapq.heappush(self.state.heap, following)
+            heapq.heappush(self.simulation.heap, following)
 
-    def _plan(self, campaign: Campaign, template: int, due: Event, chance: Callable[[str], float]) -> Plan:
-        scripts = self.state.scripts
+    def _plan_responses(
+        self, campaign: Campaign, template: int, due: FutureEvent, chance: Callable[[str], float]
+    ) -> ResponsePlan:
+        scripts = self.simulation.scripts
         if scripts:
             for where in (campaign.id, ""):
                 if (due.token, where, due.step) in scripts:
                     return scripts[due.token, where, due.step]
-        return plan(campaign.steps[due.step].templates[template].rates or campaign.rates, chance)
+        return draw_responses(campaign.steps[due.step].templates[template].rates or campaign.rates, chance)
 
     # Responses.
 
-    def _answered(self, event: Event) -> None:
-        flow = self.state.flow(event.campaign)
-        if event.kind in ENDS and not flow.end(event.who, event.stop):
+    def _process_response(self, event: FutureEvent) -> None:
+        flow = self.simulation.mutable_flow(event.campaign)
+        if event.kind in ENDING_KINDS and not flow.end_path(event.contact, event.end_step):
             return  # a path ends only once: ignore the later of two endings
-        ledger = self.state.ledger(self.mailboxes[event.mailbox], event.at // DAY)
+        ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox], event.at // DAY)
         if event.kind == BOUNCE:
             flow.bounces += 1
             ledger.count_bounced(event.day)
         else:
-            flow.counts[event.step][event.template][PLACES[event.kind]] += 1
+            flow.counts[event.step][event.template][COUNT_INDEXES[event.kind]] += 1
         if event.kind == OPEN:
             ledger.count_opened(event.day)
-        ledger.clicks += event.kind == CLICK
+        ledger.total_clicks += event.kind == CLICK
         flow.interested += event.kind == INTERESTED
-        self._note(event, flow, event.mailbox)
+        self._record_activity(event, flow, event.mailbox)
 
-    def _note(self, event: Event, flow: Flow, mailbox: str) -> None:
+    def _record_activity(self, event: FutureEvent, flow: CampaignFlow, mailbox: str) -> None:
         """Store the time of an event, and pass it to the listeners."""
         at = event.at / SECOND
-        flow.last = self.state.ledgers[mailbox].last = at
+        flow.last_activity = self.simulation.stats[mailbox].last_activity = at
         if self.listeners:
             template = self.campaigns[event.campaign].steps[event.step].templates[event.template].id
-            activity = Activity(at, NAMES[event.kind], event.campaign, event.who, event.step + 1, template, mailbox)
+            activity = Activity(at, KIND_NAMES[event.kind], event.campaign, event.contact, event.step + 1, template, mailbox)
             for listener in self.listeners:
                 listener(activity)
 
@@ -253,16 +257,16 @@ def _midnight(now: int) -> int:
     return (now // DAY + 1) * DAY
 
 
-def _sends(step: Step) -> bool:
+def _is_sending(step: Step) -> bool:
     """Return whether a step is live and has a live template."""
     return step.status == LIVE and any(template.status == LIVE for template in step.templates)
 
 
-def _round(who: str) -> tuple[str, ...]:
+def _round_name(who: str) -> tuple[str, ...]:
     return (who,) if "~" in who else ()
 
 
-def rotated(step: Step, counts: Sequence[Sequence[int]], chance: Callable[[str], float]) -> int:
+def choose_template(step: Step, counts: Sequence[Sequence[int]], chance: Callable[[str], float]) -> int:
     """Choose the template of an e-mail (rule T7): a drawn share is personalised, and the letters take turns at the rest.
 
     Args:

@@ -25,8 +25,8 @@ from outreach_async.fake.simulation.chance import (
     REPLY,
     SECOND,
     UNSUBSCRIBE,
-    Event,
-    Plan,
+    FutureEvent,
+    ResponsePlan,
     draw,
 )
 
@@ -36,249 +36,257 @@ QUARTER: Final = 90
 
 
 @attrs.frozen
-class Past:
+class SeededStats:
     """The figures that a mailbox was seeded with.
 
     Attributes:
         day: UTC day of the figures, in days since 1970.
-        today: E-mails sent on that day.
-        month: E-mails sent in the 30 days up to it.
-        quarter: E-mails sent in the 90 days up to it.
-        bounced: Bounces of the 30 days.
-        opened: Share opened of 14 days.
+        sent_today: E-mails sent on that day.
+        sent_30days: E-mails sent in the 30 days up to it.
+        sent_90days: E-mails sent in the 90 days up to it.
+        bounced_30days: Bounces of the 30 days.
+        opened_14days: Share opened of 14 days.
         opens: Share opened of all e-mails.
         clicks: Share clicked of all e-mails.
         pinned: Figures set to values that no service could have counted; they stay unchanged.
     """
 
     day: int
-    today: int
-    month: int
-    quarter: int
-    bounced: int
-    opened: Share
+    sent_today: int
+    sent_30days: int
+    sent_90days: int
+    bounced_30days: int
+    opened_14days: Share
     opens: Share
     clicks: Share
     pinned: frozenset[str]
 
     @classmethod
-    def of(cls, mailbox: Mailbox) -> Past:
+    def from_mailbox(cls, mailbox: Mailbox) -> SeededStats:
         """Read a mailbox's figures. Invalid ones count as 0."""
         values = mailbox.values
-        counts = {name: _count(values[name]) for name in ("sent_today", "sent_30days", "sent_90days", "bounced_30days")}
+        counts = {name: _count_or_none(values[name]) for name in ("sent_today", "sent_30days", "sent_90days", "bounced_30days")}
         today, month, quarter, bounced = (count or 0 for count in counts.values())
         shares = {
-            "opened_14days": _share(values["opened_14days"], month * FORTNIGHT // MONTH),
-            "avg_open_rate": _share(values["avg_open_rate"], quarter),
-            "avg_click_rate": _share(values["avg_click_rate"], quarter),
+            "opened_14days": _share_or_none(values["opened_14days"], month * FORTNIGHT // MONTH),
+            "avg_open_rate": _share_or_none(values["avg_open_rate"], quarter),
+            "avg_click_rate": _share_or_none(values["avg_click_rate"], quarter),
         }
         opened, opens, clicks = (share or Share(0, 0) for share in shares.values())
         pinned = frozenset(name for name, value in {**counts, **shares}.items() if value is None)
         return cls(int(mailbox.as_of // DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
 
-    def month_after(self, days: int) -> int:
+    def sent_30days_after(self, days: int) -> int:
         """Return the e-mails still in the window of 30 days after a number of days."""
-        return (self.today if days < MONTH else 0) + _rest(self.month - self.today, MONTH - 1, days)
+        return (self.sent_today if days < MONTH else 0) + _remaining(self.sent_30days - self.sent_today, MONTH - 1, days)
 
-    def quarter_after(self, days: int) -> int:
+    def sent_90days_after(self, days: int) -> int:
         """Return the e-mails still in the window of 90 days after a number of days."""
-        rest = _rest(self.month - self.today, MONTH - 1, max(0, days - QUARTER + MONTH))
-        return (self.today if days < QUARTER else 0) + rest + _rest(self.quarter - self.month, QUARTER - MONTH, days)
+        rest = _remaining(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
+        return (
+            (self.sent_today if days < QUARTER else 0)
+            + rest
+            + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
+        )
 
     def bounced_after(self, days: int) -> int:
         """Return the bounces still in the window of 30 days after a number of days, always in the same proportion."""
-        return self.bounced * self.month_after(days) // self.month if self.month else self.bounced * (days == 0)
+        return (
+            self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
+            if self.sent_30days
+            else self.bounced_30days * (days == 0)
+        )
 
     def opened_after(self, days: int) -> Share:
         """Return the opened e-mails, and all e-mails, still in the window of 14 days after a number of days."""
-        return Share(_rest(self.opened.n, FORTNIGHT, days), _rest(self.opened.of, FORTNIGHT, days))
+        return Share(_remaining(self.opened_14days.part, FORTNIGHT, days), _remaining(self.opened_14days.whole, FORTNIGHT, days))
 
 
-def _count(value: Any) -> int | None:
+def _count_or_none(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def _share(value: Any, of: int) -> Share | None:
+def _share_or_none(value: Any, of: int) -> Share | None:
     """Return a rate as a share; a plain percentage refers to the total that the other figures suggest."""
     if isinstance(value, Share):
-        return value if 0 <= value.n <= value.of else None
+        return value if 0 <= value.part <= value.whole else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100  # noqa: PLR2004 - a percentage
     return Share(round(of * value / 100), of) if fits else None
 
 
-def _rest(total: int, days: int, passed: int) -> int:
+def _remaining(total: int, days: int, passed: int) -> int:
     """Return what remains of a total that leaves evenly over a number of days."""
     return total * max(0, days - passed) // days
 
 
 @attrs.define
-class Ledger:
+class MailboxStats:
     """A mailbox's counts by day, and the sums over the windows that end with its latest day.
 
     Attributes:
-        past: The seeded figures; the other counts do not include them.
+        seeded: The seeded figures; the other counts do not include them.
         day: The latest day, in days since 1970.
         sent: E-mails by day, as a ring: a day's index is its number modulo the length.
         opened: Opened e-mails by the day of their sending, as a ring.
         bounced: Bounced e-mails by the day of their sending, as a ring.
-        fortnight: E-mails sent in 14 days, including the latest.
-        month: E-mails sent in 30 days.
-        quarter: E-mails sent in 90 days.
-        opened_sum: Opened e-mails of 14 days.
-        bounced_sum: Bounced e-mails of 30 days.
-        life: E-mails sent in total.
-        opens: Opens in total.
-        clicks: Clicks in total.
-        last: Time of the last event, in Unix seconds; `None` before the first.
+        sent_14days: E-mails sent in 14 days, including the latest.
+        sent_30days: E-mails sent in 30 days.
+        sent_90days: E-mails sent in 90 days.
+        opened_14days: Opened e-mails of 14 days.
+        bounced_30days: Bounced e-mails of 30 days.
+        total_sent: E-mails sent in total.
+        total_opens: Opens in total.
+        total_clicks: Clicks in total.
+        last_activity: Time of the last event, in Unix seconds; `None` before the first.
     """
 
-    past: Past
+    seeded: SeededStats
     day: int
     sent: list[int] = attrs.field(factory=lambda: [0] * QUARTER)
     opened: list[int] = attrs.field(factory=lambda: [0] * FORTNIGHT)
     bounced: list[int] = attrs.field(factory=lambda: [0] * MONTH)
-    fortnight: int = 0
-    month: int = 0
-    quarter: int = 0
-    opened_sum: int = 0
-    bounced_sum: int = 0
-    life: int = 0
-    opens: int = 0
-    clicks: int = 0
-    last: float | None = None
+    sent_14days: int = 0
+    sent_30days: int = 0
+    sent_90days: int = 0
+    opened_14days: int = 0
+    bounced_30days: int = 0
+    total_sent: int = 0
+    total_opens: int = 0
+    total_clicks: int = 0
+    last_activity: float | None = None
 
     @classmethod
-    def of(cls, mailbox: Mailbox) -> Ledger:
+    def from_mailbox(cls, mailbox: Mailbox) -> MailboxStats:
         """Return the ledger of a mailbox as it was seeded."""
-        past = Past.of(mailbox)
+        past = SeededStats.from_mailbox(mailbox)
         return cls(past, past.day)
 
-    def copy(self) -> Ledger:
+    def copy(self) -> MailboxStats:
         """Return a copy that shares no mutable value."""
         return attrs.evolve(self, sent=list(self.sent), opened=list(self.opened), bounced=list(self.bounced))
 
-    def roll(self, day: int) -> None:
+    def advance_to(self, day: int) -> None:
         """Advance to a day. Time never goes back, so an earlier day changes nothing."""
         for _ in range(min(day - self.day, QUARTER)):
-            self._turn()
+            self._advance_day()
         self.day = max(self.day, day)
 
-    def _turn(self) -> None:
-        """Remove the oldest day from every window. After 90 turns all windows are empty, so `roll` needs no more of them."""
+    def _advance_day(self) -> None:
+        """Remove the oldest day from every window. After 90 turns all windows are empty, so `advance_to` needs no more."""
         self.day += 1
-        self.fortnight -= self.sent[(self.day - FORTNIGHT) % QUARTER]
-        self.month -= self.sent[(self.day - MONTH) % QUARTER]
-        self.quarter -= self.sent[self.day % QUARTER]
+        self.sent_14days -= self.sent[(self.day - FORTNIGHT) % QUARTER]
+        self.sent_30days -= self.sent[(self.day - MONTH) % QUARTER]
+        self.sent_90days -= self.sent[self.day % QUARTER]
         self.sent[self.day % QUARTER] = 0
-        self.opened_sum -= self.opened[self.day % FORTNIGHT]
+        self.opened_14days -= self.opened[self.day % FORTNIGHT]
         self.opened[self.day % FORTNIGHT] = 0
-        self.bounced_sum -= self.bounced[self.day % MONTH]
+        self.bounced_30days -= self.bounced[self.day % MONTH]
         self.bounced[self.day % MONTH] = 0
 
     @property
-    def today(self) -> int:
+    def sent_today(self) -> int:
         """E-mails sent on the latest day."""
-        return self.sent[self.day % QUARTER] + (self.past.today if self.day == self.past.day else 0)
+        return self.sent[self.day % QUARTER] + (self.seeded.sent_today if self.day == self.seeded.day else 0)
 
     def count_sent(self) -> None:
         """Count an e-mail sent on the latest day."""
         self.sent[self.day % QUARTER] += 1
-        self.fortnight += 1
-        self.month += 1
-        self.quarter += 1
-        self.life += 1
+        self.sent_14days += 1
+        self.sent_30days += 1
+        self.sent_90days += 1
+        self.total_sent += 1
 
     def count_opened(self, day: int) -> None:
         """Count the open of an e-mail that was sent on a day."""
-        self.opens += 1
+        self.total_opens += 1
         if self.day - day < FORTNIGHT:
             self.opened[day % FORTNIGHT] += 1
-            self.opened_sum += 1
+            self.opened_14days += 1
 
     def count_bounced(self, day: int) -> None:
         """Count the bounce of an e-mail that was sent on a day."""
         if self.day - day < MONTH:
             self.bounced[day % MONTH] += 1
-            self.bounced_sum += 1
+            self.bounced_30days += 1
 
-    def figures(self) -> Mapping[str, Any]:
+    def item_values(self) -> Mapping[str, Any]:
         """Return the figures of the mailbox's item as of the latest day, without those that stay as they were seeded."""
-        past, days = self.past, self.day - self.past.day
-        if not days and not self.life:
+        past, days = self.seeded, self.day - self.seeded.day
+        if not days and not self.total_sent:
             return {}
         opened = past.opened_after(days)
         figures = {
-            "sent_today": self.today,
-            "sent_30days": past.month_after(days) + self.month,
-            "opened_14days": Share(opened.n + self.opened_sum, opened.of + self.fortnight),
-            "sent_90days": past.quarter_after(days) + self.quarter,
-            "bounced_30days": past.bounced_after(days) + self.bounced_sum,
-            "avg_open_rate": Share(past.opens.n + self.opens, past.opens.of + self.life),
-            "avg_click_rate": Share(past.clicks.n + self.clicks, past.clicks.of + self.life),
+            "sent_today": self.sent_today,
+            "sent_30days": past.sent_30days_after(days) + self.sent_30days,
+            "opened_14days": Share(opened.part + self.opened_14days, opened.whole + self.sent_14days),
+            "sent_90days": past.sent_90days_after(days) + self.sent_90days,
+            "bounced_30days": past.bounced_after(days) + self.bounced_30days,
+            "avg_open_rate": Share(past.opens.part + self.total_opens, past.opens.whole + self.total_sent),
+            "avg_click_rate": Share(past.clicks.part + self.total_clicks, past.clicks.whole + self.total_sent),
         }
         return {name: value for name, value in figures.items() if name not in past.pinned}
 
 
-COUNTS: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
+COUNT_NAMES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
 """The counts of each template, in this order."""
 
-PLACES: Final = {DUE: 0, OPEN: 1, CLICK: 2, REPLY: 3, INTERESTED: 3, UNSUBSCRIBE: 4}
+COUNT_INDEXES: Final = {DUE: 0, OPEN: 1, CLICK: 2, REPLY: 3, INTERESTED: 3, UNSUBSCRIBE: 4}
 """Index of the count that an event increases. A bounce increases none (rule T10)."""
 
-ENDS: Final = frozenset({REPLY, INTERESTED, UNSUBSCRIBE, BOUNCE})
+ENDING_KINDS: Final = frozenset({REPLY, INTERESTED, UNSUBSCRIBE, BOUNCE})
 """Kinds of events that end a contact's path."""
 
 ENDED: Final = -1
 """Takes the place of the next step when a path has ended."""
 
-Joined = tuple[str, str, int]
+PendingJoin = tuple[str, str, int]
 """A contact that joined: its id, the token of its draws, and the time, in Unix microseconds."""
 
 
 @attrs.define
-class Flow:
+class CampaignFlow:
     """A campaign's queue and counts. The campaign's record holds the seeded values.
 
     Attributes:
-        since: Time at which the campaign was seeded, in Unix microseconds.
+        seeded_at: Time at which the campaign was seeded, in Unix microseconds.
         counts: The five counts of every template of every step.
-        lefts: Contacts left to send to, by step.
+        left_to_send: Contacts left to send to, by step.
         bounces: Number of bounced e-mails.
         interested: Number of replies that show interest.
-        last: Time of the last event, in Unix seconds; `None` before the first.
-        begun: Whether the seeded contacts are under way.
-        joined: Contacts that joined and are not under way yet.
+        last_activity: Time of the last event, in Unix seconds; `None` before the first.
+        started: Whether the seeded contacts are under way.
+        pending_joins: Contacts that joined and are not under way yet.
         queue: Due e-mails that could not be sent yet.
         progress: The next step of each contact that has received one, or `ENDED`.
         rounds: Number of times a contact has rejoined.
     """
 
-    since: int
+    seeded_at: int
     counts: list[list[list[int]]]
-    lefts: list[int]
+    left_to_send: list[int]
     bounces: int
     interested: int
-    last: float | None = None
-    begun: bool = False
-    joined: list[Joined] = attrs.Factory(list)
-    queue: deque[Event] = attrs.Factory(deque)
+    last_activity: float | None = None
+    started: bool = False
+    pending_joins: list[PendingJoin] = attrs.Factory(list)
+    queue: deque[FutureEvent] = attrs.Factory(deque)
     progress: dict[str, int] = attrs.Factory(dict)
     rounds: dict[str, int] = attrs.Factory(dict)
 
     @classmethod
-    def of(cls, campaign: Campaign, now: int) -> Flow:
+    def from_campaign(cls, campaign: Campaign, now: int) -> CampaignFlow:
         """Return the flow of a campaign as it was seeded."""
-        counts = [[[getattr(part, name) for name in COUNTS] for part in step.templates] for step in campaign.steps]
+        counts = [[[getattr(part, name) for name in COUNT_NAMES] for part in step.templates] for step in campaign.steps]
         lefts = [step.left_to_send for step in campaign.steps]
         return cls(now, counts, lefts, campaign.bounces_num, campaign.interested_num)
 
-    def copy(self) -> Flow:
+    def copy(self) -> CampaignFlow:
         """Return a copy that shares no mutable value."""
         return attrs.evolve(
             self,
             counts=[[list(part) for part in step] for step in self.counts],
-            lefts=list(self.lefts),
-            joined=list(self.joined),
+            left_to_send=list(self.left_to_send),
+            pending_joins=list(self.pending_joins),
             queue=self.queue.copy(),
             progress=dict(self.progress),
             rounds=dict(self.rounds),
@@ -296,18 +304,18 @@ class Flow:
 
     def join(self, who: str, token: str, at: int) -> None:
         """Add a contact to the campaign (rule T5)."""
-        self.joined.append((who, token, at))
-        for step in range(len(self.lefts)):
-            self.lefts[step] += 1
+        self.pending_joins.append((who, token, at))
+        for step in range(len(self.left_to_send)):
+            self.left_to_send[step] += 1
 
-    def join_again(self, who: str, token: str, at: int) -> None:
+    def rejoin(self, who: str, token: str, at: int) -> None:
         """Restart a contact. Its old path ends, and its e-mails remain counted."""
         number = self.rounds.get(who, 0)
-        self.end(_in_round(who, number), len(self.lefts))
+        self.end_path(_name_in_round(who, number), len(self.left_to_send))
         self.rounds[who] = number + 1
-        self.join(_in_round(who, number + 1), token, at)
+        self.join(_name_in_round(who, number + 1), token, at)
 
-    def end(self, who: str, stop: int) -> bool:
+    def end_path(self, who: str, stop: int) -> bool:
         """End a contact's path: no step has it left to send to any more (rule T4).
 
         Returns:
@@ -317,7 +325,7 @@ class Flow:
         if coming == ENDED:
             return False
         for step in range(coming, stop):
-            self.lefts[step] -= 1
+            self.left_to_send[step] -= 1
         self.progress[who] = ENDED
         return True
 
@@ -325,29 +333,29 @@ class Flow:
         """Return whether a contact's path has ended."""
         return self.progress.get(who) == ENDED
 
-    def departures(self, campaign: Campaign, seed: int) -> Iterator[Event]:
+    def start_pending(self, campaign: Campaign, seed: int) -> Iterator[FutureEvent]:
         """Yield the first event of every contact that is not under way yet. Each contact departs once."""
         waits = [step.wait_time * 1000 for step in campaign.steps]
-        if not self.begun:
-            self.begun = True
-            for number, (start, stop) in enumerate(paths([step.left_to_send for step in campaign.steps])):
+        if not self.started:
+            self.started = True
+            for number, (start, stop) in enumerate(build_paths([step.left_to_send for step in campaign.steps])):
                 who = f"#{number:09}"
                 # A seeded contact beyond the first step has waited for a part of its time; nobody knows how long, so draw it.
                 passed = draw(seed, campaign.id, who, start, "wait") if start else 0.0
-                at = self.since + waits[start] - int(waits[start] * passed)
-                yield Event(at, DUE, campaign.id, who, start, who, stop)
-        joined, self.joined = self.joined, []
+                at = self.seeded_at + waits[start] - int(waits[start] * passed)
+                yield FutureEvent(at, DUE, campaign.id, who, start, who, stop)
+        joined, self.pending_joins = self.pending_joins, []
         if waits:
             for who, token, at in joined:
                 # An e-mail that was due before the world was created is due at its creation.
-                yield Event(max(at + waits[0], self.since), DUE, campaign.id, who, 0, token, len(waits))
+                yield FutureEvent(max(at + waits[0], self.seeded_at), DUE, campaign.id, who, 0, token, len(waits))
 
 
-def _in_round(who: str, number: int) -> str:
+def _name_in_round(who: str, number: int) -> str:
     return f"{who}~{number}" if number else who
 
 
-def paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
+def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
     """Return paths of contacts that leave each step with the given number of contacts to send to.
 
     Returns:
@@ -373,82 +381,82 @@ class Simulation:
     Attributes:
         heap: Future events, as a heap.
         flows: Campaigns in motion, by id.
-        ledgers: Mailbox counts by id, for the mailboxes that were read or used since the day they were seeded.
+        stats: Mailbox counts by id, for the mailboxes that were read or used since the day they were seeded.
         scripts: Scripted responses to e-mails.
         wake: Time to serve the queues again, in Unix microseconds; `None` if no queue waits.
     """
 
-    heap: list[Event] = attrs.field(factory=list, repr=False)
-    flows: dict[str, Flow] = attrs.Factory(dict)
-    ledgers: dict[str, Ledger] = attrs.Factory(dict)
-    scripts: dict[ScriptKey, Plan] = attrs.Factory(dict)
+    heap: list[FutureEvent] = attrs.field(factory=list, repr=False)
+    flows: dict[str, CampaignFlow] = attrs.Factory(dict)
+    stats: dict[str, MailboxStats] = attrs.Factory(dict)
+    scripts: dict[ScriptKey, ResponsePlan] = attrs.Factory(dict)
     wake: int | None = None
-    _own: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
+    _owned_ids: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
     """Ids of the flows and ledgers that no copy shares, and which may be changed in place."""
 
     def copy(self) -> Simulation:
         """Return a copy of the tables. It shares their values until one side changes them."""
-        self._own.clear()
-        return Simulation(list(self.heap), dict(self.flows), dict(self.ledgers), dict(self.scripts), self.wake)
+        self._owned_ids.clear()
+        return Simulation(list(self.heap), dict(self.flows), dict(self.stats), dict(self.scripts), self.wake)
 
     # Access for changes.
 
-    def flow(self, campaign: str) -> Flow:
+    def mutable_flow(self, campaign: str) -> CampaignFlow:
         """Return a campaign's flow for changes, copied first if it is shared."""
         flow = self.flows[campaign]
-        if campaign not in self._own:
+        if campaign not in self._owned_ids:
             flow = self.flows[campaign] = flow.copy()
-            self._own.add(campaign)
+            self._owned_ids.add(campaign)
         return flow
 
-    def ledger(self, mailbox: Mailbox, day: int) -> Ledger:
+    def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
         """Return a mailbox's ledger as of a day for changes, copied first if it is shared."""
-        ledger = self.ledgers.get(mailbox.id)
+        ledger = self.stats.get(mailbox.id)
         if ledger is None:
-            ledger = self.ledgers[mailbox.id] = Ledger.of(mailbox)
-            self._own.add(mailbox.id)
-        elif mailbox.id not in self._own:
-            ledger = self.ledgers[mailbox.id] = ledger.copy()
-            self._own.add(mailbox.id)
+            ledger = self.stats[mailbox.id] = MailboxStats.from_mailbox(mailbox)
+            self._owned_ids.add(mailbox.id)
+        elif mailbox.id not in self._owned_ids:
+            ledger = self.stats[mailbox.id] = ledger.copy()
+            self._owned_ids.add(mailbox.id)
         if day > ledger.day:
-            ledger.roll(day)
+            ledger.advance_to(day)
         return ledger
 
-    def seen(self, mailbox: Mailbox, day: int) -> Ledger | None:
+    def current_stats(self, mailbox: Mailbox, day: int) -> MailboxStats | None:
         """Return a mailbox's ledger as of a day, to read; `None` if its figures are still the seeded ones."""
-        ledger = self.ledgers.get(mailbox.id)
+        ledger = self.stats.get(mailbox.id)
         if ledger is None:
-            return self.ledger(mailbox, day) if day > mailbox.as_of // DAY else None
-        return ledger if ledger.day >= day else self.ledger(mailbox, day)
+            return self.mutable_stats(mailbox, day) if day > mailbox.as_of // DAY else None
+        return ledger if ledger.day >= day else self.mutable_stats(mailbox, day)
 
     # Changes from outside.
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
         """Start a campaign's simulation."""
-        self.flows[campaign.id] = Flow.of(campaign, micros(now))
-        self._own.add(campaign.id)
+        self.flows[campaign.id] = CampaignFlow.from_campaign(campaign, to_microseconds(now))
+        self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
         """Add a contact to its new campaigns. A changed time of joining means that the contact rejoined."""
         old = before.enrolments if before else ()
         for was, place in zip(old, contact.enrolments, strict=False):
             if was != place:
-                self.flow(place.campaign).join_again(contact.id, token, micros(place.at))
+                self.mutable_flow(place.campaign).rejoin(contact.id, token, to_microseconds(place.at))
         # A contact never leaves a campaign, so the additional enrolments are at the end.
         for place in contact.enrolments[len(old) :]:
-            self.flow(place.campaign).join(contact.id, token, micros(place.at))
+            self.mutable_flow(place.campaign).join(contact.id, token, to_microseconds(place.at))
 
-    def wake_at(self, at: int) -> None:
+    def schedule_wake(self, at: int) -> None:
         """Serve the queues at a time, or earlier if that is scheduled already."""
         self.wake = at if self.wake is None else min(self.wake, at)
 
-    def set_out(self, campaigns: dict[str, Campaign], seed: int) -> None:
+    def schedule_pending(self, campaigns: dict[str, Campaign], seed: int) -> None:
         """Schedule the first event of every contact that joined."""
-        for id_ in [id_ for id_, flow in self.flows.items() if flow.joined or not flow.begun]:
-            for event in self.flow(id_).departures(campaigns[id_], seed):
+        for id_ in [id_ for id_, flow in self.flows.items() if flow.pending_joins or not flow.started]:
+            for event in self.mutable_flow(id_).start_pending(campaigns[id_], seed):
                 heapq.heappush(self.heap, event)
 
 
-def micros(moment: float) -> int:
+def to_microseconds(moment: float) -> int:
     """Return Unix seconds as whole microseconds."""
     return round(moment * SECOND)

@@ -17,7 +17,7 @@ import attrs
 
 
 @attrs.frozen(kw_only=True)
-class Export:
+class ExportFormat:
     """The meaning of the columns in a tool's export. Names are compared regardless of case and outer blanks.
 
     Attributes:
@@ -43,31 +43,31 @@ class Export:
     left_out_like: tuple[tuple[re.Pattern[str], str], ...]
 
     @classmethod
-    def read(cls, text: str) -> Export:
+    def parse(cls, text: str) -> ExportFormat:
         """Parse a tool's file."""
         known: dict[str, Any] = tomllib.loads(text)
         return cls(
             name=known["name"],
             known_from=known["known_from"],
-            marks=frozenset(map(folded, known["marks"])),
+            marks=frozenset(map(fold_column_name, known["marks"])),
             least=known["least"],
-            fields={code: tuple(map(folded, columns)) for code, columns in known["fields"].items()},
-            workspace={name: tuple(map(folded, columns)) for name, columns in known.get("workspace", {}).items()},
-            misleading=_folded(known.get("misleading", {})),
-            left_out=_folded(known["left_out"]),
+            fields={code: tuple(map(fold_column_name, columns)) for code, columns in known["fields"].items()},
+            workspace={name: tuple(map(fold_column_name, columns)) for name, columns in known.get("workspace", {}).items()},
+            misleading=_fold_keys(known.get("misleading", {})),
+            left_out=_fold_keys(known["left_out"]),
             left_out_like=tuple(
                 (re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in known.get("left_out_like", {}).items()
             ),
         )
 
-    def sources(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
         """Return the code of each column that maps to a field, by folded name. Each code takes its best column in the header.
 
         Args:
             headers: Column names.
             taken: Codes that other columns already map to.
         """
-        there = set(map(folded, headers))
+        there = set(map(fold_column_name, headers))
         found: dict[str, str] = {}
         for code, columns in self.fields.items():
             best = next((column for column in columns if column in there and column not in found), None)
@@ -75,41 +75,41 @@ class Export:
                 found[best] = code
         return found
 
-    def names(self, header: str) -> tuple[str, ...]:
+    def workspace_names(self, header: str) -> tuple[str, ...]:
         """Return the names that a workspace may give to the field of a column."""
-        return tuple(name for name, columns in self.workspace.items() if folded(header) in columns)
+        return tuple(name for name, columns in self.workspace.items() if fold_column_name(header) in columns)
 
-    def reason(self, header: str) -> str | None:
+    def find_ignore_reason(self, header: str) -> str | None:
         """Return why a column is ignored; `None` if the tool's file does not list it."""
-        name = folded(header)
+        name = fold_column_name(header)
         if name in self.left_out:
             return self.left_out[name]
         if like := next((reason for pattern, reason in self.left_out_like if pattern.fullmatch(name)), None):
             return like
-        if self.names(header):
+        if self.workspace_names(header):
             return "the workspace has no field for it"
         return "another column is used instead" if any(name in columns for columns in self.fields.values()) else None
 
 
-def export_of(headers: Sequence[str]) -> Export | None:
+def detect_export(headers: Sequence[str]) -> ExportFormat | None:
     """Return the tool that writes such a header; `None` if it is none of the known ones."""
-    there = set(map(folded, headers))
-    counted = [(len(export.marks & there), export) for export in exports()]
+    there = set(map(fold_column_name, headers))
+    counted = [(len(export.marks & there), export) for export in load_exports()]
     most, export = max(counted, key=lambda pair: pair[0])
     return export if most >= export.least else None
 
 
 @cache
-def exports() -> tuple[Export, ...]:
+def load_exports() -> tuple[ExportFormat, ...]:
     """Return every known tool, one per file in this folder."""
     tables = sorted((file for file in files(__name__).iterdir() if file.name.endswith(".toml")), key=attrgetter("name"))
-    return tuple(Export.read(table.read_text(encoding="utf-8")) for table in tables)
+    return tuple(ExportFormat.parse(table.read_text(encoding="utf-8")) for table in tables)
 
 
-def folded(name: str) -> str:
+def fold_column_name(name: str) -> str:
     """Return a column's name in the form in which names are compared."""
     return name.strip().casefold()
 
 
-def _folded(reasons: Mapping[str, str]) -> dict[str, str]:
-    return {folded(column): reason for column, reason in reasons.items()}
+def _fold_keys(reasons: Mapping[str, str]) -> dict[str, str]:
+    return {fold_column_name(column): reason for column, reason in reasons.items()}

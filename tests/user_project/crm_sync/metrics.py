@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from outreach_async.hooks import AttemptEnded, BulkStateChanged, Event, Repeating, RowEnded
+from outreach_async.hooks import AttemptEnded, BulkStateChanged, Event, RetryScheduled, RowEnded
 
 
 class Metrics:
@@ -14,7 +14,7 @@ class Metrics:
         match event:
             case AttemptEnded(status_code=status):
                 self.counts[f"status {status}"] += 1
-            case Repeating(evidence=evidence):
+            case RetryScheduled(evidence=evidence):
                 self.counts[f"repeated, {evidence}"] += 1
             case RowEnded(status=outcome, certain=certain):
                 self.counts[outcome.value if certain else f"{outcome.value}?"] += 1

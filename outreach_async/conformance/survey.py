@@ -1,0 +1,293 @@
+"""Read a workspace before anything is judged: call each operation as the interface describes, and keep the responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.conformance.target import (
+    Dialogue,
+    InconclusiveError,
+    KnobFinding,
+    Site,
+    extract_rows,
+    is_accepted,
+    observed,
+    parse_document,
+    require_integer,
+    require_success,
+    run_probe,
+)
+from outreach_async.transport.wire import Request, Response
+
+MAX_MAILBOXES: Final = 2000
+"""The maximum `display` for mailboxes that the interface states."""
+
+COMPLETE: Final = "Complete"
+"""The value of a date of a finished campaign."""
+
+CAMPAIGN_DISPLAYS: Final = (10, 5, 1)
+"""Values of `display` for campaigns. The first one not refused is used; they are small because no maximum is stated."""
+
+_MAX_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
+"""Number of pages read from the start of each list."""
+
+_MAX_TOTAL: Final = 10**8
+"""The largest `total_found` for which the last page is read."""
+
+_MAX_STEP_LISTS: Final = 10
+"""Number of campaigns whose steps are read."""
+
+
+@attrs.frozen
+class HttpExchange:
+    """A request and its response.
+
+    Attributes:
+        request: The request.
+        response: The response; `None` if none arrived.
+        error: Why none arrived.
+        payload: The document of a success; `None` otherwise.
+    """
+
+    request: Request
+    response: Response | None = None
+    error: str = ""
+    payload: dict[str, Any] | None = attrs.field(init=False, eq=False, repr=False)  # parsed once, because many rules read it
+
+    @payload.default
+    def _parse_payload(self) -> dict[str, Any] | None:
+        try:
+            return parse_document(self.response) if self.response is not None and is_accepted(self.response) else None
+        except InconclusiveError:
+            return None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The items of a list response."""
+        return extract_rows(self.payload or {})
+
+
+@attrs.frozen
+class SampledPage:
+    """A page of a list.
+
+    Attributes:
+        exchange: The request and its response.
+        number: The page number requested.
+        index: Its position among the pages, from 0.
+        display: Items per page requested.
+        size: Items per page served, which is less if the service silently applies a lower maximum.
+    """
+
+    exchange: HttpExchange
+    number: int
+    index: int
+    display: int
+    size: int
+
+    @property
+    def total(self) -> int | None:
+        """The `total_found` of the page; `None` if it is not a count."""
+        return _find_total(self.exchange)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the page's items."""
+        return [row["id"] for row in self.exchange.rows if isinstance(row.get("id"), str)]
+
+
+@attrs.frozen
+class PageSequence:
+    """Pages of one list, all with the same `display`.
+
+    Attributes:
+        pages: The first pages, in order, and the last one.
+        page_after: The page after the last one; `None` if the last one is unknown.
+    """
+
+    pages: tuple[SampledPage, ...]
+    page_after: SampledPage | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The items of all pages."""
+        return [row for page in self.pages for row in page.exchange.rows]
+
+
+@attrs.frozen
+class WorkspaceSurvey:
+    """Everything that was read.
+
+    Attributes:
+        fields: The all-fields list.
+        campaign_pages: Pages of campaigns, with few campaigns each.
+        mailbox_pages: Pages of mailboxes of the maximum size.
+        single_items: The first two pages of each list, with one item each.
+        steps: The list-steps responses of some campaigns, by campaign id.
+        first_page: The number of the first page.
+    """
+
+    fields: HttpExchange
+    campaign_pages: PageSequence
+    mailbox_pages: PageSequence
+    single_items: tuple[PageSequence, PageSequence]
+    steps: Mapping[str, HttpExchange]
+    first_page: KnobFinding
+
+    @property
+    def page_sequences(self) -> tuple[PageSequence, ...]:
+        """All page sequences, campaigns first."""
+        return (self.campaign_pages, self.mailbox_pages, *self.single_items)
+
+    @property
+    def campaigns(self) -> HttpExchange:
+        """The first page of campaigns."""
+        return self.campaign_pages.pages[0].exchange
+
+    @property
+    def mailboxes(self) -> HttpExchange:
+        """The first page of mailboxes."""
+        return self.mailbox_pages.pages[0].exchange
+
+    @property
+    def list_exchanges(self) -> Iterator[HttpExchange]:
+        """The responses of the four lists: at least one of each, and of further pages those that were served."""
+        for page in (page for walk in self.page_sequences for page in walk.pages):
+            if not page.index or page.exchange.payload is not None:
+                yield page.exchange
+        yield from (*self.steps.values(), self.fields)
+
+    @property
+    def campaign_rows(self) -> list[dict[str, Any]]:
+        """The campaigns listed."""
+        return self.campaign_pages.rows
+
+    @property
+    def mailbox_rows(self) -> list[dict[str, Any]]:
+        """The mailboxes listed."""
+        return self.mailbox_pages.rows
+
+    @property
+    def templates(self) -> list[dict[str, Any]]:
+        """The templates of all steps that were read."""
+        return [
+            item for asked in self.steps.values() for step in asked.rows for item in extract_rows({"data": step.get("templates")})
+        ]
+
+    @property
+    def first_page_number(self) -> int:
+        """The number of the first page; 1 if unknown."""
+        return self.first_page.possible[0] if self.first_page.possible else 1
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether anything could be read."""
+        return any(asked.payload for asked in self.list_exchanges)
+
+
+def send_once(request: Request) -> Dialogue[HttpExchange]:
+    """Send a request once. If no response arrives, record why."""
+    try:
+        return HttpExchange(request, (yield request))
+    except InconclusiveError as unclear:
+        return HttpExchange(request, error=str(unclear))
+
+
+def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
+    """Read a workspace."""
+    fields = yield from send_once(site.fields())
+    first_page = yield from run_probe(probe_first_page(site))
+    first = first_page.possible[0] if first_page.possible else 1
+    boxes = yield from _read_sequence(site, "mailboxes", first, MAX_MAILBOXES, exact=True)
+    for display in CAMPAIGN_DISPLAYS:
+        campaigns = yield from _read_sequence(site, "campaigns", first, display)
+        if campaigns.pages[0].exchange.payload is not None:
+            break
+    singles = (yield from _read_two_items(site, "campaigns", first)), (yield from _read_two_items(site, "mailboxes", first))
+    steps = {}
+    for id_ in _select_campaigns(campaigns.rows):
+        steps[id_] = yield from send_once(site.steps(id_))
+    return WorkspaceSurvey(fields, campaigns, boxes, singles, steps, first_page)
+
+
+def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
+    """Read the first pages of a list, the last one, and the one after it. Together they show whether `total_found` is right.
+
+    Args:
+        site: The workspace and credentials.
+        kind: `campaigns` or `mailboxes`.
+        first: The number of the first page.
+        display: Items per page.
+        exact: Whether the interface guarantees this page size. Otherwise pages may have fewer items, if all do.
+    """
+    head = yield from send_once(site.page(kind, first, display))
+    total, served_ = _find_total(head), len(head.rows)
+    size = display if exact or not served_ or total is None or total <= served_ else min(display, served_)
+    pages = [SampledPage(head, first, 0, display, size)]
+
+    def page(index: int) -> Dialogue[SampledPage]:
+        asked = yield from send_once(site.page(kind, first + index, display))
+        return SampledPage(asked, first + index, index, display, size)
+
+    if head.payload is None or total is None or total > _MAX_TOTAL:
+        return PageSequence(tuple(pages))
+    count = -(-total // size)
+    while len(pages) < min(count, _MAX_PAGES[kind]) and pages[-1].exchange.rows:
+        pages.append((yield from page(len(pages))))
+    if len(pages) < count:
+        pages.append((yield from page(count - 1)))
+    return PageSequence(tuple(pages), (yield from page(max(count, 1))))
+
+
+def _read_two_items(site: Site, kind: str, first: int) -> Dialogue[PageSequence]:
+    """Read the first two items of a list, one per page. They show whether `page` and `display` are obeyed."""
+    asked = [(yield from send_once(site.page(kind, first, 1)))]
+    if (_find_total(asked[0]) or 0) > 1:
+        asked.append((yield from send_once(site.page(kind, first + 1, 1))))
+    return PageSequence(tuple(SampledPage(answer, first + index, index, 1, 1) for index, answer in enumerate(asked)))
+
+
+def _find_total(asked: HttpExchange) -> int | None:
+    try:
+        total = require_integer(asked.payload or {}, "total_found")
+    except InconclusiveError:
+        return None
+    return total if total >= 0 else None
+
+
+def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
+    """Return ids of campaigns whose steps to read: a finished one, one of each status, then those with opens, then with steps."""
+    finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
+    telling = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
+    states = {str(row.get("status")): row for row in reversed(telling)}
+    ids = [row["id"] for row in (*finished, *states.values(), *telling) if isinstance(row.get("id"), str)]
+    return list(dict.fromkeys(ids))[:_MAX_STEP_LISTS]
+
+
+def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
+    """Find out the number of the first page (rule P3)."""
+    zero = yield site.page("mailboxes", 0, 1)
+    one = yield site.page("mailboxes", 1, 1)
+    if not is_accepted(zero):
+        require_success(one)
+        return observed(1, "page 0 was refused, page 1 served")
+    if require_integer(require_success(zero), "current_page") != 0:
+        return observed(1, "page 0 was served as another page")
+    if (
+        is_accepted(one)
+        and extract_rows(parse_document(zero))
+        and extract_rows(parse_document(zero)) == extract_rows(parse_document(one))
+    ):
+        return (
+            observed(1, "page 0 was served as a copy of page 1")
+            if require_integer(parse_document(one), "current_page")
+            else _observed_zero()
+        )
+    return _observed_zero()
+
+
+def _observed_zero() -> KnobFinding:
+    return observed(0, "page 0 was served as page 0")
