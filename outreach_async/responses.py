@@ -58,7 +58,7 @@ def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
         if len(body) >= len(secret):  # no form is shorter than the secret
             for sign, spelling in _secret_patterns(secret):
                 if sign in body:
-                    body = spelling.sub(MASK.encode(), body)
+                    body = _compile_pattern(spelling).sub(MASK.encode(), body)
     return body
 
 
@@ -130,7 +130,7 @@ def _masking_margin(secrets: Secrets) -> int:
 
 
 @lru_cache(maxsize=64)
-def _secret_patterns(secret: str) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
+def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
     """Return patterns for a secret with any of its characters escaped or percent-encoded, or all of it in another encoding.
 
     Each pattern comes with bytes that every match contains. Most bodies do not contain them and need no search.
@@ -150,7 +150,13 @@ def _secret_patterns(secret: str) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]
         start = text.hex()[:2]
         pairs += [(sign.encode(), f"(?i:{text.hex()})".encode()) for sign in {start, start.upper()}]
         pairs += [_base64_pattern(text, before) for before in range(3)]
-    return tuple((sign, re.compile(pattern)) for sign, pattern in (*pairs, *((text, re.escape(text)) for text in whole)))
+    return (*pairs, *((text, re.escape(text)) for text in whole))
+
+
+@lru_cache(maxsize=1024)
+def _compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
+    """Compile a pattern when a body needs it: most never do, and all those of a secret take tens of milliseconds."""
+    return re.compile(pattern)
 
 
 def _one_of(forms: Iterable[str]) -> str:

@@ -26,13 +26,42 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     dict.fromkeys([str(Path(__file__).parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
 )
 
+# What the first program compiles, the others need not: tests start hundreds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # What a test finds must not depend on how busy the machine is.
-settings.register_profile("outreach_async", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("outreach_async", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("outreach_async")
+# For .ci/run, and for a search as long as `max_examples` is large.
+settings.register_profile("thorough", settings.get_profile("outreach_async"), max_examples=60)
 # For mutants.py: that a test fails is enough, however long its example.
 settings.register_profile(
     "mutants", settings.get_profile("outreach_async"), max_examples=100, phases=[Phase.explicit, Phase.generate], database=None
 )
+
+
+LONG = (
+    "test_user_project",
+    "test_house",
+    "test_packaging",
+    "test_supply",
+    "test_bulk_memory",
+    "test_readme",
+    "test_transport_copies",
+)
+"""Files that take longest for their number of tests. Several workers begin with them, so that none has one left at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take long first."""
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Use a worker more than there are processors: tests that wait for sockets and processes leave them idle."""
+    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def pytest_collection_finish() -> None:

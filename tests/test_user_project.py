@@ -86,7 +86,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
     venv.create(home / "venv", with_pip=True)
     programs = home / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
     (wheel,) = home.glob("*.whl")
-    install = (str(programs / "python"), "-m", "pip", "install", "--quiet", f"{wheel}[cli]", *NEEDED)
+    install = (str(programs / "python"), "-m", "pip", "install", "--quiet", "--no-compile", f"{wheel}[cli]", *NEEDED)
     subprocess.run(install, check=True, capture_output=True)
     shutil.copytree(PROJECT, home / "project", ignore=shutil.ignore_patterns("__pycache__", ".*"))
     return User(home / "project", programs)
