@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
-    from support_cli import Shell
+    from support.cli import Shell
 
     from outreach_async.fake import FakeService
 
@@ -22,8 +22,9 @@ collect_ignore = ["user_project"]  # its suite runs in an environment of its own
 # Processes that tests start import what is installed, as the tests do, and not the source tree they may be started in; their
 # scripts find the tests' modules all the same.
 os.environ["PYTHONSAFEPATH"] = "1"
+TESTS = Path(__file__).parent
 os.environ["PYTHONPATH"] = os.pathsep.join(
-    dict.fromkeys([str(Path(__file__).parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+    dict.fromkeys([str(TESTS), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
 )
 
 # What the first program compiles, the others need not: tests start hundreds.
@@ -41,13 +42,13 @@ settings.register_profile(
 
 
 LONG = (
-    "test_user_project",
-    "test_house",
-    "test_packaging",
-    "test_supply",
-    "test_bulk_memory",
-    "test_readme",
-    "test_transport_copies",
+    "project/test_user_project.py",
+    "project/test_house.py",
+    "project/test_packaging.py",
+    "project/test_supply.py",
+    "bulk/test_memory.py",
+    "project/test_readme.py",
+    "transport/test_copies.py",
 )
 """Files that take longest for their number of tests. Several workers begin with them, so that none has one left at the end."""
 
@@ -55,7 +56,7 @@ LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take long first."""
     places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+    items.sort(key=lambda item: places.get(item.path.relative_to(TESTS).as_posix(), len(places)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -79,7 +80,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Return the command, in an environment that tells it nothing."""
-    from support_cli import ENVIRONMENT, Shell  # here, for most tests need no command
+    from support.cli import ENVIRONMENT, Shell  # here, for most tests need no command
 
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
@@ -89,7 +90,7 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def service() -> FakeService:
     """Return a small service."""
-    from support_cli import small_service
+    from support.cli import small_service
 
     return small_service()
 
@@ -97,7 +98,7 @@ def service() -> FakeService:
 @pytest.fixture
 def there(service: FakeService) -> Iterator[tuple[str, ...]]:
     """Serve the small service, and yield the options that lead the command into it."""
-    from support_cli import connected, served
+    from support.cli import connected, served
 
     with served(service) as url:
         yield connected(url)

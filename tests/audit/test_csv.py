@@ -1,0 +1,67 @@
+"""Findings as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import attrs
+from hypothesis import given, settings
+from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, made
+
+from outreach_async.audit import Finding, Report
+from outreach_async.audit.reports import write
+from outreach_async.spreadsheets import unescape_formula
+
+FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+
+
+def rows(report: Report) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(write(report, "csv"), newline="")))
+
+
+def test_there_is_a_line_for_each_finding_in_the_reports_order() -> None:
+    report = fleet(200)
+
+    assert [(row["rule"], row["email"]) for row in rows(report)] == [(each.rule, each.email) for each in report.findings]
+
+
+def test_the_columns_are_the_members_of_a_finding() -> None:
+    assert write(made(), "csv") == ",".join(field.name for field in attrs.fields(Finding)) + "\r\n"
+
+
+@given(HOSTILE_REPORTS)
+@settings(max_examples=25)
+def test_no_cell_is_a_formula(report: Report) -> None:
+    for row in csv.reader(io.StringIO(write(report, "csv"), newline="")):
+        assert not [cell for cell in row if cell.startswith(FORMULAS)]
+
+
+@given(HOSTILE_REPORTS)
+@settings(max_examples=25)
+def test_strings_are_the_services_own_once_unshielded(report: Report) -> None:
+    for row, each in zip(rows(report), report.findings, strict=True):
+        for name in ("workspace", "mailbox", "email", "domain", "message"):
+            text = getattr(each, name) or ""
+            assert unescape_formula(row[name]) == text
+
+
+def test_every_known_attack_is_shown_and_not_run() -> None:
+    shown = [row["message"] for row in rows(made([finding(message=text) for text in HOSTILE]))]
+
+    assert '\'=HYPERLINK("http://evil.example")' in shown
+    assert {"'+1", "'-1", "'@SUM(A1)", "'\tx", "\\x0dx", "\\x1b[2J"} <= set(shown)
+
+
+def test_figures_are_no_formula_for_a_reader_with_another_delimiter() -> None:
+    (row,) = rows(made([finding(figures={"b;=1+1": 3})]))
+
+    assert row["figures"] == '{"b;\'=1+1": 3}'
+
+
+def test_figures_stay_figures() -> None:
+    (row,) = rows(made([finding(sent_30days=12.5, figures={"blacklists": 3})]))
+
+    assert (row["sent_30days"], row["figures"]) == ("12.5", '{"blacklists": 3}')
+    (row,) = rows(made([finding(sent_30days=None)]))
+    assert (row["sent_30days"], row["figures"], row["state"]) == ("", "", "")

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from support.audit import REPORTS, mailbox, mailboxes, reading, report
+
+from outreach_async.audit import Delta, Diff, Finding, Policy, Report
+from outreach_async.errors import InvalidRequest, StatusError
+from outreach_async.models import Undecodable
+
+
+def changed(before: Report, after: Report) -> Diff:
+    diff = after.since(before).diff
+    assert diff is not None
+    return diff
+
+
+def names(findings: list[Finding]) -> list[tuple[str, str | None]]:
+    return [(finding.rule, finding.mailbox) for finding in findings]
+
+
+@given(REPORTS)
+@settings(max_examples=20)
+def test_an_audit_compared_with_itself_has_nothing_new(found: Report) -> None:
+    diff = changed(found, found)
+
+    assert diff.empty
+    assert [attrs.evolve(each, state=None) for each in diff.unchanged] == found.findings
+
+
+@given(REPORTS, REPORTS)
+@settings(max_examples=20)
+def test_every_finding_of_both_audits_has_its_place_in_the_comparison(before: Report, after: Report) -> None:
+    found = after.since(before)
+    diff = changed(before, after)
+
+    assert len(diff.new) + len(diff.unchanged) == len(after.findings)
+    assert len(diff.unchanged) + len(diff.resolved) + len(diff.not_judged) == len(before.findings)
+    assert [attrs.evolve(each, state=None) for each in found.findings] == after.findings
+    assert {each.state for each in found.findings} <= {"new", "unchanged"}
+    assert {each.state for each in diff.resolved} <= {"resolved"}
+
+
+@given(REPORTS, REPORTS)
+@settings(max_examples=20)
+def test_a_report_comes_back_from_its_json(before: Report, after: Report) -> None:
+    for found in (after, after.since(before)):
+        assert Report.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))) == found
+
+
+def test_what_is_new_what_stayed_and_what_is_resolved_are_told_apart_by_mailbox() -> None:
+    before = report(reading([mailbox(id="mailbox_1", spf=False), mailbox(id="mailbox_2", spf=False)]))
+    after = report(reading([mailbox(id="mailbox_2", spf=False), mailbox(id="mailbox_3", spf=False)]))
+
+    found = after.since(before)
+
+    assert [(each.mailbox, each.state) for each in found.findings] == [("mailbox_2", "unchanged"), ("mailbox_3", "new")]
+    assert names(changed(before, after).resolved) == [("OA101", "mailbox_1")]
+
+
+def test_a_mailbox_that_moved_to_another_workspace_is_the_same() -> None:
+    box = mailbox(spf=False)
+    before = report(reading([box]), reading([], workspace="space_2"))
+    after = report(reading([]), reading([box], workspace="space_2"))
+
+    assert [names(each) for each in (changed(before, after).new, changed(before, after).resolved)] == [[], []]
+
+
+def test_a_mailbox_that_two_workspaces_show_is_told_apart_by_them() -> None:
+    box = mailbox(spf=False)
+    before = report(reading([box]), reading([box], workspace="space_2"))
+    after = report(reading([mailbox()]), reading([box], workspace="space_2"))
+
+    diff = changed(before, after)
+
+    assert [(each.workspace, each.state) for each in (*diff.unchanged, *diff.resolved)] == [
+        ("space_2", "unchanged"),
+        ("space_1", "resolved"),
+    ]
+
+
+def test_figures_that_moved_are_told_and_a_severity_counts_as_one() -> None:
+    before, after = report(reading([mailbox(blacklists=1)])), report(reading([mailbox(blacklists=4)]))
+
+    about = {"kind": "mailbox", "key": "mailbox_1", "name": "ann@one.example", "rule": "OA110"}
+    assert changed(before, after).deltas == [
+        Delta(**about, figure="severity", before=3, after=4),  # type: ignore[arg-type]  # its kind is one of several texts
+        Delta(**about, figure="blacklists", before=1, after=4),  # type: ignore[arg-type]  # the same
+    ]
+
+
+def test_scores_and_totals_that_moved_are_told() -> None:
+    before = report(reading(mailboxes(2)), reading(mailboxes(1, domain="gone.example"), workspace="space_2"))
+    after = report(reading(mailboxes(2, spf=False)))
+
+    moved = {(each.kind, each.key, each.figure): (each.before, each.after) for each in changed(before, after).scores}
+
+    assert moved == {
+        ("audit", "", "score"): (100, 80),
+        ("audit", "", "mailboxes"): (3, 2),
+        ("audit", "", "error"): (0, 2),
+        ("workspace", "space_1", "score"): (100, 80),
+        ("workspace", "space_2", "score"): (100, None),
+        ("domain", "one.example", "score"): (100, 80),
+        ("domain", "gone.example", "score"): (100, None),
+    }
+
+
+def test_what_is_about_a_domain_is_told_by_the_domain() -> None:
+    before, after = report(reading(mailboxes(6))), report(reading(mailboxes(8)))
+
+    (delta,) = changed(before, after).deltas
+
+    assert (delta.kind, delta.key, delta.rule, delta.before, delta.after) == ("domain", "one.example", "OA170", 6, 8)
+
+
+FAULT = Undecodable(index=0, id="mailbox_1", error="$.data[0].spf: expected bool, got str")
+UNSEEN: dict[str, Any] = {
+    "a workspace that could not be read": {"error": StatusError("no")},
+    "a workspace that shows less than it counts": {"missing": 1},
+    "a mailbox that could not be read": {"undecodable": [FAULT]},
+}
+
+
+@pytest.mark.parametrize("about", UNSEEN.values(), ids=list(UNSEEN))
+def test_what_was_not_seen_is_not_called_resolved(about: dict[str, Any]) -> None:
+    before = report(reading([mailbox(spf=False)]))
+    diff = changed(before, report(reading([], **about)))
+
+    assert (names(diff.resolved), names(diff.not_judged)) == ([], [("OA101", "mailbox_1")])
+
+
+def test_what_a_rule_found_that_was_turned_off_is_not_called_resolved() -> None:
+    shown = reading([mailbox(spf=False)])
+    diff = changed(report(shown), report(shown, policy=Policy.of({"off": ["OA101"]})))
+
+    assert (names(diff.resolved), names(diff.not_judged)) == ([], [("OA101", "mailbox_1")])
+
+
+def test_what_belongs_to_a_workspace_that_was_not_audited_is_not_called_resolved() -> None:
+    before = report(reading([mailbox(spf=False)]))
+
+    assert names(changed(before, report(reading([], workspace="space_2"))).not_judged) == [("OA101", "mailbox_1")]
+
+
+def test_a_workspace_that_can_be_read_again_is_resolved() -> None:
+    before, after = report(reading([], error=StatusError("no"))), report(reading([mailbox()]))
+
+    assert names(changed(before, after).resolved) == [("OA901", None)]
+
+
+def test_a_report_of_the_first_shape_can_be_compared_with() -> None:
+    old = {"version": 1, "mailboxes": 1, "unreadable": [], "scores": {"overall": 80.0, "workspaces": {}, "domains": {}}}
+    finding = report(reading([mailbox(spf=False)])).findings[0].to_dict()
+    for added in ("figures", "state", "server_ip"):
+        del finding[added]
+
+    diff = changed(Report.from_dict({**old, "findings": [finding]}), report(reading([mailbox(spf=False)])))
+
+    assert (names(diff.unchanged), diff.new, diff.resolved, diff.deltas) == ([("OA101", "mailbox_1")], [], [], [])
+
+
+@pytest.mark.parametrize("values", [None, [], {}, {"version": 2}, {"version": 1}, {"version": 1, "mailboxes": "3"}])
+def test_what_is_no_report_is_refused(values: object) -> None:
+    with pytest.raises(InvalidRequest, match=r"report: .*; pass the output of `audit --json`"):
+        Report.from_dict(values)

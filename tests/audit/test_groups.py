@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.audit import NOW, REPORTS, mailbox, mailboxes, reading, report
+
+from outreach_async.audit import Group, Report, Severity
+from outreach_async.audit.evaluation import CompactSet
+from outreach_async.audit.findings import GroupTotals, MailboxTotals
+from outreach_async.errors import StatusError
+
+
+def group(found: Report, kind: str, key: str) -> Group:
+    (one,) = [each for each in found.groups if (each.kind, each.key) == (kind, key)]
+    return one
+
+
+BOXES = [
+    *mailboxes(3, server_ip="192.0.2.7", daily_limit=30, sent_30days=500, type="SMTP & IMAP"),
+    mailbox(id="mailbox_x", email="x@one.example", blacklists=3, server_ip="192.0.2.7", type="SMTP & IMAP"),
+    *mailboxes(2, domain="two.example", dkim=False),
+]
+
+
+def test_mailboxes_are_grouped_by_workspace_domain_type_and_server() -> None:
+    found = report(reading(BOXES))
+
+    assert [(each.kind, each.key, each.mailboxes) for each in found.groups] == [
+        ("workspace", "space_1", 6),
+        ("domain", "one.example", 4),
+        ("domain", "two.example", 2),
+        ("type", "SMTP & IMAP", 4),
+        ("type", "Google", 2),
+        ("server_ip", "192.0.2.7", 4),
+        ("server_ip", "192.0.2.2", 2),
+    ]
+    assert found.totals == {"workspace": 1, "domain": 2, "type": 2, "server_ip": 2}
+
+
+def test_a_group_sums_its_mailboxes_and_counts_their_findings() -> None:
+    one = group(report(reading(BOXES)), "server_ip", "192.0.2.7")
+
+    assert (one.sent_30days, one.daily_limit, one.severity) == (2500, 130, Severity.CRITICAL)
+    assert one.counts == {Severity.CRITICAL: 1, Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 0}
+    assert one.score == 76  # 40 points of two fifths of its e-mails, and 8 for the server as a whole
+
+
+def test_a_domain_is_capped_by_a_critical_finding_and_other_groups_are_not() -> None:
+    found = report(reading(BOXES))
+
+    assert group(found, "domain", "one.example").score == found.scores.domains["one.example"].score == 40
+    assert group(found, "type", "SMTP & IMAP").score == 84
+    assert group(found, "workspace", "space_1").score == found.scores.workspaces["space_1"].score
+
+
+def test_a_group_without_findings_has_no_severity() -> None:
+    one = group(report(reading(mailboxes(1))), "type", "Google")
+
+    assert (one.severity, one.score, sum(one.counts.values())) == (None, 100, 0)
+
+
+def test_what_went_wrong_with_the_reading_counts_for_the_workspace() -> None:
+    found = report(reading(mailboxes(1), error=StatusError("no")))
+
+    assert group(found, "workspace", "space_1").severity == "error"
+    assert group(found, "workspace", "space_1").score == 100
+
+
+@given(REPORTS)
+@settings(max_examples=20)
+def test_groups_agree_with_the_scores_and_with_the_whole(found: Report) -> None:
+    for kind, scores in (("workspace", found.scores.workspaces), ("domain", found.scores.domains)):
+        assert {each.key: each.score for each in found.groups if each.kind == kind} == {
+            key: score.score for key, score in scores.items()
+        }
+    for kind in ("workspace", "type", "server_ip"):
+        assert sum(each.mailboxes for each in found.groups if each.kind == kind) == found.mailboxes
+    ranks = [4 if each.severity is None else each.severity.rank for each in found.groups if each.kind == "domain"]
+    assert ranks == sorted(ranks)
+
+
+def test_rows_show_the_mailboxes_that_something_was_found_about_the_worst_first() -> None:
+    rows = report(reading([*BOXES, mailbox(id="mailbox_y", domain_ip=None, sent_today=-1)])).rows
+
+    assert [(row.id, row.score, row.severity, row.rules) for row in rows] == [
+        ("mailbox_x", 60, "critical", ["OA110"]),
+        ("mailbox_two.example_0", 80, "error", ["OA102"]),
+        ("mailbox_two.example_1", 80, "error", ["OA102"]),
+        ("mailbox_y", 80, "error", ["OA121", "OA160"]),
+    ]
+    assert (rows[0].blacklists, rows[0].type, rows[0].server_ip, rows[0].domain) == (3, "SMTP & IMAP", "192.0.2.7", "one.example")
+    assert rows[3].sent_today == 0
+
+
+def test_no_more_rows_are_kept_than_people_read() -> None:
+    boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n}.example", spf=n % 2 == 0, domain_ip=None) for n in range(2_100)]
+
+    found = report(reading(boxes))
+
+    assert (len(found.rows), {row.score for row in found.rows}) == (1_000, {80})
+    assert len(found.findings) == 3_150
+
+
+def test_a_report_says_when_it_was_made() -> None:
+    assert report(reading([]), now=NOW).at == NOW
+    assert len(report(reading([])).not_judged) == 4
+
+
+@given(st.lists(st.lists(st.text(max_size=3), max_size=40), max_size=60))
+def test_digests_know_names_as_a_set_does(batches: list[list[str]]) -> None:
+    names: set[str] = set()
+    digests = CompactSet()
+
+    for batch in map(set, batches):
+        assert digests.add_new(batch) == batch - names
+        names |= batch
+        assert len(digests) == len(names)
+
+
+def test_digests_know_more_names_than_their_first_table_holds() -> None:
+    digests = CompactSet()
+
+    assert all(digests.add(f"mailbox_{n}") for n in range(5_000))
+    assert not any(digests.add(f"mailbox_{n}") for n in range(5_000))
+    assert len(digests) == 5_000
+
+
+@pytest.mark.parametrize("digest", [0, 1024, 2048])
+def test_digests_that_meet_in_one_slot_are_told_apart(digest: int) -> None:
+    digests = CompactSet()
+
+    assert [digests.add(1024), digests.add(digest), digests.add(digest)] == [True, digest != 1024, False]
+
+
+def test_sums_are_whole_where_they_are_and_the_first_workspace_is_known() -> None:
+    tally = GroupTotals()
+    for sent, place in ((0.1, 3), (0.2, 1), (0.7, 2)):
+        tally.add("a", sent, 40, place)
+    tally.add("b", 0.125, 1, 0)
+
+    assert (tally["a"], tally["b"].sent_30days, tally["c"]) == (MailboxTotals(3, 1, 120, 1), 0.125, MailboxTotals())
+    assert (len(tally), list(tally)) == (2, ["a", "b"])

@@ -1,0 +1,136 @@
+"""The report as Markdown, read by a Markdown parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import given, settings
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from support.audit import REPORTS
+from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, made
+
+from outreach_async.audit import Report
+from outreach_async.audit.report import Delta, Diff
+from outreach_async.audit.reports import write
+from outreach_async.audit.reports.text import escape_markdown, format_code
+
+PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+PAIRS = [
+    "heading",
+    "paragraph",
+    "strong",
+    "bullet_list",
+    "ordered_list",
+    "list_item",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+]
+OURS = {"inline", "text", "softbreak", "hardbreak", "code_inline"} | {
+    f"{name}_{end}" for name in PAIRS for end in ("open", "close")
+}
+"""What a report is made of; links, images, HTML and emphasis are not."""
+
+
+def tokens(text: str) -> Iterator[Token]:
+    for token in PARSER.parse(text):
+        yield token
+        yield from token.children or ()
+
+
+@given(HOSTILE_REPORTS)
+@settings(max_examples=25)
+def test_no_text_becomes_markup(report: Report) -> None:
+    assert {token.type for token in tokens(write(report, "markdown"))} <= OURS
+
+
+@given(REPORTS)
+@settings(max_examples=20)
+def test_every_table_has_whole_rows(report: Report) -> None:
+    text = write(report, "markdown")
+
+    for block in text.split("\n\n"):
+        if block.startswith("| "):
+            heads = block.splitlines()[0].count(" | ")
+            assert all(line.replace("\\|", "").count(" | ") == heads for line in block.splitlines())
+
+
+def test_every_name_reads_as_it_is() -> None:
+    for text in HOSTILE:
+        shown = "".join(character if character.isprintable() else "?" for character in text)
+        (span,) = [token for token in tokens(f"a {format_code(text)}") if token.type == "code_inline"]
+        assert span.content.replace("\\|", "|").strip() == shown.strip()
+        assert (
+            "".join(token.content for token in tokens(f"a {escape_markdown(text)}") if token.type == "text")
+            == f"a {shown.strip()}".rstrip()
+        )
+
+
+def test_a_blank_name_is_a_code_span_all_the_same() -> None:
+    assert format_code("") == "`  `"
+
+
+def test_what_to_do_comes_first_then_what_changed_then_where() -> None:
+    text = write(fleet(300, sick=0.4, compared=True), "markdown")
+    order = [
+        "# Mailbox audit",
+        "**Stop sending from",
+        "## What to do",
+        "## What changed",
+        "## Domains",
+        "## Findings",
+        "## What this audit cannot check",
+    ]
+
+    assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
+    assert "- Resolved: error, On blacklists (OA110): 2 mailboxes on gone.example" in text
+    assert "- Overall\\: score 94 \\-\\> 91.4" in text
+    assert "| critical (new) | OA110 |" in text
+
+
+def test_a_fleet_with_hundreds_of_findings_stays_a_page() -> None:
+    report = fleet(2000, sick=0.3)
+    text = write(report, "markdown")
+
+    assert len(report.findings) > 400
+    assert text.count("\n| ") < 240
+    assert f"The worst 200 of {len(report.findings):,}; the JSON and CSV formats contain all of them." in text
+    assert "more domains with errors" in text
+
+
+def test_a_clean_report_is_short() -> None:
+    text = write(fleet(20, sick=0), "markdown")
+
+    assert "**No problems found.**" in text
+    assert not [title for title in ("## What to do", "## Findings", "## Domains", "## What changed") if title in text]
+
+
+def test_what_was_not_read_is_said() -> None:
+    unread = [
+        finding("OA901", mailbox=None, email=None, domain=None, workspace=f"space_{n}", message="refused") for n in range(12)
+    ]
+    text = write(made(unread), "markdown")
+
+    assert "## Not read and not checked" in text
+    assert "- and `space_10`, `space_11`" in text
+
+
+def test_only_the_first_figures_and_places_are_named() -> None:
+    report = fleet(2000, sick=0.5, compared=True)
+
+    assert " more\n" in write(report, "markdown")
+
+
+def test_figures_that_moved_beyond_ten_are_counted() -> None:
+    moved = [
+        Delta(kind="domain", key=f"d{n}.example", name="d.example", figure="score", before=90.0, after=80.0) for n in range(12)
+    ]
+    text = write(made(diff=Diff(at=AT, new=[], resolved=[], unchanged=[], not_judged=[], deltas=[], scores=moved)), "markdown")
+
+    assert text.count("score 90 \\-\\> 80") == 10
+    assert "- and 2 more figures changed" in text

@@ -1,0 +1,22 @@
+"""Memory of an audit does not grow with mailboxes that are well: a short version of the benchmark, on real sockets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "audit_memory.py"
+
+
+def peak(mailboxes: int) -> float:
+    done = subprocess.run([sys.executable, BENCHMARK, str(mailboxes), "2"], capture_output=True, text=True, check=True)
+    found = re.search(r": ([0-9.]+) MiB", done.stdout)
+    assert found is not None
+    return float(found[1])
+
+
+def test_mailboxes_that_are_well_are_not_kept() -> None:
+    """Kept, 16,000 would take as many KiB."""
+    assert peak(24_000) - peak(8_000) < 12

@@ -1,0 +1,84 @@
+"""One interface for every format."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unicodedata import category
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.audit import REPORTS
+from support.audit_reports import HOSTILE_REPORTS, fleet, made
+
+from outreach_async.atomic import atomic_write
+from outreach_async.audit import Report
+from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, write
+from outreach_async.errors import InvalidRequest
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("a.txt", "terminal"),
+        ("a.json", "json"),
+        ("a.csv", "csv"),
+        ("a.md", "markdown"),
+        ("a.markdown", "markdown"),
+        ("a.html", "html"),
+        ("a.htm", "html"),
+        ("A.HTML", "html"),
+        ("audit.2026-03-02.json", "json"),
+        ("/somewhere/else.d/a.csv", "csv"),
+    ],
+)
+def test_a_files_suffix_tells_its_format(name: str, form: str) -> None:
+    assert format_of(name) == form
+
+
+@pytest.mark.parametrize("name", ["", "audit", "audit.pdf", ".json", "json"])
+def test_a_name_that_tells_no_format_is_refused_with_those_that_do(name: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"\.txt, \.json, \.csv, \.md, \.markdown, \.html, \.htm"):
+        format_of(name)
+
+
+def test_an_unknown_format_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidRequest, match="expected one of terminal, json, csv, markdown, html, got 'pdf'"):
+        write(fleet(10), "pdf")
+
+
+def test_every_suffix_has_a_writer() -> None:
+    assert set(SUFFIXES.values()) == set(WRITERS)
+
+
+@given(REPORTS)
+@settings(max_examples=15)
+def test_every_format_writes_every_report_the_same_each_time_and_ends_it_with_a_line_end(found: Report) -> None:
+    for form in WRITERS:
+        text = write(found, form)
+        assert text == write(found, form)
+        assert text.endswith("\n")
+
+
+@pytest.mark.parametrize("at", [0.0, -1.0, 1e30, math.inf])
+def test_a_time_that_cannot_be_is_unknown(at: float) -> None:
+    assert "Audited an unknown time." in write(made(at=at), "terminal")
+
+
+@pytest.mark.parametrize("form", sorted(WRITERS))
+def test_every_format_names_what_is_wrong_and_where(form: str) -> None:
+    report = fleet(300, sick=1.0)
+    text = write(report, form)
+
+    assert "OA110" in text
+    assert report.groups[0].key in text
+
+
+@given(HOSTILE_REPORTS, st.sampled_from(list(WRITERS)))
+def test_no_file_holds_control_characters_but_line_ends_and_tabs(found: Report, form: str) -> None:
+    with TemporaryDirectory() as folder:
+        atomic_write(Path(folder) / "report", write(found, form))
+        text = (Path(folder) / "report").read_bytes().decode()
+    assert {character for character in text.replace("\r\n", "\n") if category(character) == "Cc"} <= {"\n", "\t"}

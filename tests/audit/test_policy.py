@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.audit import NOW, mailbox, mailboxes, reading, report
+
+from outreach_async.audit import CATALOGUE, RULES, Policy, PolicyUsed, check, explain
+from outreach_async.errors import InvalidRequest
+
+
+def policy(tmp_path: Path, text: str) -> Policy:
+    path = tmp_path / "ours.toml"
+    path.write_text(text, encoding="utf-8")
+    return Policy.load(path)
+
+
+def test_a_policy_turns_rules_off_and_moves_thresholds(tmp_path: Path) -> None:
+    ours = policy(tmp_path, 'off = ["OA160"]\n[OA120]\nwarning = 0.03\n[OA170]\nmailboxes = 2\n')
+
+    assert check(mailbox(domain_ip=None), ours) == []
+    assert [one.rule for one in check(mailbox(domain_ip=None))] == ["OA160"]
+    assert check(mailbox(bounced_30days=28), ours) == []
+    assert [one.rule for one in report(reading(mailboxes(3)), policy=ours).findings] == ["OA170"]
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+def test_every_rule_can_be_turned_off(rule: str) -> None:
+    boxes = [
+        mailbox(id=f"mailbox_{n}", type="SMTP & IMAP", spf=False, sent_30days=20_000, blacklists=n, domain_ip=None)
+        for n in range(6)
+    ]
+    found = {one.rule for one in report(reading(boxes)).findings}
+    kept = {one.rule for one in report(reading(boxes), policy=Policy.of({"off": [rule]})).findings}
+
+    assert found >= {"OA101", "OA110", "OA160", "OA170", "OA171", "OA172"}
+    assert kept == found - {rule} - ({"OA171"} if rule == "OA101" else set())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"OA12O": {}}, "expected a known name, got 'OA12O'; did you mean 'OA120'"),
+        ({"of": []}, "expected a known name, got 'of'; did you mean 'off'"),
+        ({"x": 1}, "expected a known name, got 'x'"),
+        ({"y" * 99: 1}, "expected a known name, got 'y{40}...'"),
+        ({"off": ["OA16"]}, "off: expected a known name, got 'OA16'; did you mean 'OA16"),
+        ({"off": [7]}, "off: expected a rule id, got int"),
+        ({"off": "OA160"}, "off: expected a list of rule ids, got str"),
+        ({"off": ["OA901"]}, "off: expected a rule that can be changed, got OA901"),
+        ({"OA902": {}}, "expected a rule that can be changed, got OA902"),
+        (
+            {"OA120": {"warnin": 1}},
+            "OA120: expected a threshold named warning, error, critical, sample, got 'warnin'; did you mean 'warning'",
+        ),
+        ({"OA160": {"warning": 1}}, "OA160: expected no thresholds, got 'warning'"),
+        ({"OA160": False}, "OA160: expected a table of thresholds, got bool; to turn it off, add it to off"),
+        ({"OA120": {"warning": True}}, "OA120.warning: expected a number, got bool"),
+        ({"OA120": {"warning": "2 %"}}, "OA120.warning: expected a number, got str"),
+        ({"OA120": {"warning": -1}}, "OA120.warning: expected a number of at least 0, got -1"),
+        ({"OA120": {"warning": float("nan")}}, "expected a number of at least 0, got nan"),
+        ({"OA120": {"warning": float("inf")}}, "expected a number of at least 0, got inf"),
+        ({"OA120": {"warning": 0.06}}, "OA120: expected error to be at least 0.06 \\(warning\\), got 0.05; raise it"),
+        ({"name": 3}, "name: expected a string, got int"),
+    ],
+)
+def test_what_can_never_be_right_is_refused_with_the_name_that_comes_near(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        Policy.of(values)
+
+
+@pytest.mark.parametrize("content", [b"= 3", b"\xff"])
+def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.toml").write_bytes(content)
+
+    with pytest.raises(InvalidRequest, match=r"policy bad.toml: expected a TOML file"):
+        Policy.load(str(tmp_path / "bad.toml"))
+
+
+def test_a_report_says_by_what_it_was_judged(tmp_path: Path) -> None:
+    ours = policy(tmp_path, 'off = ["OA172", "OA160"]\nOA120.sample = 100.0\nOA170.mailboxes = 5\n')
+
+    used = report(reading([]), policy=ours).policy
+
+    assert (used.name, used.off, used.thresholds) == ("ours", ["OA160", "OA172"], {"OA120": {"sample": 100}})
+    assert report(reading([])).policy == PolicyUsed()
+
+
+def test_policies_that_differ_in_the_same_way_have_one_fingerprint() -> None:
+    one = Policy.of({"name": "one", "off": ["OA160", "OA133"], "OA110": {"error": 2}, "OA120": {"sample": 60, "warning": 0.03}})
+    same = Policy.of(
+        {"name": "two", "OA120": {"warning": 0.03, "sample": 60.0}, "OA110": {"error": 2}, "off": ["OA133", "OA160"]}
+    )
+    other = Policy.of({"off": ["OA160", "OA133"], "OA110": {"error": 3}})
+
+    assert one.used.fingerprint == same.used.fingerprint != other.used.fingerprint
+    assert len(one.used.fingerprint) == 12
+    assert Policy.of({"name": "default in all but name", "OA110": {"error": 1}}).used.fingerprint == ""
+
+
+def test_a_rule_is_explained_by_its_threshold_its_source_and_its_remedy() -> None:
+    text = explain("oa120")
+
+    assert text.startswith(
+        "OA120  High bounce rate\nSeverity: info\nCondition: bounced_30days / sent_30days is 2.0% or more: warning from"
+    )
+    assert "Thresholds: warning 0.02, error 0.05, critical 0.1, sample 50\nSource: Amazon SES" in text
+    assert text.endswith("e-mails a day.")
+
+
+def test_a_rule_is_explained_with_the_figures_of_the_policy() -> None:
+    ours = Policy.of({"off": ["OA131"], "OA131": {"warning": 80}})
+
+    assert "daily_limit is above 80, or above 40 while it is younger than 365 days" in explain("OA131", ours)
+    assert "Severity: warning (turned off by the policy)" in explain("OA131", ours)
+    assert "Thresholds: none" in explain("OA901", ours)
+
+
+@pytest.mark.parametrize("rule", CATALOGUE)
+def test_every_rule_can_be_explained(rule: str) -> None:
+    assert "{" not in explain(rule)
+    assert len(explain(rule).splitlines()) == 6
+
+
+def test_a_rule_that_is_none_is_refused_with_the_one_that_comes_near() -> None:
+    with pytest.raises(InvalidRequest, match=r"rule: expected one of OA101, .*, got 'OA12'; did you mean 'OA12\d'\?"):
+        explain("OA12")
+
+
+def test_a_default_policy_judges_as_no_policy_does() -> None:
+    box = mailbox(spf=False, blacklists=3, created_at=NOW)
+
+    assert check(box, Policy.default(), NOW) == check(box, None, NOW) == check(box, Policy.of({}), NOW)

@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from subprocess import run
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+from support.audit import REPORTS, mailbox, mailboxes, reading, report
+from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, made
+
+from outreach_async.audit import Delta, Diff, Report, Severity
+from outreach_async.audit.reports.summary import build_changes
+from outreach_async.audit.reports.terminal import build_renderable
+from outreach_async.audit.reports.text import render_text
+from outreach_async.audit.reports.view import build_overview
+from outreach_async.errors import StatusError
+from outreach_async.models import Undecodable
+
+
+def drawn(found: Report, *, width: int = 80, colour: bool = False) -> str:
+    page = io.StringIO()
+    Console(file=page, width=width, color_system="standard" if colour else None, force_terminal=colour).print(
+        build_renderable(found)
+    )
+    return page.getvalue()
+
+
+def joined(text: str) -> str:
+    """The text without its layout, so that a word broken over two lines is found."""
+    return "".join(text.split())
+
+
+def joined_lines(text: str) -> str:
+    """The text on one line."""
+    return " ".join(text.split())
+
+
+FLEET = report(
+    reading(
+        [
+            *mailboxes(3, domain="worst.example", spf=False, dkim=False, dmarc=False),
+            *mailboxes(2, domain="bad.example", blacklists=1),
+            *mailboxes(2, domain="mild.example", bounced_30days=40),
+            *mailboxes(4, domain="good.example"),
+        ]
+    ),
+    reading([], workspace="space_2", error=StatusError("list_mailboxes: 403", status_code=403)),
+)
+
+
+@given(st.one_of(REPORTS, HOSTILE_REPORTS))
+@settings(max_examples=20)
+def test_the_text_is_80_columns_wide_at_most_and_holds_no_control_character(found: Report) -> None:
+    lines = render_text(found).split("\n")
+
+    assert max(map(len, lines)) <= 80
+    assert all(line.isprintable() for line in lines)
+
+
+@given(st.one_of(REPORTS, HOSTILE_REPORTS))
+@settings(max_examples=20)
+def test_the_drawing_is_80_columns_wide_at_most(found: Report) -> None:
+    assert max(map(cell_len, drawn(found).split("\n"))) <= 80
+
+
+@given(REPORTS)
+@settings(max_examples=25)
+def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
+    view = build_overview(found)
+
+    grave = {finding.domain for finding in found.findings if finding.severity.reaches(Severity.ERROR) and finding.mailbox}
+    named = {domain.name for domain in (*view.worst_domains, *view.other_domains)}
+
+    assert {domain for domain in grave if domain and domain.isprintable()} <= named
+    assert all(joined(name) in joined(render_text(found)) for name in named)
+
+
+@given(REPORTS)
+@settings(max_examples=25)
+def test_the_worst_domains_come_first(found: Report) -> None:
+    view = build_overview(found)
+    order = [
+        (domain.severity.rank, -1 if domain.score is None else domain.score)
+        for domain in (*view.worst_domains, *view.other_domains)
+    ]
+
+    assert order == sorted(order)
+    assert all(
+        [issue.severity.rank for issue in domain.issues] == sorted(issue.severity.rank for issue in domain.issues)
+        for domain in view.worst_domains
+    )
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_a_report_says_what_is_bad_and_what_to_do(write: Callable[[Report], str]) -> None:
+    text = write(FLEET)
+
+    assert text.startswith("Mailbox audit: 11 mailboxes, 4 domains, 2 workspaces. Score")
+    assert "3 critical, 12 error, 2 warning, 0 info" in text
+    assert "space_2: could not be read: list_mailboxes: 403" in text
+    assert text.index("worst.example") < text.index("bad.example") < text.index("mild.example")
+    assert "OA104  No sender authentication: 3 mailboxes" in text
+    assert joined("for example m0@worst.example: none of SPF, DKIM and DMARC") in joined(text)
+    assert joined("No sender authentication: 3 mailboxes on worst.example") in joined(text)
+    assert "Stop sending from worst.example" in text
+    assert "1 domain without findings." in text
+    for unknowable in ("complaint rates", "(p=)", "which blacklists", "DNS lookups"):
+        assert unknowable in text
+    assert "good.example" not in text
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_what_to_do_comes_before_where_it_is_and_the_most_urgent_first(write: Callable[[Report], str]) -> None:
+    text = write(FLEET).lower()
+
+    order = ["what to do, most urgent first", "oa104", "delist them", "verify the addresses", "findings by domain", "score 0"]
+    assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
+
+
+@pytest.mark.parametrize(
+    ("severity", "verdict"),
+    [
+        ("critical", "Stop sending from 1 mailbox on 1 domain until the problem is fixed."),
+        ("error", "Fix 1 mailbox on 1 domain today; nothing is critical."),
+        ("warning", "Review 1 mailbox on 1 domain; nothing is broken."),
+        ("info", "Nothing is unsafe; there are notes on 1 mailbox on 1 domain."),
+    ],
+)
+def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -> None:
+    note = finding("OA133", severity=Severity.INFO)
+
+    assert verdict in render_text(made([note, finding(severity=Severity(severity))]))
+
+
+def test_a_domain_is_counted_where_no_single_mailbox_is_to_blame() -> None:
+    text = render_text(made([finding("OA170", mailbox=None, email=None)]))
+
+    assert "Review 1 domain; nothing is broken." in text
+    assert "OA170  Too many mailboxes on a domain: one.example" in text
+
+
+def test_a_server_is_named_where_mailboxes_share_it() -> None:
+    shared = finding("OA172", mailbox=None, email=None, domain=None, server_ip="192.0.2.9")
+
+    text = render_text(made([shared]))
+
+    assert "OA172 Server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
+    assert "Review 1 server; nothing is broken." in text
+    assert "\nserver 192.0.2.9" in text
+    assert "NOT READ" not in text
+
+
+def test_a_report_of_nothing_says_so() -> None:
+    assert "No mailboxes were checked." in render_text(made(mailboxes=0))
+    assert "No problems found." in render_text(made())
+    assert "Nothing could be read: the service denied access to every workspace." in render_text(made(mailboxes=0, denied=True))
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_what_changed_is_said_when_there_was_an_earlier_audit(write: Callable[[Report], str]) -> None:
+    text = joined_lines(write(fleet(300, sick=0.4, compared=True)))
+
+    assert "Findings since 2026-03-01 08:00 UTC:" in text
+    assert "4 resolved" in text
+    assert "New: CRITICAL OA110 On blacklists: " in text
+    assert "Resolved: ERROR OA110 On blacklists: 2 mailboxes on gone.example" in text
+    assert "Overall: score 94 -> 91.4" in text
+    assert "Overall" not in joined_lines(write(fleet(300, sick=0.4)))
+
+
+def moved(*deltas: Delta, **about: Any) -> Report:
+    given: dict[str, Any] = {"new": [], "unchanged": [], "resolved": [], "scores": list(deltas)}
+    return made(diff=Diff(at=AT - 86_400, **(given | about)))
+
+
+def delta(figure: str, before: float | None, after: float | None, **about: Any) -> Delta:
+    given: dict[str, Any] = {"kind": "mailbox", "key": "mailbox_1", "name": "ann@one.example"}
+    return Delta(figure=figure, before=before, after=after, **(given | about))
+
+
+def test_an_audit_that_changed_nothing_says_so() -> None:
+    assert "Nothing changed since 2026-03-01 08:00 UTC." in render_text(moved())
+
+
+def test_what_could_not_be_judged_again_is_not_said_to_be_resolved() -> None:
+    text = render_text(moved(not_judged=[finding()]))
+
+    assert "0 new, 0 resolved, 0 unchanged, 1 not checked this time." in joined_lines(text)
+
+
+def test_a_dozen_figures_that_moved_are_cut_to_ten() -> None:
+    text = render_text(moved(*(delta("blacklists", 0, n, name=f"m{n}@one.example") for n in range(1, 13))))
+
+    assert text.count("blacklists 0 -> ") == 10
+    assert "and 2 more figures changed" in text
+
+
+def test_a_severity_that_moved_is_named() -> None:
+    assert "severity warning -> critical" in render_text(moved(delta("severity", 2, 4, rule="OA120")))
+
+
+@pytest.mark.parametrize(
+    ("figure", "rule", "before", "after", "better"),
+    [
+        ("score", None, 40.0, 90.0, True),
+        ("score", None, 90.0, 40.0, False),
+        ("blacklists", "OA110", 1, 4, False),
+        ("blacklists", "OA110", 4, 1, True),
+        ("mailboxes", None, 1, 4, None),
+        ("score", None, None, 90.0, None),
+    ],
+)
+def test_a_move_is_good_news_or_bad(figure: str, rule: str | None, before: float, after: float, better: object) -> None:
+    view = build_changes(moved(delta(figure, before, after, rule=rule)))
+
+    assert view is not None
+    assert [move.better for move in view.figure_changes] == [better]
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_two_thousand_mailboxes_can_be_read(write: Callable[[Report], str]) -> None:
+    boxes = [box for n in range(200) for box in mailboxes(10, domain=f"domain{n}.example", spf=n % 2 == 0, blacklists=n % 3 == 0)]
+
+    text = write(report(reading(boxes)))
+
+    assert len(text.splitlines()) < 250
+    assert all(f"domain{n}.example" in text for n in range(200) if n % 2 or n % 3 == 0)
+    assert "66 more domains with warnings or notes only; 0 domains without findings." in text
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_domains_with_warnings_only_are_summed_after_the_tenth(write: Callable[[Report], str]) -> None:
+    boxes = [box for n in range(14) for box in mailboxes(1, domain=f"d{n}.example", bounced_30days=40)]
+
+    text = write(report(reading(boxes)))
+
+    assert "4 more domains with warnings or notes only; 0 domains without findings." in text
+    assert "Other domains with errors" not in text
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_every_unread_workspace_is_named(write: Callable[[Report], str]) -> None:
+    failures = [reading([], workspace=f"space_{n}", error=StatusError("refused")) for n in range(1, 14)]
+
+    text = write(report(*failures))
+
+    assert text.startswith("Mailbox audit: 0 mailboxes, 0 domains, 13 workspaces. No score.")
+    assert "space_10: could not be read: refused" in text
+    assert "and space_11, space_12, space_13" in text
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_a_clean_report_asks_for_nothing(write: Callable[[Report], str]) -> None:
+    text = write(report(reading(mailboxes(1))))
+
+    assert "Mailbox audit: 1 mailbox, 1 domain, 1 workspace. Score 100 of 100." in text
+    assert "1 domain without findings." in text
+    assert "What to do" not in text
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_a_mailbox_that_was_not_judged_shows_under_its_domain_without_a_score(write: Callable[[Report], str]) -> None:
+    items = [
+        Undecodable(index=0, id="mailbox_1", error="$.data[0].spf: expected bool, got str", fields={"email": "a@lost.example"})
+    ]
+
+    text = write(report(reading([], undecodable=items)))
+
+    assert "lost.example" in text
+    assert "not scored, 0 mailboxes" in text
+    assert joined("a@lost.example: does not match the interface") in joined(text)
+
+
+def test_a_mailbox_without_any_readable_name_shows_under_its_workspace() -> None:
+    text = render_text(
+        report(reading([], undecodable=[Undecodable(index=3, id=None, error="$.data[3]: expected object, got int")]))
+    )
+
+    assert "space_1: does not match the interface: $.data[3]: expected object, got int" in text
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_a_mailbox_without_a_domain_shows_all_the_same(write: Callable[[Report], str]) -> None:
+    assert "(no domain)" in write(report(reading([mailbox(email="", spf=False)])))
+
+
+@pytest.mark.parametrize("write", [render_text, drawn])
+def test_what_the_service_says_cannot_steer_a_terminal(write: Callable[[Report], str]) -> None:
+    box = mailbox(email="\x1b[2J[red]a[/red]\u202e\r@evil\x07.example", status="\x1b]0;title\x07", spf=False)
+
+    text = write(report(reading([box])))
+
+    assert "[red]a[/red]" in text
+    assert "evil?.example" in text
+    assert not set(text) & set("\x1b\x07\r\u202e")
+
+
+@pytest.mark.parametrize("length", [42, 43, 48, 120])
+@pytest.mark.parametrize("worse", [0, 10])
+def test_a_long_domain_is_never_cut_in_detail_or_in_brief(length: int, worse: int) -> None:
+    domain = "-".join("abcdefghij" * 12)[: length - 8] + ".example"
+    boxes = [box for n in range(worse) for box in mailboxes(1, domain=f"d{n}.example", blacklists=3)]
+
+    text = render_text(report(reading([*boxes, *mailboxes(1, domain=domain, spf=False)])))
+
+    assert joined(domain) in joined(text)
+    assert max(map(len, text.split("\n"))) <= 80
+
+
+@pytest.mark.parametrize(
+    ("changes", "style"),
+    [({}, "green"), ({"spf": False}, "yellow"), ({"spf": False, "dkim": False, "dmarc": False}, "red")],
+)
+def test_a_score_is_coloured_by_how_good_it_is(changes: dict[str, bool], style: str) -> None:
+    note = {"bounced_30days": 20}
+    colour = {"green": "\x1b[32m", "yellow": "\x1b[33m", "red": "\x1b[31m"}[style]
+
+    assert f"{colour}score" in drawn(report(reading([mailbox(**note, **changes)])), colour=True)
+
+
+def test_the_audit_needs_rich_for_nothing_but_drawing() -> None:
+    script = (
+        "import sys; sys.modules['rich'] = None; from outreach_async.audit.reports import text; print(text.render_text.__name__)"
+    )
+
+    done = run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
+
+    assert done.stdout == "render_text\n"

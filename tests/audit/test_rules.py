@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from support.audit import MAILBOXES, NOW, mailbox, mailboxes, reading, report
+
+from outreach_async.audit import CATALOGUE, RULES, DomainFacts, Finding, Policy, Severity, check
+from outreach_async.audit.rules import DOMAIN_RULES, MAILBOX_RULES, SERVER_RULES
+from outreach_async.models import Mailbox
+
+DAY = 86_400
+DOUBTFUL = [-1, -0.5, math.nan, math.inf, -math.inf, 10**400]
+
+
+def aged(days: float, **changes: Any) -> Mailbox:
+    return mailbox(created_at=NOW - days * DAY, **changes)
+
+
+FIRING: dict[str, list[Mailbox]] = {
+    "OA101": [mailbox(spf=False)],
+    "OA102": [mailbox(dkim=False)],
+    "OA103": [mailbox(dmarc=False)],
+    "OA104": [mailbox(spf=False, dkim=False, dmarc=False)],
+    "OA110": [mailbox(blacklists=1)],
+    "OA120": [mailbox(bounced_30days=28)],
+    "OA121": [mailbox(bounced_30days=1001), *(mailbox(opened_14days=figure) for figure in DOUBTFUL)],
+    "OA130": [mailbox(sent_today=41)],
+    "OA131": [mailbox(daily_limit=101), aged(364, daily_limit=41)],
+    "OA132": [aged(13, daily_limit=11), aged(27, daily_limit=31), mailbox(created_at=0, age="3 days", daily_limit=40)],
+    "OA133": [mailbox(sent_30days=87), mailbox(sent_30days=0)],
+    "OA140": [mailbox(last_activity="15 days ago"), mailbox(last_activity="a month ago")],
+    "OA141": [mailbox(status="error")],
+    "OA150": [mailbox(opened_14days=25.7, sent_30days=100)],
+    "OA151": [mailbox(avg_open_rate=90.5), mailbox(avg_click_rate=43)],
+    "OA160": [mailbox(domain_ip=None)],
+    "OA170": mailboxes(6),
+    "OA171": [mailbox(sent_30days=110_000, dkim=False)],
+    "OA172": [mailbox(id=f"mailbox_{n}", type="SMTP & IMAP", blacklists=n) for n in range(2)],
+    "OA190": [mailbox(type="Outlook"), mailbox(status="warming", campaigns=0)],
+}
+"""By rule: mailboxes that it finds fault with, each alone, or together where the rule is about several."""
+
+SILENT: dict[str, list[Mailbox]] = {
+    "OA101": [mailbox(dkim=False, dmarc=False)],
+    "OA102": [mailbox(spf=False, dmarc=False)],
+    "OA103": [mailbox(spf=False, dkim=False)],
+    "OA104": [mailbox(spf=False, dkim=False)],
+    "OA110": [mailbox(blacklists=0), mailbox(blacklists=-1)],
+    "OA120": [mailbox(bounced_30days=19), mailbox(sent_30days=0, bounced_30days=3)],
+    "OA121": [mailbox(bounced_30days=1000)],
+    "OA130": [mailbox(sent_today=40)],
+    "OA131": [mailbox(daily_limit=100), mailbox(daily_limit=5000, type="SMTP & IMAP"), aged(365, daily_limit=41)],
+    "OA132": [
+        aged(13, daily_limit=10),
+        aged(14, daily_limit=30),
+        aged(28, daily_limit=40),
+        mailbox(created_at=0, age="a month", daily_limit=40),
+        mailbox(created_at=0, age="unknown", created="", daily_limit=40),
+    ],
+    "OA133": [mailbox(sent_30days=88), aged(29, daily_limit=10, sent_30days=0), mailbox(sent_30days=-1)],
+    "OA140": [
+        mailbox(last_activity="14 days ago"),
+        mailbox(last_activity="a month ago", campaigns=0),
+        mailbox(last_activity="Never"),
+    ],
+    "OA141": [mailbox(status="error", campaigns=0)],
+    "OA150": [
+        mailbox(opened_14days=25.8),
+        mailbox(opened_14days=0, sent_30days=99),
+        mailbox(opened_14days=0, last_activity="20 days ago"),
+        mailbox(opened_14days=0, avg_open_rate=0),
+    ],
+    "OA151": [mailbox(avg_open_rate=90), mailbox(avg_click_rate=42.9), mailbox(avg_open_rate=0, avg_click_rate=0)],
+    "OA160": [mailbox(domain_ip="192.0.2.1")],
+    "OA170": mailboxes(5),
+    "OA171": [mailbox(sent_30days=109_999, dkim=False), mailbox(sent_30days=110_000)],
+    "OA172": [mailbox(id=f"mailbox_{n}", type=kind, blacklists=1) for n, kind in enumerate(("Google", "SMTP & IMAP"))],
+    "OA190": [mailbox(type="SMTP & IMAP"), mailbox(type="Google")],
+}
+"""By rule: mailboxes that it finds no fault with, though others may."""
+
+
+def fired(rule: str, boxes: list[Mailbox]) -> list[bool]:
+    """Whether the rule finds fault with each of the mailboxes, or with all of them together."""
+    if CATALOGUE[rule].scope == "mailbox":
+        return [rule in verdicts(box, now=NOW) for box in boxes]
+    together = [boxes] if rule != "OA171" else [[box] for box in boxes]
+    return [rule in {finding.rule for finding in report(reading(each)).findings} for each in together]
+
+
+@pytest.mark.parametrize("rule", FIRING)
+def test_each_rule_finds_what_it_is_about(rule: str) -> None:
+    assert all(fired(rule, FIRING[rule]))
+
+
+@pytest.mark.parametrize("rule", SILENT)
+def test_each_rule_keeps_silent_where_a_figure_stops_short_of_its_threshold(rule: str) -> None:
+    assert not any(fired(rule, SILENT[rule]))
+
+
+def test_every_rule_has_mailboxes_that_it_finds_fault_with_and_others_that_it_does_not() -> None:
+    assert list(FIRING) == list(SILENT) == sorted(rule.id for rule in RULES)
+    assert all(FIRING.values())
+    assert all(SILENT.values())
+
+
+def verdicts(box: Mailbox, **about: Any) -> dict[str, str]:
+    return {finding.rule: finding.severity.value for finding in check(box, **about)}
+
+
+def only(box: Mailbox, **about: Any) -> Finding:
+    (finding,) = check(box, **about)
+    return finding
+
+
+def test_a_healthy_mailbox_has_no_finding() -> None:
+    assert check(mailbox()) == []
+
+
+@pytest.mark.parametrize(("field", "rule"), [("spf", "OA101"), ("dkim", "OA102"), ("dmarc", "OA103")])
+def test_a_missing_proof_of_the_sender_is_an_error(field: str, rule: str) -> None:
+    assert verdicts(mailbox(**{field: False})) == {rule: "error"}
+
+
+@pytest.mark.parametrize(("field", "rule"), [("spf", "OA101"), ("dkim", "OA102"), ("dmarc", "OA103")])
+def test_a_missing_proof_is_critical_where_the_domain_may_send_5000_a_day(field: str, rule: str) -> None:
+    box = mailbox(**{field: False})
+
+    assert verdicts(box, domain=DomainFacts(daily_limit=4999)) == {rule: "error"}
+    assert verdicts(box, domain=DomainFacts(daily_limit=5000)) == {rule: "critical"}
+
+
+def test_without_facts_a_domain_is_taken_to_send_from_the_one_mailbox() -> None:
+    box = mailbox(spf=False, daily_limit=5000, sent_30days=50_000, type="SMTP & IMAP")
+
+    assert verdicts(box) == {"OA101": "critical"}
+    assert "5,000 e-mails a day" in only(box).message
+
+
+def test_a_mailbox_without_any_proof_is_critical_and_has_each_lack_named() -> None:
+    box = mailbox(spf=False, dkim=False, dmarc=False)
+
+    assert verdicts(box) == {"OA101": "error", "OA102": "error", "OA103": "error", "OA104": "critical"}
+    assert "OA104" not in verdicts(mailbox(spf=False, dkim=False))
+
+
+@pytest.mark.parametrize(
+    ("lists", "expected"), [(0, {}), (1, {"OA110": "error"}), (2, {"OA110": "error"}), (3, {"OA110": "critical"})]
+)
+def test_one_blacklist_is_an_error_and_three_are_critical(lists: int, expected: dict[str, str]) -> None:
+    assert verdicts(mailbox(blacklists=lists)) == expected
+
+
+# The bound reaches t when the rate reaches t + 1.645 * sqrt(t * (1 - t) / 1000): 2, 5 and 10 % at 27.3, 61.3 and 115.6 bounces.
+@pytest.mark.parametrize(
+    ("bounced", "severity", "confidence"),
+    [
+        (20, "info", "low"),
+        (27, "info", "low"),
+        (28, "warning", "high"),
+        (61, "warning", "high"),
+        (62, "error", "high"),
+        (115, "error", "high"),
+        (116, "critical", "high"),
+    ],
+)
+def test_bounces_are_as_bad_as_their_lower_bound_proves(bounced: int, severity: str, confidence: str) -> None:
+    found = only(mailbox(sent_30days=1000, bounced_30days=bounced))
+
+    assert (found.rule, found.severity, found.confidence) == ("OA120", severity, confidence)
+
+
+def test_bounces_below_two_percent_are_no_finding() -> None:
+    assert check(mailbox(sent_30days=1000, bounced_30days=19)) == []
+    assert check(mailbox(sent_30days=1000, bounced_30days=19.99)) == []
+
+
+def test_fewer_than_fifty_e_mails_prove_no_bounce_rate() -> None:
+    assert verdicts(mailbox(sent_30days=50, bounced_30days=25, daily_limit=20)) == {"OA120": "critical"}
+
+    found = only(mailbox(sent_30days=49, bounced_30days=49, daily_limit=20))
+
+    assert (found.severity, found.confidence) == (Severity.INFO, "low")
+    assert found.message == "100.0 % bounced in 30 days (49 of 49; too few to be certain)"
+
+
+def test_more_bounces_than_e_mails_are_judged_as_if_all_bounced() -> None:
+    assert verdicts(mailbox(sent_30days=60, bounced_30days=90, daily_limit=20)) == {"OA120": "critical", "OA121": "error"}
+
+
+def test_more_e_mails_today_than_the_limit_allows_are_an_error() -> None:
+    assert check(mailbox(sent_today=40, daily_limit=40)) == []
+    assert only(mailbox(sent_today=41, daily_limit=40)).message == "41 e-mails sent today, over the daily limit of 40"
+    assert verdicts(mailbox(sent_today=41, daily_limit=40)) == {"OA130": "error"}
+    assert verdicts(mailbox(sent_today=1, daily_limit=0)) == {"OA130": "error"}
+
+
+def test_a_mailbox_that_is_not_active_is_an_error_only_while_campaigns_use_it() -> None:
+    assert verdicts(mailbox(status="disconnected", campaigns=0)) == {"OA190": "info"}
+    assert verdicts(mailbox(status="disconnected", campaigns=1)) == {"OA141": "error", "OA190": "info"}
+    assert (
+        check(mailbox(status="disconnected", campaigns=1))[0].message == "its status is 'disconnected', but 1 campaign may use it"
+    )
+
+
+def test_a_long_status_is_cut_in_the_message() -> None:
+    assert all(len(finding.message) < 100 for finding in check(mailbox(status="x" * 5000)))
+
+
+@pytest.mark.parametrize("doubtful", DOUBTFUL, ids=["negative", "fraction", "nan", "inf", "-inf", "huge"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "campaigns",
+        "daily_limit",
+        "blacklists",
+        "sent_today",
+        "sent_30days",
+        "opened_14days",
+        "sent_90days",
+        "bounced_30days",
+        "avg_open_rate",
+        "avg_click_rate",
+        "created_at",
+    ],
+)
+def test_a_figure_that_counts_nothing_is_a_doubt_and_no_reason_for_another_finding(field: str, doubtful: float) -> None:
+    box = mailbox(**{field: doubtful})
+
+    assert verdicts(box, now=NOW) == {"OA121": "error"}
+    assert only(box, now=NOW).message.startswith(f"{field} is ")
+
+
+@pytest.mark.parametrize(
+    ("limit", "severity"),
+    [
+        (40, None),
+        (41, None),
+        (100, None),
+        (101, "warning"),
+        (500, "warning"),
+        (501, "error"),
+        (2000, "error"),
+        (2001, "critical"),
+    ],
+)
+def test_a_google_mailbox_may_send_what_google_and_good_practice_allow(limit: int, severity: str | None) -> None:
+    box = mailbox(daily_limit=limit, sent_30days=20_000)
+
+    assert verdicts(box, now=NOW).get("OA131") == severity
+
+
+def test_the_time_of_creation_goes_before_the_words_and_the_words_before_nothing() -> None:
+    young = {"daily_limit": 40, "age": "2 days", "created": "2 days ago"}
+
+    assert "OA132" not in verdicts(mailbox(**young), now=NOW)
+    assert verdicts(mailbox(**young)) == {"OA132": "warning"}  # nobody knows what the time is
+    assert verdicts(mailbox(**young, created_at=NOW + DAY), now=NOW) == {"OA132": "warning"}  # another clock
+    assert verdicts(mailbox(**{**young, "age": "Never"})) == {"OA132": "warning"}
+    assert only(mailbox(**young)).message == "its daily limit is 40 at an age of 3 days"
+    assert only(mailbox(**{**young, "age": "5 minutes"})).message == "its daily limit is 40 at an age of less than a day"
+
+
+def test_a_value_never_seen_before_is_named() -> None:
+    box = mailbox(type="Outlook", status="warming", campaigns=0)
+
+    assert only(box).message == "its type is 'Outlook' and its status is 'warming'"
+
+
+def test_a_click_rate_that_no_human_makes_is_named() -> None:
+    assert only(mailbox(avg_click_rate=44)).message == (
+        "a click rate of 44.0 % with an open rate of 43.0 % indicates automated clicks"
+    )
+
+
+def test_what_is_about_a_domain_names_it_and_its_first_workspace() -> None:
+    shown = [reading(mailboxes(1), workspace=f"space_{n}") for n in (3, 1)]
+    found = report(*shown, reading(mailboxes(7)[1:], workspace="space_2"))
+
+    (crowd,) = found.findings
+
+    assert (crowd.rule, crowd.workspace, crowd.mailbox, crowd.domain) == ("OA170", "space_3", None, "one.example")
+    assert crowd.message == "7 mailboxes share this domain"
+    assert (crowd.figures, crowd.sent_30days) == ({"mailboxes": 7}, 8000)
+
+
+def test_bulk_without_proof_says_what_is_missing() -> None:
+    boxes = [mailbox(id=f"mailbox_{n}", sent_30days=60_000, spf=n > 0, dmarc=n > 0) for n in range(2)]
+
+    (bulk,) = [one for one in report(reading(boxes)).findings if one.rule == "OA171"]
+
+    assert bulk.message == (
+        "its mailboxes send about 5,454 e-mails per working day; some have no SPF record and some have no DMARC policy"
+    )
+
+
+def test_a_blacklisted_neighbour_is_found_by_the_server() -> None:
+    boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n}.example", type="SMTP & IMAP", blacklists=n) for n in range(2)]
+
+    neighbour = report(reading(boxes)).findings[-1]
+
+    assert (neighbour.rule, neighbour.server_ip, neighbour.domain) == ("OA172", "192.0.2.2", None)
+    assert neighbour.message == "2 mailboxes share this server (blacklisted: 1)"
+
+
+def test_mailboxes_without_a_domain_share_none() -> None:
+    assert report(reading([mailbox(id=f"mailbox_{n}", email="") for n in range(9)])).findings == []
+
+
+@given(MAILBOXES)
+def test_any_mailbox_can_be_judged_and_the_findings_follow_the_table(box: Mailbox) -> None:
+    found = [finding.rule for finding in check(box, workspace="space_1", now=NOW)]
+
+    assert found == [rule.id for rule in MAILBOX_RULES if rule.id in found]
+    assert check(box, now=NOW) == check(box, Policy.default(), NOW)
+
+
+def test_a_finding_says_where_what_and_what_to_do() -> None:
+    assert only(mailbox(dmarc=False, email="Ann@One.Example"), workspace="space_7").to_dict() == {
+        "rule": "OA103",
+        "severity": "error",
+        "workspace": "space_7",
+        "mailbox": "mailbox_1",
+        "email": "Ann@One.Example",
+        "domain": "one.example",
+        "message": "no DMARC policy",
+        "remedy": "Publish a TXT record at _dmarc.one.example: v=DMARC1; p=none; rua=mailto: and an address whose mail is read.",
+        "confidence": "high",
+        "sent_30days": 1000,
+        "server_ip": None,
+        "figures": {},
+        "state": None,
+    }
+
+
+@pytest.mark.parametrize("address", ["", "ann", "ann@", "ann@  "])
+def test_an_address_without_a_domain_is_judged_all_the_same(address: str) -> None:
+    found = only(mailbox(email=address, spf=False))
+
+    assert (found.domain, found.email) == (None, address)
+    assert "<domain>" in found.remedy
+
+
+def test_every_rule_of_the_table_says_what_it_is_and_where_it_comes_from() -> None:
+    assert tuple(RULES) == (*MAILBOX_RULES, *DOMAIN_RULES, *SERVER_RULES)
+    assert list(CATALOGUE) == [*(rule.id for rule in RULES), "OA901", "OA902", "OA903"]
+    for rule in CATALOGUE.values():
+        assert rule.title
+        assert rule.condition
+        assert rule.source
+        assert rule.remedy.endswith(".")
+
+
+def test_severities_are_ordered_from_the_worst() -> None:
+    assert sorted(Severity, key=lambda severity: severity.rank) == ["critical", "error", "warning", "info"]
+    assert Severity.CRITICAL.reaches(Severity.ERROR)
+    assert Severity.ERROR.reaches(Severity.ERROR)
+    assert not Severity.WARNING.reaches(Severity.ERROR)

@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import anyio
+import pytest
+from support.audit import NOW, ConductedService, MailboxService, mailbox, mailboxes, reading, report, wire
+from support.time import virtual_time
+
+from outreach_async.audit import audit
+from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest, StatusError
+from outreach_async.retry import RetryPolicy
+from outreach_async.transport.wire import Progress, Request, Response
+
+
+def clock() -> float:
+    return NOW
+
+
+SMALL = {"space_1": [wire(box) for box in mailboxes(3)], "space_2": [wire(box) for box in mailboxes(2, domain="two.example")]}
+
+
+def client_of(service: MailboxService, **options: Any) -> OutreachClient:
+    return OutreachClient(transport=service, **options)
+
+
+async def test_the_mailboxes_of_every_workspace_are_judged() -> None:
+    boxes = {"space_1": [wire(mailbox(spf=False))], "space_2": [wire(mailbox(id="mailbox_2", blacklists=4))]}
+
+    found = await audit(client_of(MailboxService(boxes)), ["space_1", "space_2"])
+
+    assert [(one.workspace, one.mailbox, one.rule) for one in found.findings] == [
+        ("space_1", "mailbox_1", "OA101"),
+        ("space_2", "mailbox_2", "OA110"),
+    ]
+    assert (found.mailboxes, found.unreadable, found.exit_code()) == (2, [], 1)
+
+
+async def test_mailboxes_that_are_well_give_a_clean_report() -> None:
+    found = await audit(client_of(MailboxService(SMALL)), SMALL)
+
+    assert (found.mailboxes, found.findings, found.scores.overall, found.exit_code()) == (5, [], 100.0, 0)
+
+
+async def test_one_unreadable_workspace_is_a_finding_and_the_rest_is_judged() -> None:
+    service = MailboxService({**SMALL, "space_3": 403})
+
+    found = await audit(client_of(service), ["space_1", "space_3", "space_2"])
+
+    (finding,) = found.findings
+    assert (finding.rule, finding.severity, finding.workspace, finding.mailbox) == ("OA901", "error", "space_3", None)
+    assert "403" in finding.message
+    assert (found.mailboxes, found.unreadable, found.exit_code()) == (5, ["space_3"], 3)
+
+
+async def test_an_id_that_no_workspace_has_is_a_finding_too() -> None:
+    found = await audit(client_of(MailboxService(SMALL)), ["camp_1", "space_1"])
+
+    assert (found.unreadable, found.mailboxes, found.exit_code()) == (["camp_1"], 3, 3)
+
+
+async def test_one_undecodable_mailbox_among_2000_is_a_finding_and_the_rest_is_judged() -> None:
+    boxes = [wire(mailbox(id=f"mailbox_{n}", email=f"m{n}@d{n}.example")) for n in range(2000)]
+    boxes[1234] |= {"spf": "yes"}
+    boxes[1999] |= {"dmarc": False}
+
+    found = await audit(client_of(MailboxService({"space_1": boxes})), ["space_1"])
+
+    missing, damaged = found.findings
+    assert (missing.rule, missing.mailbox) == ("OA103", "mailbox_1999")
+    assert (damaged.rule, damaged.mailbox, damaged.email) == ("OA902", "mailbox_1234", "m1234@d1234.example")
+    assert "$.data[1234].spf: expected bool, got str" in damaged.message
+    assert (found.mailboxes, found.unreadable, found.exit_code()) == (1999, [], 3)
+
+
+async def test_an_undecodable_mailbox_that_comes_again_on_a_later_page_is_one_finding() -> None:
+    damaged = wire(mailbox(id="mailbox_bad")) | {"spf": None}
+    nameless = damaged | {"id": 7}
+    boxes = [damaged, nameless, wire(mailbox(id="mailbox_a")), damaged, nameless, wire(mailbox(id="mailbox_b"))]
+
+    found = await audit(client_of(MailboxService({"space_1": boxes})), ["space_1"], display=3)
+
+    assert [(one.rule, one.mailbox) for one in found.findings if one.rule == "OA902"] == [
+        ("OA902", "mailbox_bad"),
+        ("OA902", None),
+        ("OA902", None),
+    ]
+
+
+async def test_a_mailbox_that_comes_again_on_a_later_page_counts_once() -> None:
+    boxes = [wire(box) for box in mailboxes(3, spf=False)]
+
+    found = await audit(client_of(MailboxService({"space_1": [*boxes, boxes[1], *boxes[2:]]})), ["space_1"], display=3)
+
+    assert found.mailboxes == 3
+    assert [one.mailbox for one in found.findings if one.rule == "OA101"] == [box["id"] for box in boxes]
+
+
+async def test_mailboxes_that_are_counted_and_never_shown_make_the_audit_incomplete() -> None:
+    found = await audit(client_of(MailboxService(SMALL, uncounted=2)), ["space_1"])
+
+    (finding,) = found.findings
+    assert (finding.rule, finding.message) == ("OA903", "the service reports more mailboxes than it listed (missing: 2)")
+    assert (found.unreadable, found.exit_code()) == ([], 3)
+
+
+async def test_a_workspace_given_twice_is_read_once() -> None:
+    service = MailboxService(SMALL)
+
+    found = await audit(client_of(service), ["space_2", "space_1", "space_2"])
+
+    assert (found.workspaces, found.mailboxes) == (["space_2", "space_1"], 5)
+    assert sorted(service.asked) == [("space_1", 1), ("space_2", 1)]
+
+
+async def test_one_workspace_can_be_given_as_a_text() -> None:
+    assert (await audit(client_of(MailboxService(SMALL)), "space_2")).mailboxes == 2
+
+
+@pytest.mark.parametrize("workspaces", [[], [None], ["space_1", 7], ["space_1", "key_secret"]])
+async def test_workspaces_that_can_never_be_right_are_refused_before_anything_is_sent(workspaces: Any) -> None:
+    service = MailboxService(SMALL)
+
+    with pytest.raises(InvalidRequest, match="workspaces: ") as caught:
+        await audit(client_of(service), workspaces)
+
+    assert service.asked == []
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("display", [0, 2001, "10"])
+async def test_a_display_that_the_service_refuses_is_refused_before_anything_is_sent(display: Any) -> None:
+    service = MailboxService(SMALL)
+
+    with pytest.raises(InvalidRequest, match="display"):
+        await audit(client_of(service), ["space_1"], display=display)
+
+    assert service.asked == []
+
+
+def _fleet() -> dict[str, list[dict[str, Any]] | int]:
+    draw = random.Random(1)  # noqa: S311 - mailboxes, not secrets
+    fleet: dict[str, list[dict[str, Any]] | int] = {"space_5": 404}
+    for space in (1, 2, 3, 4):
+        boxes = mailboxes(10, domain=f"d{space}.example")
+        fleet[f"space_{space}"] = [
+            wire(box) | {"spf": draw.random() > 0.3, "blacklists": draw.choice([0, 0, 1])} for box in boxes
+        ]
+    return fleet
+
+
+async def _conducted(
+    fleet: Any, workspaces: list[str], seed: int | None, **options: Any
+) -> tuple[dict[str, Any], ConductedService]:
+    service = ConductedService(fleet, seed=seed)
+    async with anyio.create_task_group() as group:
+        group.start_soon(service.conduct)
+        found = await audit(client_of(service, **options), workspaces, display=2, clock=clock)
+        group.cancel_scope.cancel()
+    return found.to_dict(), service
+
+
+@virtual_time
+@pytest.mark.parametrize("seed", range(3))
+async def test_the_report_is_the_same_whatever_answer_comes_first(seed: int) -> None:
+    workspaces = ["space_3", "space_5", "space_1", "space_4", "space_2"]
+    undisturbed = await audit(client_of(MailboxService(_fleet())), workspaces, clock=clock)
+
+    shuffled, _ = await _conducted(_fleet(), workspaces, seed)
+
+    assert shuffled == undisturbed.to_dict()
+    assert shuffled["unreadable"] == ["space_5"]
+
+
+@virtual_time
+async def test_workspaces_and_pages_are_read_side_by_side() -> None:
+    _, service = await _conducted(_fleet(), ["space_1", "space_2", "space_3"], seed=None)
+
+    assert service.together[0] == {("space_1", 1), ("space_2", 1), ("space_3", 1)}
+    assert any(len({page for space, page in together if space == "space_1"}) > 1 for together in service.together)
+
+
+@virtual_time
+async def test_however_many_workspaces_there_are_a_bounded_number_of_pages_is_asked_for_at_once() -> None:
+    fleet = {f"space_{n}": [wire(box) for box in mailboxes(10)] for n in range(20)}
+
+    found, service = await _conducted(fleet, list(fleet), seed=None)
+
+    assert found["mailboxes"] == 200
+    assert max(map(len, service.together[:1])) == 8
+    assert max(map(len, service.together)) <= 10  # first pages of eight, or second ones of two
+
+
+@virtual_time
+async def test_the_clients_own_limit_holds() -> None:
+    _, service = await _conducted(_fleet(), ["space_1", "space_2", "space_3"], seed=None, max_in_flight=2)
+
+    assert max(map(len, service.together)) == 2
+
+
+async def test_a_cancelled_audit_leaves_the_client_usable() -> None:
+    service = ConductedService(SMALL, seed=None)
+    client = client_of(service, max_in_flight=1)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(audit, client, ["space_1", "space_2"])
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    async with anyio.create_task_group() as group:
+        group.start_soon(service.conduct)
+        found = await audit(client, ["space_1", "space_2"])
+        group.cancel_scope.cancel()
+
+    assert found.mailboxes == 5
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, 77), (403, 77), (404, 3)])
+async def test_nothing_readable_for_want_of_rights_has_an_exit_code_of_its_own(status: int, code: int) -> None:
+    found = await audit(client_of(MailboxService({"space_1": status, "space_2": status})), ["space_1", "space_2"])
+
+    assert (found.unreadable, found.exit_code()) == (["space_1", "space_2"], code)
+
+
+def test_the_volume_of_a_domain_is_summed_over_workspaces() -> None:
+    volume = {"daily_limit": 100, "sent_30days": 1000, "spf": False}
+    alone = report(reading(mailboxes(49, **volume)))
+    together = report(reading(mailboxes(49, **volume)), reading([mailbox(id="mailbox_x", **volume)], workspace="space_2"))
+
+    assert {one.severity for one in alone.findings if one.rule == "OA101"} == {"error"}
+    assert {one.severity for one in together.findings if one.rule == "OA101"} == {"critical"}
+
+
+def test_a_mailbox_that_two_workspaces_share_counts_once_in_its_domains_volume() -> None:
+    shared = mailboxes(26, daily_limit=100, spf=False)
+
+    found = report(reading(shared), reading(shared, workspace="space_2"))
+
+    assert {one.severity for one in found.findings if one.rule == "OA101"} == {"error"}
+    assert [one.message for one in found.findings if one.rule == "OA170"] == ["26 mailboxes share this domain"]
+    assert found.mailboxes == 52
+
+
+def test_mailboxes_of_two_workspaces_that_share_only_an_id_both_count_in_their_domains_volume() -> None:
+    boxes = [mailbox(email=f"{name}@one.example", daily_limit=2500, spf=False) for name in ("ann", "bob")]
+
+    found = report(reading(boxes[:1]), reading(boxes[1:], workspace="space_2"))
+
+    assert {one.severity for one in found.findings if one.rule == "OA101"} == {"critical"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({}, {"critical": 0, "error": 0, "warning": 0, "info": 0}),
+        ({"bounced_30days": 20}, {"critical": 0, "error": 0, "warning": 0, "info": 1}),
+        ({"bounced_30days": 40}, {"critical": 0, "error": 0, "warning": 1, "info": 1}),
+        ({"spf": False}, {"critical": 0, "error": 1, "warning": 1, "info": 1}),
+        ({"blacklists": 3}, {"critical": 1, "error": 1, "warning": 1, "info": 1}),
+    ],
+)
+def test_the_exit_code_counts_findings_from_the_bar_on(changes: dict[str, Any], codes: dict[str, int]) -> None:
+    found = report(reading([mailbox(**changes)]))
+
+    assert {bar: found.exit_code(bar) for bar in codes} == codes
+    assert found.exit_code() == codes["error"]
+
+
+def test_an_incomplete_audit_exits_so_whatever_it_found() -> None:
+    found = report(reading([mailbox(blacklists=3)]), reading([], workspace="space_2", error=StatusError("no", status_code=403)))
+
+    assert (found.incomplete, found.exit_code(), found.exit_code("critical")) == (True, 3, 3)
+
+
+def test_a_bar_that_is_no_severity_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="expected one of critical, error, warning, info, got 'severe'"):
+        report(reading([])).exit_code("severe")
+
+
+async def test_pages_that_were_read_before_one_that_fails_are_judged() -> None:
+    service = FailingService({"space_1": [wire(box) for box in mailboxes(5, dkim=False)]}, page=3)
+
+    found = await audit(client_of(service, retry=RetryPolicy(attempts=1)), ["space_1"], display=2)
+
+    assert (found.mailboxes, found.unreadable, found.denied, found.exit_code()) == (4, ["space_1"], False, 3)
+    assert [one.rule for one in found.findings] == ["OA102"] * 4 + ["OA901"]
+    assert found.findings[-1].message.startswith("could not be read completely (mailboxes read: 4): ")
+    assert found.scores.workspaces["space_1"].mailboxes == 4
+
+
+async def test_a_refusal_in_the_middle_is_no_refusal_of_everything() -> None:
+    service = FailingService({"space_1": [wire(box) for box in mailboxes(5)]}, page=2, status=403)
+
+    found = await audit(client_of(service), ["space_1"], display=2)
+
+    assert (found.mailboxes, found.denied, found.exit_code()) == (2, False, 3)
+
+
+class FailingService(MailboxService):
+    """Refuses one page."""
+
+    def __init__(self, workspaces: Any, *, page: int, status: int = 500) -> None:
+        super().__init__(workspaces)
+        self._refused = page
+        self._status = status
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        response = await super().send(request, progress)
+        return Response(self._status, {}, b"{}") if self.asked[-1][1] == self._refused else response

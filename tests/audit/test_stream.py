@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from support.audit import NOW, MailboxService, mailbox, wire
+
+from outreach_async.audit import Policy, audit, stream
+from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest
+
+
+def clock() -> float:
+    return NOW
+
+
+def boxes(count: int, **changes: Any) -> list[dict[str, Any]]:
+    return [wire(mailbox(id=f"mailbox_{n}", email=f"a@d{n}.example", **changes)) for n in range(count)]
+
+
+FLEET: dict[str, list[dict[str, Any]] | int] = {
+    "space_1": [*boxes(5, blacklists=1), *boxes(7, spf=False)[5:]],
+    "space_2": [wire(mailbox(id=f"mailbox_b{n}", email=f"b{n}@d0.example", sent_today=99)) for n in range(6)],
+    "space_3": 404,
+}
+
+
+async def test_every_finding_of_the_report_comes_once_and_the_report_is_that_of_audit() -> None:
+    client = OutreachClient(transport=MailboxService(FLEET))
+
+    async with stream(client, FLEET, display=2, clock=clock) as findings:
+        came = [finding async for finding in findings]
+
+    assert sorted(map(repr, came)) == sorted(map(repr, findings.report.findings))
+    assert findings.report == await audit(client, FLEET, display=2, clock=clock)
+
+
+async def test_a_finding_comes_before_everything_is_read() -> None:
+    service = MailboxService({"space_1": boxes(10, blacklists=1)})
+
+    async with stream(OutreachClient(transport=service), ["space_1"], display=2) as findings:
+        first = await anext(findings)
+
+        assert (first.rule, first.mailbox) == ("OA110", "mailbox_0")
+        assert len(service.asked) < 5
+
+
+async def test_nobody_reads_on_while_nobody_takes_the_findings() -> None:
+    service = MailboxService({"space_1": boxes(40, blacklists=1)})
+
+    async with stream(OutreachClient(transport=service), ["space_1"], display=2):
+        await anyio.wait_all_tasks_blocked()
+
+        assert len(service.asked) <= 3
+
+
+async def test_what_hangs_on_a_whole_domain_comes_when_everything_is_read() -> None:
+    limits = [
+        wire(mailbox(id=f"mailbox_{n}", daily_limit=1000, type="SMTP & IMAP", spf=n > 0, sent_30days=9000)) for n in range(5)
+    ]
+    service = MailboxService({"space_1": limits})
+
+    async with stream(OutreachClient(transport=service), ["space_1"], display=1) as findings:
+        first = await anext(findings)
+
+    assert (first.rule, first.severity, len(service.asked)) == ("OA101", "critical", 5)
+
+
+async def test_the_report_is_refused_before_the_end() -> None:
+    service = MailboxService({"space_1": boxes(2, blacklists=1)})
+
+    async with stream(OutreachClient(transport=service), ["space_1"]) as findings:
+        with pytest.raises(InvalidRequest, match="has not finished"):
+            _ = findings.report
+        await anext(findings)
+        with pytest.raises(InvalidRequest, match="has not finished"):
+            _ = findings.report
+
+
+async def test_a_stream_can_be_awaited_for_its_report_and_not_be_used_twice() -> None:
+    run = stream(OutreachClient(transport=MailboxService(FLEET)), "space_2", policy=Policy.of({"off": ["OA130"]}))
+
+    report = await run
+
+    assert [(one.rule, report.policy.off) for one in report.findings] == [("OA170", ["OA130"])]
+    with pytest.raises(InvalidRequest, match="already started"):
+        await run
+
+
+async def test_a_stream_says_how_to_iterate_it() -> None:
+    with pytest.raises(InvalidRequest, match="async with"):
+        async for _ in stream(OutreachClient(transport=MailboxService(FLEET)), "space_2"):
+            pass
+
+
+async def test_an_error_of_the_block_passes_through_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with stream(OutreachClient(transport=MailboxService(FLEET)), "space_1"):
+            raise ZeroDivisionError
+
+
+class BrokenClient(OutreachClient):
+    """Raises what no client should."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        del self.mailboxes
+
+
+async def test_an_error_of_the_readers_own_code_is_raised_to_whoever_iterates() -> None:
+    with pytest.raises(ExceptionGroup) as caught:  # pages are fetched by tasks of their own
+        await audit(BrokenClient(transport=MailboxService(FLEET)), ["space_1"])
+
+    assert caught.group_contains(AttributeError)

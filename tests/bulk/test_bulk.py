@@ -1,0 +1,530 @@
+"""Creating many contacts: every row has one honest outcome, memory is bounded, leaving early is clean."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.time import virtual_time
+from support.transport import HANG, Script, added, lost, numbered, skipped, status, unsent
+
+from outreach_async import (
+    BulkReport,
+    BulkStopped,
+    BulkSuspended,
+    ContactOutcome,
+    InvalidRequest,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+    StatusError,
+    TransportError,
+)
+from outreach_async.bulk.rows import order_key
+from outreach_async.testing import VirtualTime
+
+pytestmark = virtual_time
+
+
+def client(transport: Any, **options: Any) -> OutreachClient:
+    options = {"retry": RetryPolicy(jitter=lambda: 1.0), **options}
+    return OutreachClient(transport=transport, owner_key="key_secret", workspace="space_1", **options)
+
+
+def rows(count: int) -> Iterator[NewContact]:
+    return (NewContact(f"user{number}@a.example") for number in range(count))
+
+
+async def outcomes_of(run: Any) -> list[ContactOutcome]:
+    async with run as outcomes:
+        return [outcome async for outcome in outcomes]
+
+
+async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutcome]) -> None:
+    async for outcome in outcomes:
+        into.append(outcome)  # noqa: PERF401 - those before an error are wanted too
+
+
+class Answering:
+    """Answers each creation as a function of its e-mail says, after as many seconds as another says."""
+
+    def __init__(self, answer: Callable[[str], Response | Exception], seconds: Callable[[str], float] = lambda _: 0.0) -> None:
+        self.answer = answer
+        self.seconds = seconds
+        self.begun: list[str] = []
+        self.open: set[str] = set()
+        self.overlaps: list[tuple[str, str]] = []
+        self.most_open = 0
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        email = json.loads(request.body)["email"]
+        progress.sent = True
+        self.begun.append(email)
+        number = len(self.begun)
+        self.overlaps += [(other, email) for other in self.open if order_key(other) == order_key(email)]
+        self.open.add(email)
+        self.most_open = max(self.most_open, len(self.open))
+        try:
+            await anyio.sleep(self.seconds(email))
+        finally:
+            self.open.discard(email)
+        answer = self.answer(email)
+        if isinstance(answer, Exception):
+            raise answer
+        return numbered(answer, number)
+
+    async def aclose(self) -> None: ...
+
+
+@pytest.mark.parametrize("source", ["list", "generator", "async generator", "mappings"])
+async def test_any_iterable_of_contacts_or_mappings_is_taken(source: str) -> None:
+    async def stream() -> AsyncIterator[NewContact]:
+        for row in rows(300):
+            await anyio.lowlevel.checkpoint()
+            yield row
+
+    given: Any = {
+        "list": list(rows(300)),
+        "generator": rows(300),
+        "async generator": stream(),
+        "mappings": [{"email": row.email, "custom_1": "x"} for row in rows(300)],
+    }[source]
+    found = await outcomes_of(client(Script(added())).contacts.create_many(given))
+    assert sorted(outcome.index for outcome in found) == list(range(300))
+    assert {outcome.status for outcome in found} == {Outcome.ADDED}
+    assert all(outcome.certain and outcome.attempts == 1 for outcome in found)
+    assert {outcome.id for outcome in found} == {f"contact_{number + 1}" for number in range(len(found))}
+
+
+async def test_awaiting_a_run_gives_the_figures() -> None:
+    run = client(Answering(lambda email: added() if email < "user5" else skipped())).contacts.create_many(rows(10))
+    report = await run
+    assert isinstance(report, BulkReport)
+    assert report.to_dict() == {
+        "rows": 10,
+        "outcomes": {
+            "added": 5,
+            "skipped": 5,
+            "overwriten": 0,
+            "updated_missing_fields": 0,
+            "rejected": 0,
+            "not_applied": 0,
+            "unknown": 0,
+        },
+        "uncertain": 0,
+        "repeats": 0,
+        "seconds": 0.0,
+    }
+
+
+async def test_an_invalid_row_is_a_rejected_outcome_with_its_input_and_the_others_go_on() -> None:
+    given: list[Any] = [
+        {"email": "a@a.example"},
+        {"email": " "},
+        3,
+        {"email": "b@a.example", "custom_x": "1"},
+        NewContact("c@a.example"),
+    ]
+    script = Script(added())
+    found = await outcomes_of(client(script).contacts.create_many(given, order="input"))
+    assert [outcome.status.value for outcome in found] == ["added", "rejected", "rejected", "rejected", "added"]
+    assert [outcome.contact for outcome in found] == given
+    assert all(
+        isinstance(found[bad].error, InvalidRequest) and found[bad].certain and not found[bad].attempts for bad in (1, 2, 3)
+    )
+    assert len(script.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected", "possible"),
+    [
+        (lost(), "unknown", "added skipped not_applied"),
+        (status(500), "unknown", "added skipped not_applied"),
+        (Response(200, {}, b"<html>"), "unknown", "added skipped not_applied"),
+        (Response(200, {}, b'{"status":"error"}'), "unknown", "added skipped not_applied"),
+        (status(425), "unknown", "added skipped not_applied"),
+        (status(499), "unknown", "added skipped not_applied"),
+        (status(422), "rejected", "rejected"),
+        (status(400), "rejected", "rejected"),
+        (status(409), "rejected", "rejected"),
+        (status(413), "rejected", "rejected"),
+    ],
+    ids=repr,
+)
+async def test_a_row_that_fails_is_an_outcome_that_says_what_the_evidence_allows(
+    failure: Any, expected: str, possible: str
+) -> None:
+    (outcome,) = await outcomes_of(client(Script(failure)).contacts.create_many(rows(1)))
+    assert (outcome.status, set(outcome.possible), outcome.certain) == (expected, {*possible.split()}, " " not in possible)
+    assert outcome.error is not None
+    assert outcome.error.operation in {"create_contact", None}
+
+
+async def test_a_service_that_was_never_reached_suspends_the_run_after_a_few_attempts_and_no_row_is_applied() -> None:
+    script, found, began = Script(unsent()), list[ContactOutcome](), anyio.current_time()
+    async with client(script).contacts.create_many(rows(1000), concurrency=8) as outcomes:
+        with pytest.raises(BulkSuspended, match=r"service unreachable after 4 attempts: .*no connection"):
+            await drain(outcomes, found)
+    assert {(outcome.status.value, outcome.certain) for outcome in found} == {("not_applied", True)}
+    assert len(script.requests) <= 8 + 3
+    assert anyio.current_time() - began < 5
+
+
+async def test_a_row_rejected_after_a_lost_answer_may_have_been_applied() -> None:
+    (outcome,) = await outcomes_of(client(Script(lost(), status(422))).contacts.create_many(rows(1), duplicates="overwrite"))
+    assert outcome.status is Outcome.REJECTED
+    assert outcome.possible == {Outcome.REJECTED, Outcome.ADDED, Outcome.OVERWRITTEN}
+
+
+async def test_a_duplicate_found_after_a_lost_answer_is_uncertain_and_counted_so() -> None:
+    report = await client(Script(lost(), skipped())).contacts.create_many(rows(1))
+    assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "label"),
+    [
+        *((code, "not_applied") for code in (401, 403, 404, 405)),
+        *((code, "unknown") for code in (301, 302, 303, 308, 501, 505)),
+    ],
+)
+async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_read_has_its_outcome(code: int, label: str) -> None:
+    script = Script(status(code, b'{"error":{"message":"unknown key"}}'))
+    pulled = 0
+
+    def counting() -> Iterator[NewContact]:
+        nonlocal pulled
+        for row in rows(100_000):
+            pulled += 1
+            yield row
+
+    found: list[ContactOutcome] = []
+    async with client(script).contacts.create_many(counting(), concurrency=3) as outcomes:
+        with pytest.raises(BulkStopped, match="unknown key") as caught:
+            await drain(outcomes, found)
+        with pytest.raises(StopAsyncIteration):
+            await anext(outcomes)
+    assert sorted(outcome.index for outcome in found) == list(range(pulled))
+    assert {outcome.status.value for outcome in found if outcome.attempts} == {label}
+    assert all(outcome.certain is (outcome.status is Outcome.NOT_APPLIED) for outcome in found)
+    assert (caught.value.status_code, caught.value.report) == (code, outcomes.report.to_dict())
+    assert isinstance(caught.value.__cause__, StatusError)
+    assert len(script.requests) <= 3
+    assert pulled <= 3 * 4
+
+
+async def test_rows_that_waited_for_their_key_when_the_run_stopped_are_not_applied() -> None:
+    given = [NewContact("a@a.example")] * 4
+    script = Script(1.0, status(403))
+    async with client(script).contacts.create_many(given, order="input") as outcomes:
+        found = [await anext(outcomes) for _ in given]
+        with pytest.raises(BulkStopped):
+            await anext(outcomes)
+    assert [(outcome.status.value, outcome.attempts) for outcome in found] == [("not_applied", 1), *[("not_applied", 0)] * 3]
+    assert len(script.requests) == 1
+
+
+async def test_a_row_whose_attempt_runs_out_of_time_after_the_run_stopped_may_have_been_applied() -> None:
+    found: list[ContactOutcome] = []
+    async with client(Script(HANG, 20.0, status(403))).contacts.create_many(rows(2), concurrency=2, order="input") as outcomes:
+        with pytest.raises(BulkStopped):
+            await drain(outcomes, found)
+    sure, unsure = sorted(found, key=lambda outcome: outcome.status)
+    assert (sure.status, sure.certain, unsure.status) == (Outcome.NOT_APPLIED, True, Outcome.UNKNOWN)
+    assert Outcome.ADDED in unsure.possible
+    assert (sure.attempts, unsure.attempts) == (1, 1)
+
+
+async def test_a_transport_that_refuses_a_sound_row_stops_the_run() -> None:
+    script = Script(InvalidRequest("the transport is closed"))
+    async with client(script).contacts.create_many(rows(1000), concurrency=2) as outcomes:
+        found: list[ContactOutcome] = []
+        with pytest.raises(BulkStopped, match="the transport is closed"):
+            await drain(outcomes, found)
+    assert {outcome.status for outcome in found} == {Outcome.NOT_APPLIED}
+    assert len(script.requests) <= 2
+
+
+async def test_a_service_that_asks_for_a_long_wait_suspends_the_run_at_once() -> None:
+    began = anyio.current_time()
+    with pytest.raises(BulkSuspended, match="asked to wait 3600 s") as caught:
+        await client(Script(status(503, retry_after="3600"))).contacts.create_many(rows(1000), concurrency=2)
+    assert (caught.value.retry_after, caught.value.resumable, anyio.current_time() - began) == (3600, False, 0)
+
+
+REFUSALS = [status(429), status(503), status(429, retry_after="0"), status(429, retry_after="60")]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=["429", "503", "asks for none", "asks for a minute"])
+async def test_a_service_that_refuses_without_end_suspends_the_run(refusal: Response) -> None:
+    began = anyio.current_time()
+    async with client(Script(refusal)).contacts.create_many(rows(1000), concurrency=2) as outcomes:
+        found: list[ContactOutcome] = []
+        with pytest.raises(BulkSuspended):
+            await drain(outcomes, found)
+    assert 900 <= anyio.current_time() - began <= 1900
+    assert all(outcome.status in {Outcome.NOT_APPLIED, Outcome.UNKNOWN} for outcome in found)
+
+
+async def test_awaiting_a_run_that_stops_raises_with_its_figures() -> None:
+    with pytest.raises(BulkStopped) as caught:
+        await client(Script(status(401))).contacts.create_many(rows(1))
+    assert caught.value.report is not None
+    assert caught.value.report["outcomes"]["not_applied"] == 1
+
+
+async def test_an_error_of_the_rows_own_code_comes_after_the_outcomes_of_the_rows_before() -> None:
+    def broken() -> Iterator[NewContact]:
+        yield from rows(5)
+        raise LookupError("no such file")
+
+    found: list[ContactOutcome] = []
+    async with client(Script(added())).contacts.create_many(broken()) as outcomes:
+        with pytest.raises(LookupError, match="no such file"):
+            await drain(outcomes, found)
+    assert sorted(outcome.index for outcome in found) == list(range(5))
+
+
+async def test_rows_of_one_order_key_are_sent_one_after_the_other_in_input_order() -> None:
+    emails = [f"{name}@a.example" for _ in range(20) for name in ("ann", "Ann", "änn", "ann+x", "bob", "eve")]
+    answering = Answering(lambda _: added(), seconds=lambda email: len(email) / 10)
+    await client(answering).contacts.create_many([NewContact(email) for email in emails])
+    assert answering.overlaps == []
+    assert answering.most_open == 3
+    by_key: dict[str, list[str]] = defaultdict(list)
+    for email in answering.begun:
+        by_key[order_key(email)].append(email)
+    assert by_key[order_key("ann@a.example")] == [email for email in emails if email[0] in "aAä"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcABC"), st.floats(0, 3)), max_size=40), st.integers(1, 9), st.booleans())
+def test_every_row_has_one_outcome_and_order_input_is_the_rows_order(
+    anyio_backend: Any, plan: list[tuple[str, float]], concurrency: int, in_order: bool
+) -> None:
+    emails = [f"{name}@{number % 3}.example" for number, (name, _) in enumerate(plan)]
+    seconds = {email: wait for email, (_, wait) in zip(emails, plan, strict=True)}
+    answering = Answering(lambda _: added(), seconds=seconds.__getitem__)
+
+    async def run() -> list[ContactOutcome]:
+        given = [NewContact(email) for email in emails]
+        order: Any = "input" if in_order else "completion"
+        return await outcomes_of(client(answering).contacts.create_many(given, concurrency=concurrency, order=order))
+
+    found = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
+    indexes = [outcome.index for outcome in found]
+    assert sorted(indexes) == list(range(len(emails)))
+    assert not in_order or indexes == sorted(indexes)
+    assert Counter(answering.begun) == Counter(emails)
+    assert answering.most_open <= concurrency
+    assert answering.overlaps == []
+
+
+@pytest.mark.parametrize(("concurrency", "bound"), [(5, 5), (64, 8)])
+async def test_no_more_rows_are_in_flight_than_asked_for_or_than_the_client_allows(concurrency: int, bound: int) -> None:
+    answering = Answering(lambda _: added(), seconds=lambda _: 1.0)
+    await client(answering, max_in_flight=8).contacts.create_many(rows(100), concurrency=concurrency)
+    assert answering.most_open == bound
+
+
+async def test_a_slow_consumer_stops_the_pull_and_holds_no_answer_open() -> None:
+    pulled = 0
+
+    def counting() -> Iterator[NewContact]:
+        nonlocal pulled
+        for row in rows(10_000):
+            pulled += 1
+            yield row
+
+    script = Script(added())
+    async with client(script).contacts.create_many(counting(), concurrency=4) as outcomes:
+        await anext(outcomes)
+        await anyio.sleep(3600)
+        assert pulled <= 4 * 4 + 1
+        assert script.in_flight == 0
+
+
+async def test_one_hot_key_does_not_make_the_window_grow() -> None:
+    pulled = 0
+
+    def counting() -> Iterator[NewContact]:
+        nonlocal pulled
+        for _ in range(10_000):
+            pulled += 1
+            yield NewContact("same@a.example")
+
+    async with client(Script(HANG), timeout=None, deadline=None).contacts.create_many(counting(), concurrency=4):
+        await anyio.sleep(60)
+        assert pulled == 4 * 4
+
+
+async def first_outcome(one: OutreachClient) -> ContactOutcome:
+    async with one.contacts.create_many(rows(1000)) as outcomes:
+        return await anext(outcomes)
+
+
+async def own_error(one: OutreachClient) -> None:
+    async with one.contacts.create_many(rows(1000)) as outcomes:
+        await anext(outcomes)
+        raise LookupError("mine")
+
+
+async def cancelled(one: OutreachClient) -> None:
+    async with one.contacts.create_many(rows(1000)) as outcomes:
+        await drain(outcomes, [])
+
+
+@pytest.mark.parametrize("leave", ["return", "raise", "cancel"])
+async def test_leaving_early_cancels_what_is_in_flight_and_the_client_stays_usable(leave: str) -> None:
+    script = Script(added(), HANG)
+    one = client(script, timeout=None, deadline=None)
+    if leave == "return":
+        assert (await first_outcome(one)).status is Outcome.ADDED
+    elif leave == "raise":
+        with pytest.raises(LookupError, match="mine"):  # the block's own error, in no group
+            await own_error(one)
+    else:
+        with anyio.move_on_after(5) as scope:
+            await cancelled(one)
+        assert scope.cancelled_caught
+    assert script.in_flight == 0
+    script.entries = [added()]
+    assert (await one.contacts.create_many(rows(200))).rows == 200
+
+
+async def test_the_deadline_of_a_row_counts_its_own_attempts_and_no_waits() -> None:
+    script = Script(status(429, retry_after="600"), 3.0, added())
+    (outcome,) = await outcomes_of(client(script, deadline=5.0).contacts.create_many(rows(1)))
+    assert (outcome.status, outcome.attempts, outcome.certain) == (Outcome.ADDED, 2, True)
+
+
+async def test_a_row_whose_own_time_is_spent_is_unknown() -> None:
+    (outcome,) = await outcomes_of(client(Script(HANG), timeout=2.0, deadline=5.0).contacts.create_many(rows(1)))
+    assert (outcome.status, outcome.attempts) == (Outcome.UNKNOWN, 3)
+
+
+async def test_refusals_and_an_empty_retry_budget_fail_no_row() -> None:
+    script = Script(*[status(429)] * 40, added())
+    policy = RetryPolicy(attempts=2, budget=0, jitter=lambda: 1.0)
+    report = await client(script, retry=policy).contacts.create_many(rows(3))
+    assert report.outcomes[Outcome.ADDED] == 3
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"email": "a@a.example"}, "rows: expected many contacts, got one dict"),
+        (NewContact("a@a.example"), "rows: expected many contacts, got one NewContact"),
+        ("a@a.example", "rows: expected many contacts, got one str"),
+        (None, "rows: expected an iterable of contacts, got None"),
+    ],
+    ids=repr,
+)
+async def test_rows_that_are_no_rows_are_refused_at_once(bad: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        client(Script(added())).contacts.create_many(bad)
+
+
+@pytest.mark.parametrize(
+    "options", [{"concurrency": 0}, {"concurrency": True}, {"order": "reverse"}, {"duplicates": "ignore"}], ids=repr
+)
+async def test_wrong_options_are_refused_at_once(options: Any) -> None:
+    with pytest.raises(InvalidRequest, match=next(iter(options))):
+        client(Script(added())).contacts.create_many(rows(1), **options)
+
+
+async def test_iterating_without_a_block_says_how_to_iterate() -> None:
+    run = client(Script(added())).contacts.create_many(rows(1))
+    with pytest.raises(InvalidRequest, match="async with"):
+        aiter(run)
+
+
+async def test_a_run_can_be_started_once() -> None:
+    run = client(Script(added())).contacts.create_many(rows(1))
+    await run
+    with pytest.raises(InvalidRequest, match="has already started"):
+        await run
+
+
+async def test_a_failure_of_the_library_itself_is_raised_to_the_consumer() -> None:
+    class Broken:
+        """A transport that breaks the seam's contract beyond repair."""
+
+        async def send(self, _request: Request, _progress: Progress, /) -> Response:
+            await anyio.lowlevel.checkpoint()
+            return None  # type: ignore[return-value]
+
+        async def aclose(self) -> None: ...
+
+    with pytest.raises(AttributeError):
+        await client(Broken()).contacts.create_many(rows(3))
+
+
+async def test_outcomes_hold_no_secret() -> None:
+    async with client(Script(status(422, b'{"error":"key_secret is wrong"}'))).contacts.create_many(rows(3)) as outcomes:
+        text = "".join([f"{outcome!r}{outcome.error}{outcome.error.body!r}" async for outcome in outcomes if outcome.error])
+    assert text
+    assert "key_secret" not in text
+
+
+async def test_nothing_of_a_run_is_kept_when_it_is_over() -> None:
+    given = [NewContact(f"user{number}@kept.example") for number in range(500)]  # outcomes of other tests may still be referenced
+    await client(Script(added())).contacts.create_many(given)
+    gc.collect()
+    assert not [thing for thing in gc.get_objects() if isinstance(thing, ContactOutcome) and thing.contact in given]
+
+
+class Uninterruptible:
+    """Does as it is told, however long that takes: nothing stops it half-way."""
+
+    def __init__(self, *answers: Response | Exception) -> None:
+        self.answers = list(answers)
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(3.0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return numbered(answer, len(self.answers))
+
+    async def aclose(self) -> None: ...
+
+
+async def test_an_answer_that_comes_too_late_because_nothing_could_stop_it_is_an_answer_and_the_worker_goes_on() -> None:
+    transport = Uninterruptible(added(), added(), lost(), added())
+    found = await outcomes_of(client(transport, timeout=1.0).contacts.create_many(rows(3), concurrency=1))
+    assert [(outcome.status, outcome.attempts) for outcome in found] == [
+        (Outcome.ADDED, 1),
+        (Outcome.ADDED, 1),
+        (Outcome.ADDED, 2),
+    ]
+
+
+async def test_an_attempt_that_must_end_sooner_than_all_before_it_does() -> None:
+    transport = Answering(lambda _: added(), seconds=lambda email: 2.0 if email.startswith("quick") else 100.0)
+    emails = [*(f"user{number}@a.example" for number in range(3)), "quick@a.example"]
+    terms = {"timeout": 60.0, "deadline": 61.0, "retry": RetryPolicy(attempts=2, jitter=lambda: 1.0)}
+    began = anyio.current_time()
+    found = await outcomes_of(client(transport, **terms).contacts.create_many([NewContact(email) for email in emails]))
+    assert anyio.current_time() - began == pytest.approx(61.5)  # 60 s, half a second of pause, and the one second that was left
+    assert [str(outcome.status) for outcome in found] == ["added", *["unknown"] * 3]
+
+
+async def test_an_attempt_of_a_row_that_times_out_is_repeated() -> None:
+    script = Script(HANG, added())
+    (outcome,) = await outcomes_of(client(script, timeout=2.0).contacts.create_many(rows(1)))
+    assert (outcome.status, outcome.attempts, outcome.possible) == (Outcome.ADDED, 2, frozenset({Outcome.ADDED}))
+    assert TransportError not in map(type, [outcome.error])

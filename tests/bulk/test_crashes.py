@@ -1,0 +1,236 @@
+"""The real pipeline dies at every point of its way and goes on in another process; `simulation.py` does it at full length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.crashes import Simulation, everywhere, memory
+from support.endings import LOOPS, drawn
+from support.processes import WAYS
+from support.scenarios import KEY, NO_FIELD, ROW, Scene, seeded
+
+from outreach_async import ContactOutcome, InvalidRequest
+from outreach_async.bulk.journal import Journal, JournalWriter
+from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
+from outreach_async.bulk.rows import Repeats
+from outreach_async.errors import JournalError
+from outreach_async.fake import faults
+from outreach_async.fake.fault_plan import Fault
+from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
+
+POINTS = {f"{name}{when}" for name in ("open", "mark", "completed_rows", "record", "end", "close") for when in ("...", "")}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with memory() as made:
+        yield made
+
+
+@pytest.mark.parametrize("backend", LOOPS)
+@pytest.mark.parametrize("seed", range(2))
+def test_equal_seeds_give_equal_traces(seed: int, backend: str, folder: Path) -> None:
+    traces = []
+    for again in ("once", "twice"):
+        (folder / again).mkdir()
+        one = Simulation(seeded(seed), folder / again, backend)
+        one.finish(iter([50, 30]))
+        assert one.violations() == []
+        traces.append([process.trace for process in one.processes])
+    assert len(traces[0]) > 2
+    assert traces[0] == traces[1]
+
+
+def test_other_seeds_give_other_traces(folder: Path) -> None:
+    traces = []
+    for seed in (1, 2):
+        (folder / str(seed)).mkdir()
+        one = Simulation(attrs.evolve(seeded(1), seed=seed), folder / str(seed), "asyncio")
+        traces.append(one.live().trace)
+    assert traces[0] != traces[1]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Path) -> None:
+    said = []
+    for backend in LOOPS:
+        (folder / backend).mkdir()
+        one = Simulation(seeded(seed), folder / backend, backend)
+        one.finish(iter(()))
+        said.append([(each.index, each.status, each.possible, each.attempts) for each in Journal(one.path).outcomes()])
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "repeats", "backend"),
+    [
+        ("skip", "serial", "asyncio"),
+        ("overwrite", "serial", "trio"),
+        ("update_missing_fields", "coalesce", "asyncio"),
+    ],
+)
+def test_a_run_that_is_killed_at_any_point_goes_on_and_says_the_truth(
+    duplicates: DuplicatePolicy, repeats: Repeats, backend: str, folder: Path
+) -> None:
+    scene = seeded(7, 4, duplicates=duplicates, repeats=repeats, trouble=0.3, concurrency=2)
+    passed = set()
+    for number, one in enumerate(everywhere(scene, folder, backend)):
+        assert one.violations() == [], f"run {number}: {[process.trace[-1] for process in one.processes]}"
+        passed |= {name for process in one.processes for name, _ in process.trace}
+    assert number > 20
+    assert passed >= POINTS | {"send", "committed", "deliver"}
+
+
+@pytest.mark.parametrize("backend", LOOPS)
+def test_a_run_that_nothing_disturbs_is_certain_of_every_row(backend: str, folder: Path) -> None:
+    one = Simulation(seeded(3, trouble=0.0), folder, backend)
+    one.finish(iter(()))
+    assert all(outcome.certain for outcome in one.delivered)
+    assert len(one.delivered) == 20
+    assert one.violations() == []
+
+
+@pytest.mark.parametrize("backend", LOOPS)
+def test_a_row_that_was_marked_and_has_changed_since_is_refused_after_a_kill(backend: str, folder: Path) -> None:
+    scene = seeded(3)
+    one = Simulation(scene, folder, backend)
+    one.live(40)
+    assert one.crashes[0] > 0
+    sent = one.world.sends.total()
+    changed: Any = [{**scene.rows[0], "city": "elsewhere"}, *scene.rows[1:]]
+    with pytest.raises(InvalidRequest, match="the input changed"):
+        one.live(rows=changed)
+    assert one.world.sends.total() == sent
+    one.finish(iter(()))
+    assert one.violations() == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [faults.status(500), faults.empty(), faults.reset(), faults.refuse(), faults.commit_then(faults.reset())],
+    ids=lambda fault: fault.label,
+)
+def test_rows_under_way_when_a_run_is_suspended_are_left_for_the_next_process_whatever_they_met_last(
+    fault: Fault, folder: Path
+) -> None:
+    rows = [{"email": f"user{index}@a.example", ROW: str(index)} for index in range(6)]
+    down = Scene(rows=rows, trouble=1.0, faults=[fault], attempts=50, concurrency=3)
+    one = Simulation(down, folder, "asyncio")
+    one.live()
+    report = Journal(one.path).report()
+    assert (report.state, report.rows, one.delivered) == ("suspended", 0, [])
+    one.world.scene = attrs.evolve(down, trouble=0.0)
+    one.finish(iter(()))
+    carried_out = {outcome.index for outcome in one.delivered if outcome.status == "skipped"}
+    assert bool(carried_out) == fault.commits
+    assert all(outcome.possible == {"added", "skipped"} for outcome in one.delivered if outcome.index in carried_out)
+    assert sorted(outcome.index for outcome in one.delivered) == list(range(6))
+    assert one.violations() == []
+
+
+class Harmed:
+    """A writer that does one thing otherwise."""
+
+    def __init__(self, writer: JournalWriter) -> None:
+        self.writer = writer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.writer, name)
+
+
+class Unsuspecting(Harmed):
+    """Breaks the rule that what a kill left without an outcome may have been sent."""
+
+    possibly_sent: PossiblySent = NO_ROWS
+
+
+class Lazy(Harmed):
+    """Breaks the rule that outcomes are kept before the caller has them: a batch is written with the next one."""
+
+    batch: Sequence[ContactOutcome] = ()
+
+    def record(self, outcomes: Sequence[ContactOutcome]) -> None:
+        self.batch, before = outcomes, self.batch
+        if before:
+            self.writer.record(before)
+
+    def end(self, *given: Any) -> None:
+        self.record(())
+        self.writer.end(*given)
+
+
+class Forgetful(Harmed):
+    """Breaks the rule that a row which has its outcome is not sent again."""
+
+    def completed_rows(self, _first: int, _rows: int) -> frozenset[int]:
+        return frozenset()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_ends_a_run_early_what_is_said_of_every_row_is_true(seed: int) -> None:
+    assert drawn(seed).violations() == []
+
+
+def test_the_first_scenes_end_in_every_way_on_both_loops() -> None:
+    scenes = [drawn(seed) for seed in range(40)]
+    assert {ending.way for scene in scenes for ending in scene.endings} == set(WAYS)
+    assert {scene.backend for scene in scenes} == set(LOOPS)
+
+
+@pytest.mark.parametrize(("harmed", "kind"), [(Unsuspecting, "I5"), (Lazy, "I2")])
+def test_the_simulation_notices_a_broken_rule(harmed: type[Harmed], kind: str, folder: Path) -> None:
+    scene = seeded(7, 8, trouble=0.3, concurrency=2)
+    found: Iterator[str] = (wrong for one in everywhere(scene, folder, "asyncio", harmed) for wrong in one.violations())
+    assert any(wrong.startswith(kind) for wrong in found)
+
+
+def test_the_simulation_notices_that_rows_are_sent_again_which_have_their_outcome(folder: Path) -> None:
+    one = Simulation(seeded(7, 8, trouble=0.0), folder, "asyncio", Forgetful)
+    one.live(60)
+    with pytest.raises(JournalError, match="UNIQUE"):
+        one.live()
+
+
+values = st.none() | st.sampled_from(["", "x", "y"])
+fields = st.dictionaries(st.sampled_from(["custom_2", "custom_3", "city"]), values)
+no_rows = st.sampled_from([3, {"email": " "}, {"email": "a@a.example", NO_FIELD: "1"}])
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    """Draw rows, many of which repeat an e-mail or cannot be sent, and how the service treats them."""
+    repeats: Repeats = draw(st.sampled_from(["serial", "error", "first", "last", "coalesce"]))
+    emails = ["a@a.example", "b@a.example", "c@a.example"]
+    if repeats != "coalesce":
+        emails += ["A@a.example", "B@A.example"]  # the same contacts by other names, so rows that are not merged
+    sound = st.builds(lambda email, more: {"email": email, **more}, st.sampled_from(emails), fields)
+    rows = draw(st.lists(st.one_of(sound, sound, sound, no_rows), max_size=12))
+    return Scene(
+        rows=[{**row, ROW: str(index)} if isinstance(row, dict) else row for index, row in enumerate(rows)],
+        duplicates=draw(st.sampled_from(DUPLICATE_POLICIES)),
+        repeats=repeats,
+        before=draw(st.lists(st.sampled_from(emails), max_size=2)),
+        trouble=draw(st.sampled_from([0.0, 0.2, 0.5])),
+        attempts=draw(st.integers(1, 4)),
+        concurrency=draw(st.integers(1, 5)),
+        seed=draw(st.integers(0, 2**16)),
+    )
+
+
+@pytest.mark.parametrize("backend", LOOPS)
+@settings(max_examples=25)
+@given(scene=scenes(), deaths=st.lists(st.integers(1, 80), max_size=3))
+def test_whatever_happens_the_contacts_are_those_of_the_rows_one_after_the_other(
+    backend: str, scene: Scene, deaths: list[int]
+) -> None:
+    with memory() as folder:
+        one = Simulation(scene, folder, backend)
+        one.finish(iter(deaths))
+        assert one.violations() == []
+        assert KEY not in repr(one.delivered)

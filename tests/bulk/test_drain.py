@@ -1,0 +1,225 @@
+"""A run that is drained waits for requests in flight, and for nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.time import virtual_time
+from support.transport import HANG, Script, added, lost, skipped, status, unsent
+
+from outreach_async import (
+    BulkStopped,
+    ContactOutcome,
+    Journal,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+)
+from outreach_async.bulk import Outcomes
+from outreach_async.bulk.outcomes import Order
+from outreach_async.cli.importing import drain_run
+from outreach_async.cli.output import Screen
+from outreach_async.cli.process import handle_interrupts
+
+pytestmark = virtual_time
+
+SCREEN = Screen(as_json=True, console=None)
+
+PAUSES: dict[str, list[Any]] = {
+    "Retry-After": [*[added()] * 5, status(429, retry_after="600")],
+    "503": [*[added()] * 5, status(503)],
+    "no connection": [*[added()] * 5, unsent()],
+    "never reached": [unsent()],
+    "lost answers": [*[added()] * 5, lost()],
+    "no answers": [*[added()] * 5, *[lost()] * 200, HANG],
+}
+"""What a service answers before and during a pause."""
+
+
+class Distant(Script):
+    """A script that takes a moment for each request."""
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        await anyio.sleep(0.02)
+        return await super().send(request, progress)
+
+
+def client(script: Script) -> OutreachClient:
+    return OutreachClient(transport=script, owner_key="key_secret", workspace="space_1", retry=RetryPolicy(jitter=lambda: 1.0))
+
+
+def rows(count: int) -> Iterator[NewContact]:
+    return (NewContact(f"user{number}@a.example") for number in range(count))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "run.db", inline=True)
+
+
+async def until_paused(outcomes: Outcomes) -> None:
+    while outcomes.progress.state != "paused":  # noqa: ASYNC110 - in virtual time; a state has no event
+        await anyio.sleep(0.05)
+
+
+async def drained_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
+    """Drain a run once it is paused; return its outcomes, and how many seconds it went on for."""
+    found: list[ContactOutcome] = []
+    began = math.nan
+    async with anyio.create_task_group() as group, run as outcomes:
+
+        async def drain() -> None:
+            nonlocal began
+            await until_paused(outcomes)
+            began = anyio.current_time()
+            outcomes.drain()
+
+        group.start_soon(drain)
+        found += [outcome async for outcome in outcomes]
+        group.cancel_scope.cancel()
+    return found, anyio.current_time() - began
+
+
+@pytest.mark.parametrize("order", ["completion", "input"])
+@pytest.mark.parametrize("pause", ["Retry-After", "503", "no connection", "never reached", "lost answers"])
+async def test_a_paused_run_ends_as_soon_as_it_is_drained(journal: Journal, pause: str, order: Order) -> None:
+    run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(300), journal=journal, concurrency=8, order=order)
+    found, seconds = await drained_in_pause(run)
+    report = journal.report()
+    assert seconds < 0.1
+    assert (report.state, report.rows) == ("interrupted", len(found))
+
+
+@pytest.mark.parametrize(
+    ("pause", "count"), [*((pause, 300) for pause in PAUSES), ("Retry-After", 8), ("no connection", 8), ("never reached", 8)]
+)
+async def test_a_run_that_was_drained_in_a_pause_is_resumed_truthfully(journal: Journal, pause: str, count: int) -> None:
+    run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(count), journal=journal, concurrency=8)
+    _, seconds = await drained_in_pause(run)
+    report = await client(Script(skipped())).contacts.create_many(rows(count), journal=journal, resume=True)
+    never_applied = pause in {"Retry-After", "no connection", "never reached"}
+    assert seconds < 31
+    assert (journal.report().state, report.rows, sum(report.outcomes.values())) == ("finished", count, count)
+    assert (report.uncertain == 0) == never_applied
+
+
+async def test_a_row_whose_answer_is_lost_after_the_drain_counts_as_possibly_sent(journal: Journal) -> None:
+    script = Script(added(), 5.0, lost())
+    async with client(script).contacts.create_many(rows(9), journal=journal, concurrency=1) as outcomes:
+        await anext(outcomes)
+        await anyio.sleep(1.0)
+        outcomes.drain()
+        assert [outcome async for outcome in outcomes] == []
+    assert len(script.requests) == 2
+    report = await client(Script(skipped())).contacts.create_many(rows(9), journal=journal, resume=True)
+    assert [outcome.index for outcome in journal.outcomes() if not outcome.certain] == [1]
+    assert report.rows == 9
+
+
+async def test_without_a_journal_every_row_that_was_read_still_has_an_outcome() -> None:
+    run = client(Distant(*PAUSES["lost answers"])).contacts.create_many(rows(300), concurrency=8)
+    found, seconds = await drained_in_pause(run)
+    left = [outcome for outcome in found if outcome.error is not None and outcome.attempts < 4]
+    assert seconds < 0.1
+    assert sorted(outcome.index for outcome in found) == list(range(len(found)))
+    assert {outcome.status for outcome in left} <= {Outcome.UNKNOWN, Outcome.NOT_APPLIED}
+    assert any(isinstance(outcome.error, BulkStopped) for outcome in left)
+    assert all((outcome.status is Outcome.UNKNOWN) == (not outcome.certain) for outcome in left)
+
+
+async def test_a_drained_run_without_a_journal_raises_nothing() -> None:
+    found, _ = await drained_in_pause(client(Script(*PAUSES["Retry-After"])).contacts.create_many(rows(300), concurrency=8))
+    assert [outcome.status for outcome in found].count(Outcome.ADDED) == 5
+
+
+async def test_a_request_in_flight_is_waited_for(journal: Journal) -> None:
+    script = Script(added(), 20.0, added())
+    async with client(script).contacts.create_many(rows(30), journal=journal, concurrency=4) as outcomes:
+        await anext(outcomes)
+        outcomes.drain()
+        rest = [outcome async for outcome in outcomes]
+    assert len(rest) == len(script.requests) - 1 > 0
+
+
+REASONS = {
+    "Retry-After": "the service answered 429 and asked to wait 600 s",
+    "503": "most requests fail: the service answered 503",
+    "lost answers": "most requests fail: the answer was lost",
+    "never reached": "no connection",
+}
+
+
+@pytest.mark.parametrize("pause", REASONS)
+async def test_progress_says_why_a_run_is_paused(pause: str) -> None:
+    async with client(Distant(*PAUSES[pause])).contacts.create_many(rows(300), concurrency=8) as outcomes:
+        assert outcomes.progress.why == ""
+        with anyio.move_on_after(600):
+            await until_paused(outcomes)
+        assert outcomes.progress.why == REASONS[pause]
+
+
+async def test_a_run_that_goes_on_has_no_reason_to_pause() -> None:
+    script = Distant(*[added()] * 5, status(429, retry_after="60"), added())
+    async with client(script).contacts.create_many(rows(300), concurrency=8) as outcomes:
+        await until_paused(outcomes)
+        await anyio.sleep(120)
+        assert (outcomes.progress.state, outcomes.progress.why) == ("running", "")
+
+
+async def test_refusals_that_use_up_the_retry_budget_are_named() -> None:
+    async with client(Distant(*[added()] * 5, status(429))).contacts.create_many(rows(300), concurrency=8) as outcomes:
+        await until_paused(outcomes)
+        assert outcomes.progress.why == "too many retries: the service answered 429"
+
+
+# Ctrl-C.
+
+
+async def interrupted(run: Any, after: float | None) -> float:
+    """Take a Ctrl-C after so many seconds, or once the run is paused, and return how long the run went on for."""
+    began = math.nan
+    async with handle_interrupts(SCREEN) as interrupts, run as outcomes:
+        interrupts.drain = partial(drain_run, outcomes)
+
+        async def take() -> None:
+            nonlocal began
+            await (until_paused(outcomes) if after is None else anyio.sleep(after))
+            began = anyio.current_time()
+            interrupts.handle()
+
+        interrupts.group.start_soon(take)
+        async for _ in outcomes:
+            pass
+    assert interrupts.count == 1
+    return anyio.current_time() - began
+
+
+@pytest.mark.parametrize("pause", PAUSES)
+async def test_the_first_ctrl_c_ends_a_paused_run_within_two_seconds(journal: Journal, pause: str) -> None:
+    run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(300), journal=journal, concurrency=8)
+    assert await interrupted(run, None) < 2
+    assert journal.report().state == "interrupted"
+
+
+async def test_a_probe_that_is_never_answered_holds_a_ctrl_c_up_for_a_second(journal: Journal) -> None:
+    script = Distant(*[added()] * 5, *[status(503)] * 17, HANG)
+    run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
+    seconds = await interrupted(run, 20.0)
+    assert len(script.requests) == 23  # the last one is the probe
+    assert seconds == pytest.approx(1.0, abs=0.1)
+    assert journal.report().state == "interrupted"
+
+
+async def test_requests_of_a_run_that_is_not_paused_have_half_a_minute(journal: Journal) -> None:
+    run = client(Script(added(), HANG)).contacts.create_many(rows(30), journal=journal, concurrency=8)
+    assert await interrupted(run, 0.1) == pytest.approx(29.9, abs=0.2)

@@ -1,0 +1,100 @@
+"""Answers that belong to other rows, as after a response that was written twice: a repeated contact id gives them away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.time import virtual_time
+from support.transport import added, skipped
+
+from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient, Progress, Request, Response, UnexpectedResponse
+from outreach_async.bulk.outcomes import RecentIds
+
+pytestmark = virtual_time
+UNSURE = {Outcome.NOT_APPLIED, Outcome.ADDED, Outcome.SKIPPED}
+
+
+class Desynchronised:
+    """Answers each row as a function of its number says, each some time after the one before."""
+
+    def __init__(self, answer: Callable[[int], Response], seconds: float = 1.0) -> None:
+        self.answer = answer
+        self.seconds = seconds
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        number = int(json.loads(request.body)["custom_1"])
+        await anyio.sleep(number * self.seconds)
+        return self.answer(number)
+
+    async def aclose(self) -> None: ...
+
+
+def run(transport: Any, rows: Any, **options: Any) -> Any:
+    client = OutreachClient(transport=transport, owner_key="key_1", workspace="space_1")
+    return client.contacts.create_many(rows, **options)
+
+
+def rows(*emails: str) -> list[dict[str, str]]:
+    return [{"email": email, "custom_1": str(number)} for number, email in enumerate(emails)]
+
+
+async def outcomes_of(run: Any, wait: float = 0.0) -> list[ContactOutcome]:
+    async with run as outcomes:
+        await anyio.sleep(wait)
+        return sorted([outcome async for outcome in outcomes], key=lambda each: each.index)
+
+
+EMAILS = [f"user{number}@a.example" for number in range(4)]
+
+
+@pytest.mark.parametrize("order", ["completion", "input"])
+async def test_rows_with_one_id_are_uncertain_unless_the_caller_has_them(order: Any) -> None:
+    one_behind = Desynchronised(lambda number: added(f"contact_{max(0, number - 1)}"))
+    found = await outcomes_of(run(one_behind, rows(*EMAILS), order=order), wait=60)
+    assert [(each.certain, each.id) for each in found] == [(False, None), (False, None), (True, "contact_1"), (True, "contact_2")]
+    assert all(each.status is Outcome.UNKNOWN and each.possible == UNSURE for each in found[:2])
+    assert all(isinstance(each.error, UnexpectedResponse) and each.error.maybe_sent for each in found[:2])
+    assert [str(each.error) for each in found[:2]] == [
+        "create_contact: rows 0 and 1 received the same contact id; one response belongs to another row",
+        "create_contact: rows 1 and 0 received the same contact id; one response belongs to another row",
+    ]
+
+
+async def test_a_row_that_the_caller_has_taken_stays_as_it_was_said() -> None:
+    twice = Desynchronised(lambda _: added("contact_1"))
+    found = await outcomes_of(run(twice, rows(*EMAILS[:2])))
+    assert [each.certain for each in found] == [True, False]
+
+
+async def test_a_row_that_is_not_committed_yet_is_made_uncertain(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.db", inline=True)
+    at_once = Desynchronised(lambda _: added("contact_1"), seconds=0.01)
+    await outcomes_of(run(at_once, rows(*EMAILS[:2]), journal=journal))
+    assert [each.certain for each in journal.outcomes()] == [False, False]
+
+
+async def test_a_row_that_is_committed_stays_as_it_is(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.db", inline=True)
+    later = Desynchronised(lambda _: added("contact_1"), seconds=5)
+    found = await outcomes_of(run(later, rows(*EMAILS[:2]), journal=journal), wait=60)
+    assert [each.certain for each in found] == [each.certain for each in journal.outcomes()] == [True, False]
+
+
+@pytest.mark.parametrize("answer", [added("contact_1"), skipped()], ids=["one id", "none"])
+async def test_rows_whose_emails_could_be_equal_may_share_an_id(answer: Response) -> None:
+    found = await outcomes_of(run(Desynchronised(lambda _: answer), rows("Ann@a.example", "ann@a.example")))
+    assert [each.certain for each in found] == [True, True]
+
+
+async def test_the_last_4096_ids_are_remembered() -> None:
+    ids = RecentIds()
+    for number in range(4097):
+        assert ids.find_earlier(f"contact_{number}", f"key {number}", number) is None
+    assert ids.find_earlier("contact_1", "another", 5000) == 1
+    assert ids.find_earlier("contact_0", "another", 5001) is None

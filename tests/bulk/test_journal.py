@@ -1,0 +1,675 @@
+"""The journal of a bulk run: what is written is durable, one runner holds it, anybody reads it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.journal import facts, killed_journal
+from tools.journal_child import IDENTITY, opened, outcome, steps, window
+
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter, MarkedWindow, lock
+from outreach_async.bulk.journal.reader import read_snapshot
+from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.errors import InvalidRequest, JournalError, StatusError
+from outreach_async.vocabulary import Outcome
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.db"
+
+
+@contextmanager
+def writing(path: Path, *, resume: bool = False, **options: Any) -> Iterator[JournalWriter]:
+    writer = opened(path, resume=resume, **options)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int]]:
+    return {each.name: (each.stat().st_size, each.stat().st_mtime_ns) for each in folder.iterdir()}
+
+
+def test_what_was_recorded_is_read_beside_the_run_after_it_and_by_a_resumed_one(path: Path) -> None:
+    recorded = [outcome(3), outcome(1, Outcome.UNKNOWN, id=None, error=StatusError("no", status_code=500)), outcome(0, repeats=3)]
+    with writing(path) as writer:
+        writer.mark(window(0, 5))
+        writer.record(recorded)
+        assert [facts(found) for found in Journal(path).outcomes()] == [facts(recorded[at]) for at in (2, 1, 0)]
+    assert [found.index for found in Journal(path).outcomes()] == [0, 1, 3]
+    with writing(path, resume=True) as writer:
+        assert (writer.resumed, writer.hwm, writer.state) == (True, 5, "running")
+        assert writer.completed_rows(0, 5) == {0, 1, 3}
+        assert writer.completed_rows(1, 2) == {1}
+        assert writer.create_counts().report(0).outcomes[Outcome.ADDED] == 2
+
+
+def test_a_journal_opens_its_own_writer(path: Path) -> None:
+    for resume in (False, True):
+        writer = Journal(path).writer(IDENTITY, resume=resume)
+        assert writer.resumed is resume
+        writer.close()
+
+
+def test_a_new_journal_is_empty_and_not_resumed_and_so_is_one_resumed_without_a_file(tmp_path: Path) -> None:
+    for resume in (False, True):
+        with writing(tmp_path / f"{resume}.db", resume=resume) as writer:
+            assert (writer.resumed, writer.hwm, writer.state, writer.finished, writer.spooled) == (
+                False,
+                0,
+                "running",
+                False,
+                None,
+            )
+            assert writer.possibly_sent == PossiblySent()
+            assert writer.window_at(0) is None
+
+
+def test_nobody_else_may_read_the_files_of_a_run(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with writing(path) as writer:
+            writer.mark(window(0))
+            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == {"run.db": 0o600, "run.db-wal": 0o600, "run.db-shm": 0o600}
+
+
+def test_a_run_leaves_one_file(path: Path) -> None:
+    with writing(path) as writer:
+        writer.mark(window(0))
+    assert [each.name for each in path.parent.iterdir()] == ["run.db"]
+
+
+def test_reading_makes_no_file_and_changes_none_beside_a_run_after_it_and_after_a_kill(tmp_path: Path) -> None:
+    killed, whole = tmp_path / "killed.db", tmp_path / "whole.db"
+    killed_journal(killed, commits=7)
+    with writing(whole) as writer:
+        writer.mark(window(0))
+        for _ in range(2):  # with the log of a run under way, then without one
+            for each in (killed, whole):
+                before = listing(tmp_path)
+                journal = Journal(each)
+                assert list(journal.outcomes()) == list(journal.outcomes()) or each is killed
+                assert journal.report() == journal.report()
+                assert list(journal.events()) == []
+                assert listing(tmp_path) == before
+            writer.close()
+
+
+def test_a_folder_that_cannot_be_written_is_read(path: Path) -> None:
+    with writing(path) as writer:
+        writer.mark(window(0))
+        writer.record([outcome(0)])
+    path.parent.chmod(0o500)
+    try:
+        assert [found.index for found in Journal(path).outcomes()] == [0]
+    finally:
+        path.parent.chmod(0o700)
+
+
+def test_many_outcomes_are_read_page_by_page_with_none_lost_or_repeated(path: Path) -> None:
+    with writing(path) as writer:
+        writer.mark(window(0, 5000))
+        recorded = [index for index in range(5000) if index % 3]
+        writer.record([outcome(index) for index in recorded])
+        reading = Journal(path).outcomes()
+        first = next(reading)
+        writer.record([outcome(4998)])
+        assert [first.index, *(found.index for found in reading)] == sorted([*recorded, 4998])
+
+
+def test_reading_on_while_the_run_ends_and_another_resumes_it_loses_nothing(path: Path) -> None:
+    with writing(path) as writer:
+        writer.mark(window(0, 3500))
+        writer.record([outcome(index) for index in range(3000)])
+        reading = Journal(path).outcomes()
+        found = [next(reading).index]
+    found += [next(reading).index for _ in range(1500)]
+    with writing(path, resume=True) as writer:
+        writer.record([outcome(index) for index in range(3000, 3500)])
+        found += [each.index for each in reading]
+    assert found == list(range(3500))
+
+
+class TestRefused:
+    """Journals that are not opened."""
+
+    def test_one_that_exists_when_nothing_is_to_be_resumed(self, path: Path) -> None:
+        with writing(path):
+            pass
+        with pytest.raises(InvalidRequest, match="already exists; resume its run"), writing(path):
+            pass
+
+    def test_one_that_this_process_writes(self, path: Path) -> None:
+        with writing(path) as writer:
+            for resume in (False, True):
+                with pytest.raises(InvalidRequest, match="another run is writing"), writing(path, resume=resume):
+                    pass
+            link = path.with_name("same.db")
+            link.hardlink_to(path)
+            with pytest.raises(InvalidRequest, match="another run is writing"), writing(link, resume=True):
+                pass
+            writer.mark(window(0))
+
+    def test_one_that_another_process_writes(self, path: Path) -> None:
+        code = "import sys; from tools.journal_child import *; w = opened(Path(sys.argv[1])); print(1, flush=True); input()"
+        command = [sys.executable, "-c", code, str(path)]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+        ) as other:
+            assert other.stdout
+            assert other.stdout.readline() == "1\n"
+            with pytest.raises(InvalidRequest, match="another run is writing"), writing(path, resume=True):
+                pass
+            assert Journal(path).report().state == "running"
+            other.communicate("\n")
+        with writing(path, resume=True) as writer:
+            assert writer.resumed
+
+    @pytest.mark.parametrize("content", [b"email\na@a.example\n", b"SQLite format 3\0", bytes(4096)])
+    def test_a_file_that_is_no_journal_which_stays_as_it_is(self, path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        with pytest.raises(InvalidRequest, match="is not a journal"), writing(path, resume=True):
+            pass
+        with pytest.raises(InvalidRequest, match="is not a journal"):
+            Journal(path).report()
+        assert path.read_bytes() == content
+
+    def test_a_database_of_another_program_which_stays_as_it_is(self, path: Path) -> None:
+        with sqlite3.connect(path) as db:
+            db.execute("CREATE TABLE t (a)")
+        db.close()
+        content = path.read_bytes()
+        with pytest.raises(InvalidRequest, match="is not a journal"), writing(path, resume=True):
+            pass
+        with pytest.raises(InvalidRequest, match="is not a journal"):
+            Journal(path).report()
+        assert path.read_bytes() == content
+
+    def test_one_of_a_newer_format(self, path: Path) -> None:
+        with writing(path):
+            pass
+        db = sqlite3.connect(path)
+        db.execute("PRAGMA user_version = 9")
+        db.close()
+        with pytest.raises(InvalidRequest, match="newer version"), writing(path, resume=True):
+            pass
+        with pytest.raises(InvalidRequest, match="newer version"):
+            list(Journal(path).outcomes())
+
+    def test_one_of_another_run(self, path: Path) -> None:
+        with writing(path):
+            pass
+        other = Identity("space_1", {"duplicates": "overwrite", "campaign": None})
+        with (
+            pytest.raises(InvalidRequest, match="duplicates was 'skip' and is now 'overwrite'"),
+            writing(path, resume=True, identity=other),
+        ):
+            pass
+        with writing(path, resume=True, identity=Identity(IDENTITY.workspace, IDENTITY.options, source="moved.csv")) as writer:
+            assert writer.resumed
+
+    def test_a_link_and_a_folder(self, path: Path) -> None:
+        path.symlink_to(path.with_name("elsewhere.db"))
+        for each in (path, path.parent):
+            with pytest.raises(InvalidRequest, match="not a regular file"), writing(each, resume=True):
+                pass
+        assert not path.with_name("elsewhere.db").exists()
+
+    def test_a_place_that_is_not_there(self, path: Path) -> None:
+        with pytest.raises(InvalidRequest, match="No such file or directory; pass a path in a folder"), writing(path / "a.db"):
+            pass
+        with pytest.raises(InvalidRequest, match="does not exist"):
+            Journal(path).report()
+
+    def test_a_name_that_the_system_cannot_take(self, path: Path) -> None:
+        with pytest.raises(JournalError, match="File name too long"), writing(path.with_name("x" * 300)):
+            pass
+
+    def test_any_on_a_system_without_posix_locks(self, path: Path) -> None:
+        code = (
+            "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
+            "try: JournalWriter.open(Journal(sys.argv[1]), Identity('space_1', {}), resume=False)\n"
+            "except ValueError as error: print(error)"
+        )
+        done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+        assert "no POSIX file locks (Windows)" in done.stdout
+        assert not path.exists()
+
+    @pytest.mark.parametrize("resume", [True, False])
+    def test_an_empty_file_which_stays_as_it_is(self, path: Path, resume: bool) -> None:
+        path.touch()
+        with pytest.raises(InvalidRequest, match=r"empty file.*earlier=" if resume else "already exists; resume its run"):
+            opened(path, resume=resume)
+        with pytest.raises(InvalidRequest, match=r"empty file.*earlier="):
+            Journal(path).report()
+        assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_either_way_of_locking_keeps_others_out_to_the_end_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
+    path.touch()
+    hold = lock.JournalLock.acquire(str(path), resume=True, beside=beside)
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("CREATE TABLE t (a)")
+    with (path.with_name("run.db-lock") if beside else path).open() as other:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        db.close()
+        hold.release()
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(InvalidRequest, match="another run is writing"):
+            lock.JournalLock.acquire(str(path), resume=True, beside=beside)
+    lock.JournalLock.acquire(str(path), resume=True, beside=beside).release()
+
+
+class TestMarking:
+    """Windows are marked in order, and never become others."""
+
+    def test_a_window_is_known_again(self, path: Path) -> None:
+        with writing(path) as writer:
+            writer.mark(window(0, 7, b"aaaaaaaa"))
+            writer.mark(window(7, 3, b"bbbbbbbb"))
+        with writing(path, resume=True) as writer:
+            assert writer.window_at(7) == MarkedWindow(7, 3, b"bbbbbbbb")
+            assert writer.window_at(3) is None
+            writer.mark(window(0, 7, b"aaaaaaaa"))
+            assert writer.hwm == 10
+
+    @pytest.mark.parametrize("other", [window(0, 7, b"cccccccc"), window(0, 6, b"aaaaaaaa"), window(3, 4, b"aaaaaaaa")])
+    def test_a_window_of_other_rows_is_refused_and_the_journal_stays_of_use(self, path: Path, other: MarkedWindow) -> None:
+        with writing(path) as writer:
+            writer.mark(window(0, 7, b"aaaaaaaa"))
+            with pytest.raises(InvalidRequest, match="the input changed"):
+                writer.mark(other)
+            writer.mark(window(7))
+
+    @pytest.mark.parametrize("other", [window(1), window(0, 0)])
+    def test_a_window_that_does_not_follow_is_refused(self, path: Path, other: MarkedWindow) -> None:
+        with writing(path) as writer, pytest.raises(InvalidRequest, match="mark rows in order"):
+            writer.mark(other)
+
+    @pytest.mark.parametrize("index", [5, -1])
+    def test_an_outcome_of_a_row_that_was_not_marked_is_refused(self, path: Path, index: int) -> None:
+        with writing(path) as writer:
+            writer.mark(window(0, 5))
+            with pytest.raises(InvalidRequest, match=f"got row {index}; mark a row before it is sent"):
+                writer.record([outcome(0), outcome(index)])
+            assert writer.completed_rows(0, 5) == set()
+
+
+def test_a_second_outcome_of_a_row_is_an_error_and_nothing_of_its_batch_is_kept(path: Path) -> None:
+    with writing(path) as writer:
+        writer.mark(window(0, 5))
+        writer.record([outcome(2)])
+        with pytest.raises(JournalError, match=r"UNIQUE constraint failed: outcome\.seq"):
+            writer.record([outcome(1), outcome(2)])
+        with pytest.raises(JournalError, match="UNIQUE"):
+            writer.record([outcome(3)])
+    assert [found.index for found in Journal(path).outcomes()] == [2]
+    assert Journal(path).report().rows == 1
+
+
+class TestEnds:
+    """How a run ended decides what the next one suspects."""
+
+    def test_a_killed_run_leaves_every_marked_row_suspect(self, path: Path) -> None:
+        killed_journal(path, commits=7)
+        with writing(path, resume=True) as writer:
+            assert writer.possibly_sent == PossiblySent(((0, writer.hwm),))
+            assert writer.hwm
+
+    @pytest.mark.parametrize("state", ["suspended", "stopped", "interrupted"])
+    def test_a_run_that_ended_in_order_names_its_suspects_until_the_next_begins(self, path: Path, state: str) -> None:
+        with writing(path) as writer:
+            writer.mark(window(0))
+            writer.end(state, PossiblySent(((2, 4), (7, 8))))
+            assert writer.state == Journal(path).report().state == state
+        with writing(path, resume=True) as writer:
+            assert writer.possibly_sent == PossiblySent(((2, 4), (7, 8)))
+            assert Journal(path).report().state == "running"
+        with writing(path, resume=True) as writer:
+            assert writer.possibly_sent == PossiblySent(((0, 20),))
+        assert [(kind, data) for _, kind, data in Journal(path).events()] == [
+            ("resumed", {"after": state}),
+            ("resumed", {"after": "running"}),
+        ]
+
+    def test_a_finished_run_stays_finished_and_suspects_nothing(self, path: Path) -> None:
+        with writing(path) as writer:
+            writer.mark(window(0, 2))
+            writer.record([outcome(0), outcome(1)])
+            writer.end("finished")
+        content = path.read_bytes()
+        with writing(path, resume=True) as writer:
+            assert (writer.finished, writer.possibly_sent, writer.create_counts().rows) == (True, PossiblySent(), 2)
+            writer.end("stopped")
+        assert path.read_bytes() == content
+
+    def test_a_run_with_a_row_left_is_not_finished(self, path: Path) -> None:
+        with writing(path) as writer:
+            writer.mark(window(0, 3))
+            writer.record([outcome(1)])
+            with pytest.raises(InvalidRequest, match="got none for 2"):
+                writer.end("finished")
+
+    def test_a_state_of_another_name_is_refused(self, path: Path) -> None:
+        with writing(path) as writer, pytest.raises(InvalidRequest, match="expected one of finished, suspended"):
+            writer.end("running")
+
+
+class TestReport:
+    """Reports are functions of the journal alone."""
+
+    def test_it_holds_the_figures_of_the_run_and_the_journals_own(self, path: Path) -> None:
+        clock = iter([100.0, 101.0, 102.0, 103.5])
+        with writing(path, wall=lambda: next(clock)) as writer:
+            writer.record_event("gate", {"seconds": 3})
+            writer.mark(window(0, 9))
+            possible = frozenset({Outcome.SKIPPED, Outcome.ADDED})
+            writer.record([outcome(0), outcome(1, Outcome.SKIPPED, possible=possible), outcome(4, Outcome("archived"))])
+            writer.end("suspended")
+        assert Journal(path).report().to_dict() == {
+            "rows": 3,
+            "outcomes": {
+                "added": 1,
+                "skipped": 1,
+                "overwriten": 0,
+                "updated_missing_fields": 0,
+                "rejected": 0,
+                "not_applied": 0,
+                "unknown": 0,
+                "archived": 1,
+            },
+            "uncertain": 1,
+            "repeats": 0,
+            "seconds": 3.5,
+            "state": "suspended",
+            "marked": 9,
+            "possibly_sent": 6,
+            "windows": 1,
+            "events": {"gate": 1},
+            "workspace": "space_1",
+            "source": "rows.csv",
+            "fingerprint": None,
+        }
+        assert list(Journal(path).events()) == [(101.0, "gate", {"seconds": 3})]
+
+    def test_the_pauses_between_resumes_are_no_part_of_its_seconds(self, path: Path) -> None:
+        now = [100.0]
+        for _ in range(2):
+            with writing(path, resume=True, wall=lambda: now[0]) as writer:
+                now[0] += 5
+                writer.end("suspended")
+            now[0] += 1000
+        assert Journal(path).report().seconds == 10
+
+    def test_a_clock_that_is_set_back_takes_no_time_off(self, path: Path) -> None:
+        clock = iter([100.0, 50.0])
+        with writing(path, wall=lambda: next(clock)) as writer:
+            writer.end("stopped")
+        assert Journal(path).report().seconds == 0
+
+    def test_it_is_written_byte_for_byte_the_same_each_time_also_after_a_checkpoint(self, path: Path) -> None:
+        target = path.with_name("report.json")
+        with writing(path) as writer:
+            for _ in islice(steps(writer), 7):
+                pass
+            written = []
+            for _ in range(2):
+                Journal(path).write_report(target)
+                written.append(target.read_bytes())
+            writer._store.move_log()
+            Journal(path).write_report(target)
+            written.append(target.read_bytes())
+        Journal(path).write_report(target)
+        assert {*written, target.read_bytes()} == {written[0]}
+        assert json.loads(written[0]) == Journal(path).report().to_dict()
+        assert sorted(each.name for each in path.parent.iterdir()) == ["report.json", "run.db"]
+
+    def test_a_report_that_cannot_be_written_leaves_what_was_there(self, path: Path) -> None:
+        with writing(path):
+            pass
+        target = path.with_name("folder")
+        target.mkdir()
+        with pytest.raises(OSError, match="folder"):
+            Journal(path).write_report(target)
+        assert sorted(each.name for each in path.parent.iterdir()) == ["folder", "run.db"]
+
+
+def payload(email: str, **members: str | None) -> bytes:
+    return json.dumps({"email": email, **members}).encode()
+
+
+ROWS = [
+    (0, "a@a.example", payload("a@a.example", city="Rome", title="Dr")),
+    (1, "b@a.example", payload("b@a.example", city="Bonn")),
+    (2, "", b'"email: expected a text"'),
+    (3, "a@a.example", payload("a@a.example", city="Oslo", title=" ")),
+    (4, "", b'"email: expected a text"'),
+    (5, "A@a.example", payload("A@a.example")),
+    (6, "a@a.example", payload("a@a.example", custom_1="x")),
+]
+
+
+class TestSpool:
+    """The input is kept byte for byte, and rows that repeat an e-mail stand for each other."""
+
+    @staticmethod
+    def rows_of(path: Path, policy: Any, duplicates: str = "skip") -> dict[int, Any]:
+        with writing(path, identity=Identity("space_1", {"duplicates": duplicates})) as writer:
+            writer.spool(ROWS[:4])
+            writer.spool(ROWS[4:])
+            writer.end_spool(len(ROWS))
+            found = [*writer.spooled_rows(0, 3, policy), *writer.spooled_rows(3, 100, policy)]
+            assert writer.spooled_rows(7, 5, policy) == []
+        return {row.index: row.payload if row.repeats is None else row.repeats for row in found}
+
+    @pytest.mark.parametrize("policy", ["serial", "error"])
+    def test_every_row_comes_back_as_it_is(self, path: Path, policy: str) -> None:
+        assert self.rows_of(path, policy) == {index: content for index, _, content in ROWS}
+
+    def test_only_the_first_row_of_an_e_mail_is_sent(self, path: Path) -> None:
+        assert self.rows_of(path, "first") == {index: content for index, _, content in ROWS} | {3: 0, 6: 0}
+
+    def test_only_the_last_row_of_an_e_mail_is_sent(self, path: Path) -> None:
+        assert self.rows_of(path, "last") == {index: content for index, _, content in ROWS} | {0: 6, 3: 6}
+
+    @pytest.mark.parametrize(
+        ("duplicates", "merged"),
+        [
+            ("skip", {"city": "Rome", "title": "Dr"}),
+            ("overwrite", {"city": "Oslo", "title": " ", "custom_1": "x"}),
+            ("update_missing_fields", {"city": "Rome", "title": "Dr", "custom_1": "x"}),
+        ],
+    )
+    def test_the_rows_of_an_e_mail_are_merged_into_the_first(self, path: Path, duplicates: str, merged: dict[str, str]) -> None:
+        found = self.rows_of(path, "coalesce", duplicates)
+        assert json.loads(found.pop(0)) == {"email": "a@a.example", **merged}
+        assert found == {index: content for index, _, content in ROWS[1:]} | {3: 0, 6: 0}
+
+    def test_rows_of_one_e_mail_beyond_any_page_are_all_merged(self, path: Path) -> None:
+        with writing(path, identity=Identity("space_1", {"duplicates": "overwrite"})) as writer:
+            writer.spool([(index, "a", payload("a", **{f"custom_{index}": "x", "city": str(index)})) for index in range(1000)])
+            writer.end_spool(1000)
+            (sent, *others) = writer.spooled_rows(0, 1000, "coalesce")
+        members = json.loads(sent.payload)
+        assert (len(members), members["city"]) == (1002, "999")
+        assert {row.repeats for row in others} == {0}
+
+    def test_e_mails_are_the_same_only_to_the_last_character(self, path: Path) -> None:
+        with writing(path) as writer:
+            emails = ["a\0b", "a\0c", "a", "A", "a ", '"a"', "é", "e\u0301"]
+            writer.spool([(index, email, b"{}") for index, email in enumerate(emails)])
+            writer.end_spool(len(emails))
+            assert [row.repeats for row in writer.spooled_rows(0, 20, "first")] == [None] * len(emails)
+
+    def test_payloads_are_kept_byte_for_byte(self, path: Path) -> None:
+        odd = ['{ "b":1 , "a":"\\u0000\\u00e9é" , "b":1.50 }', '"\\/"', "{}"]
+        with writing(path) as writer:
+            writer.spool([(index, "", content.encode()) for index, content in enumerate(odd)])
+            writer.end_spool(3)
+            assert [row.payload.decode() for row in writer.spooled_rows(0, 3, "serial")] == odd
+
+    def test_a_spool_is_whole_or_not_and_whole_for_good(self, path: Path) -> None:
+        with writing(path) as writer:
+            writer.spool(ROWS[:2])
+            with pytest.raises(InvalidRequest, match="expected 3 spooled rows, got 2"):
+                writer.end_spool(3)
+            assert writer.spooled is None
+        with writing(path, resume=True) as writer:  # spooled anew after a kill, and shorter
+            assert writer.spooled is None
+            writer.spool([(0, "c", b'{"email":"c"}')])
+            writer.end_spool(1)
+        with writing(path, resume=True) as writer:
+            assert writer.spooled == 1
+            assert [row.payload for row in writer.spooled_rows(0, 9, "first")] == [b'{"email":"c"}']
+            with pytest.raises(InvalidRequest, match="the spool is complete with 1 rows"):
+                writer.spool(ROWS[1:2])
+
+    def test_an_outcome_is_read_with_the_row_that_was_spooled(self, path: Path) -> None:
+        with writing(path) as writer:
+            writer.spool(ROWS)
+            writer.end_spool(len(ROWS))
+            writer.mark(window(0, len(ROWS)))
+            writer.record([outcome(1), outcome(2)])
+        assert [found.contact for found in Journal(path).outcomes()] == [{"email": "b@a.example", "city": "Bonn"}, None]
+
+
+def test_a_damaged_journal_is_an_error_that_names_the_file_and_the_remedy(path: Path) -> None:
+    with writing(path) as writer:
+        writer.mark(window(0, 2000))
+        writer.record([outcome(index) for index in range(2000)])
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    for read in (lambda: list(Journal(path).outcomes()), lambda: opened(path, resume=True)):
+        with pytest.raises(JournalError, match=r"run\.db is damaged: .*malformed.*restore a copy.*earlier=\"unknown\""):
+            read()
+    with pytest.raises(JournalError), writing(path, resume=True):  # and is not held after that
+        pass
+
+
+def test_a_journal_whose_pages_are_whole_but_make_no_sense_is_damaged_too(path: Path) -> None:
+    with writing(path) as writer:
+        writer.mark(window(0))
+        writer.record([outcome(0)])
+    for change, read in (
+        ("UPDATE outcome SET status = 99", lambda: list(Journal(path).outcomes())),
+        ("UPDATE meta SET value = '{' WHERE name = 'totals'", Journal(path).report),
+    ):
+        db = sqlite3.connect(path, isolation_level=None)
+        db.execute(change)
+        db.close()
+        with pytest.raises(JournalError, match=r"run\.db is damaged: .*checksum.*restore a copy"):
+            read()
+
+
+def test_a_name_that_cannot_be_looked_up_is_an_error_that_says_so(path: Path) -> None:
+    with pytest.raises(JournalError, match="File name too long"):
+        Journal(path.with_name("x" * 300)).report()
+    path.touch()
+    with pytest.raises(InvalidRequest, match="does not exist"):
+        Journal(path / "run.db").report()
+
+
+def test_a_question_is_asked_again_when_the_file_changed_meanwhile_but_not_for_ever(path: Path) -> None:
+    with writing(path):
+        pass
+    tries = 0
+
+    def question(db: sqlite3.Connection) -> int:
+        nonlocal tries
+        tries += 1
+        if tries <= changes:
+            os.utime(path, ns=(tries, tries))
+        if tries == 1:
+            db.execute("SELECT * FROM nothing")
+        return tries
+
+    changes = 3
+    assert read_snapshot(path, question) == 4
+    tries, changes = 1, 1_000_000
+    with pytest.raises(JournalError, match="changes faster than it can be read"):
+        read_snapshot(path, question)
+
+
+def test_every_commit_waits_for_the_disk(path: Path) -> None:
+    with writing(path) as writer, writer._store.connection() as db:
+        assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_file_system_that_takes_no_log_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(":memory:")) as memory, writing(path) as writer:  # memory takes none either
+        writer._store._db.close()
+        writer._store._db = memory
+        with pytest.raises(InvalidRequest, match="without shared memory"):
+            writer._store._enable_log()
+
+
+def test_a_log_without_its_index_is_an_error_that_says_so_but_is_resumed(path: Path) -> None:
+    killed_journal(path, commits=7)
+    path.with_name("run.db-shm").unlink()
+    with pytest.raises(JournalError, match=r"run\.db-shm, the index of its log, is missing"):
+        Journal(path).report()
+    with writing(path, resume=True) as writer:
+        assert writer.hwm
+
+
+def test_a_closed_writer_refuses_and_lets_go_and_may_be_closed_again(path: Path) -> None:
+    writer = opened(path)
+    writer.close()
+    writer.close()
+    with pytest.raises(JournalError, match="is closed"):
+        writer.mark(window(0))
+    with writing(path, resume=True) as other:
+        writer.close()
+        with pytest.raises(InvalidRequest, match="another run"):
+            opened(path, resume=True)
+        other.mark(window(0))
+
+
+def test_what_interrupts_a_commit_rolls_it_back_and_the_journal_stays_of_use(path: Path) -> None:
+    def interrupted() -> None:
+        with writer._store.transaction() as db:
+            db.execute("DELETE FROM meta")
+            raise KeyboardInterrupt
+
+    with writing(path) as writer:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        writer.mark(window(0))
+    assert Journal(path).report().marked == 20
+
+
+def test_no_key_reaches_the_files_of_a_run_by_way_of_masked_errors(path: Path) -> None:
+    with writing(path) as writer:
+        error = StatusError("refused", status_code=401, headers={"x-key": "key_secret"}, body=b"key_secret")
+        writer.mark(window(0))
+        writer.record([outcome(0, Outcome.REJECTED, error=error)])
+        content = b"".join(each.read_bytes() for each in path.parent.iterdir())
+    assert b"refused" in content
+    assert b"secret" not in content + path.read_bytes()
+
+
+def test_a_journal_says_where_it_is() -> None:
+    assert repr(Journal("a/run.db")) == "Journal('a/run.db')"
+    assert not Journal("a").inline

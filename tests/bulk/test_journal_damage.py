@@ -1,0 +1,506 @@
+"""Journals that are damaged, incomplete or lost: noticed, never destroyed, and continued only with every row possibly sent."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import pytest
+from support.journal import ENDINGS, killed_journal, require_prefix, require_resumable
+from support.time import virtual_time
+from support.transport import HANG, Script, added, skipped
+from tools.journal_child import IDENTITY, opened, outcome, outcome_of, steps, window
+from tools.journal_faults import damaged
+
+from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
+from outreach_async.bulk.journal import JournalWriter
+from outreach_async.bulk.journal.lock import require_same_file
+from outreach_async.bulk.journal.making import create_journal
+from outreach_async.bulk.journal.reader import DamagedJournalError, read_error
+from outreach_async.bulk.possibly_sent import PossiblySent
+
+ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
+EVERY_ROW = PossiblySent(((0, 2**63 - 1),))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.db"
+
+
+@contextmanager
+def writing(path: Path, **options: Any) -> Iterator[JournalWriter]:
+    writer = opened(path, resume=True, **options)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+def names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()}
+
+
+def ended(path: Path, state: str = "finished", rows: int = 3) -> None:
+    """Leave a journal as a run does that ended in order."""
+    with writing(path) as writer:
+        writer.mark(window(0, rows))
+        writer.record([outcome(index) for index in range(rows)])
+        writer.end(state)
+
+
+def requires_earlier(path: Path, match: str = "") -> None:
+    """Check that a journal is neither read nor resumed, and which way out is named."""
+    for look in (Journal(path).report, lambda: opened(path, resume=True)):
+        with pytest.raises(JournalError, match=rf'run\.db is damaged: .*{match}.*earlier="unknown".*--earlier unknown'):
+            look()
+
+
+def test_the_short_damage_run_finds_no_false_label_and_no_wrong_read(tmp_path: Path) -> None:
+    figures = damaged(tmp_path, count=90, seed=7)
+    assert figures.wrong == []
+    assert figures.copies == 90
+    assert figures.counts["resuming, earlier known: done"] > 20
+    assert figures.counts["resuming, earlier unknown: done"] > 10
+
+
+class TestLog:
+    """The file knows whether its log is missing, cut or old."""
+
+    @pytest.mark.parametrize("commits", [1, 2, 3, 7])
+    def test_a_missing_log_is_an_error(self, path: Path, commits: int) -> None:
+        killed_journal(path, commits)
+        for ending in ("-wal", "-shm"):
+            Path(f"{path}{ending}").unlink()
+        requires_earlier(path, r"whose name ends in -wal\) is missing")
+
+    def test_an_unreadable_log_is_an_error(self, path: Path) -> None:
+        killed_journal(path, 2)
+        log = Path(f"{path}-wal")
+        log.write_bytes(b"\x00" * 12 + log.read_bytes()[12:])
+        requires_earlier(path, "is empty or unreadable")
+
+    def test_a_log_that_cannot_be_opened_is_an_error(self, path: Path) -> None:
+        killed_journal(path, 2)
+        Path(f"{path}-wal").unlink()
+        Path(f"{path}-wal").mkdir()
+        requires_earlier(path, "is empty or unreadable")
+
+    def test_a_mark_is_in_the_file_itself_when_the_call_returns(self, path: Path) -> None:
+        with writing(path) as writer:
+            writer.mark(window(0))
+            writer.record([outcome(0)])
+            writer.mark(window(20))
+            with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
+                assert db.execute("SELECT value FROM meta WHERE name IN ('hwm', 'state') ORDER BY name").fetchall() == [
+                    ("40",),
+                    ('"running"',),
+                ]
+                assert db.execute("SELECT count(*) FROM window").fetchone() == (2,)
+
+    def test_an_ending_is_not_in_the_file_before_its_outcomes(self, path: Path) -> None:
+        with writing(path) as writer:
+            writer.mark(window(0))
+            writer.record([outcome(0)])
+            writer.end("interrupted", PossiblySent(((1, 2),)))
+            os.truncate(f"{path}-wal", 33)
+            Path(f"{path}-shm").rename(path.with_name("shm"))  # SQLite reads the log anew
+            with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
+                assert db.execute("SELECT value FROM meta WHERE name = 'state'").fetchone() == ('"running"',)
+
+    def test_an_old_log_does_not_take_newer_facts_back(self, path: Path) -> None:
+        writer = opened(path)
+        writer.mark(window(0))
+        log = Path(f"{path}-wal").read_bytes()
+        for ending in ENDINGS[1:]:
+            shutil.copyfile(f"{path}{ending}", path.with_name(f"old{ending}"))
+        writer.record([outcome(0), outcome(1)])
+        writer.end("interrupted", PossiblySent(((2, 3),)))
+        writer.close()
+        for ending in ENDINGS[1:]:
+            path.with_name(f"old{ending}").rename(f"{path}{ending}")
+        report = Journal(path).report()
+        assert (report.state, report.rows) == ("interrupted", 2)
+        with writing(path) as writer:
+            assert writer.possibly_sent == PossiblySent(((2, 3),))
+            assert writer.completed_rows(0, 20) == {0, 1}
+        assert path.with_name("run.db.damaged-wal").read_bytes() == log
+        assert Journal(path).report().rows == 2
+
+    def test_the_log_of_another_run_is_left_out(self, path: Path, tmp_path: Path) -> None:
+        killed_journal(tmp_path / "other.db", 7)
+        ended(path)
+        for ending in ENDINGS[1:]:
+            (tmp_path / f"other.db{ending}").rename(f"{path}{ending}")
+        assert (Journal(path).report().state, Journal(path).report().rows) == ("finished", 3)
+
+    def test_a_log_without_its_journal_is_an_error_and_no_new_run_takes_it_over(self, path: Path) -> None:
+        killed_journal(path, 7)
+        path.unlink()
+        for resume in (True, False):
+            with pytest.raises(JournalError, match=r"the file is missing, but its log .* exists"):
+                opened(path, resume=resume)
+        with writing(path, earlier="unknown") as writer:
+            assert writer.possibly_sent == EVERY_ROW
+        assert {"run.db", "run.db.damaged-wal", "run.db.damaged-shm"} <= names(path.parent)
+
+    def test_an_empty_log_of_no_journal_is_nothing(self, path: Path) -> None:
+        Path(f"{path}-wal").touch()
+        with writing(path) as writer:
+            assert not writer.resumed
+
+    def test_a_torn_page_of_the_file_is_in_the_log(self, path: Path) -> None:
+        """A power failure may tear a page while the log is moved into the file."""
+        killed_journal(path, 6)
+        with path.open("r+b") as file:
+            file.seek(4096 + 100)
+            file.write(b"\xff" * 3000)
+        require_prefix(path, (40, 40))
+        require_resumable(path)
+
+
+class TestClosing:
+    """The log stays where it is unless the file says that it needs none."""
+
+    def test_a_writer_that_nobody_closed_leaves_its_log(self, path: Path) -> None:
+        writer = opened(path)
+        writer.mark(window(0))
+        writer.record([outcome(0)])
+        writer._lock.release()
+        del writer
+        gc.collect()
+        assert Journal(path).report().rows == 1
+        assert "run.db-wal" in names(path.parent)
+
+    def test_a_process_that_ends_without_closing_leaves_its_log(self, path: Path) -> None:
+        code = "import sys; from tools.journal_child import *; w = opened(Path(sys.argv[1])); w.mark(window(0))"
+        subprocess.run([sys.executable, "-c", code, str(path)], check=True, cwd=Path(__file__).parents[1])
+        assert Journal(path).report().possibly_sent == 20
+
+    def test_a_writer_that_failed_leaves_its_log(self, path: Path) -> None:
+        writer = opened(path)
+        writer.mark(window(0))
+        for _ in range(2):
+            with pytest.raises(JournalError, match="UNIQUE"):
+                writer.record([outcome(0), outcome(0)])
+        writer.close()
+        assert "run.db-wal" in names(path.parent)
+        assert Journal(path).report().possibly_sent == 20
+
+    def test_a_writer_closed_beside_a_reader_leaves_its_log(self, path: Path) -> None:
+        writer = opened(path)
+        writer.mark(window(0))
+        with reader_of(path):
+            writer.record([outcome(0)])
+            writer.end("interrupted")
+            writer.close()
+            assert "run.db-wal" in names(path.parent)
+        assert (Journal(path).report().state, Journal(path).report().rows) == ("interrupted", 1)
+        with writing(path) as again:
+            assert again.possibly_sent == PossiblySent()
+        assert names(path.parent) == {"run.db"}
+
+    def test_the_file_holds_every_outcome_before_it_denies_its_log(self, path: Path) -> None:
+        found: list[int] = []
+
+        def look(statement: str) -> None:
+            if statement == "COMMIT":
+                with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
+                    found.extend(db.execute("SELECT count(*) FROM outcome").fetchone())
+
+        writer = opened(path)
+        writer.mark(window(0))
+        writer.record([outcome(index) for index in range(3)])
+        writer._store._db.set_trace_callback(look)
+        writer.close()
+        assert found == [3]
+
+    def test_a_kill_between_the_end_and_the_close_of_a_finished_run_is_mended(self, path: Path) -> None:
+        living = path.with_name("living.db")
+        with writing(living) as writer:
+            writer.mark(window(0, 1))
+            writer.record([outcome(0)])
+            writer.end("finished")
+            for ending in ENDINGS:
+                shutil.copyfile(f"{living}{ending}", f"{path}{ending}")
+        with writing(path) as writer:
+            assert writer.finished
+        assert names(path.parent) == {"living.db", "run.db"}
+        assert Journal(path).report().state == "finished"
+
+
+@contextmanager
+def reader_of(path: Path) -> Iterator[None]:
+    """Hold the state that a journal has now."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as db:
+        db.execute("BEGIN")
+        db.execute("SELECT count(*) FROM meta").fetchone()
+        yield
+
+
+def test_a_reader_that_keeps_a_mark_from_the_file_is_an_error_and_its_rows_are_not_to_be_sent(path: Path) -> None:
+    with writing(path) as writer:
+        writer.mark(window(0))
+        writer._store._db.execute("PRAGMA busy_timeout = 1")
+        with reader_of(path), pytest.raises(JournalError, match="a program that is reading the journal keeps its log from"):
+            writer.mark(window(20))
+        with pytest.raises(JournalError, match="keeps its log from"):
+            writer.mark(window(20))
+        assert writer.hwm == 20
+    require_resumable(path)
+
+
+class TestEarlierUnknown:
+    """A damaged journal is set aside, and a new one begun in which every row may have been sent."""
+
+    def test_a_damaged_journal_is_kept_under_the_name_that_its_event_tells(self, path: Path) -> None:
+        killed_journal(path, 7)
+        Path(f"{path}-wal").unlink()
+        content = path.read_bytes()
+        with writing(path, earlier="unknown") as writer:
+            assert (writer.resumed, writer.hwm, writer.possibly_sent) == (False, 0, EVERY_ROW)
+        assert path.with_name("run.db.damaged").read_bytes() == content
+        ((_, kind, said),) = Journal(path).events()
+        assert (kind, said["kept"]) == ("damaged", "run.db.damaged")
+        assert "is missing" in said["reason"]
+
+    def test_nothing_that_was_set_aside_before_is_overwritten(self, path: Path) -> None:
+        for number, name in enumerate(("run.db.damaged", "run.db.damaged-1", "run.db.damaged-2")):
+            path.write_bytes(b"")
+            path.with_name("run.db.damaged-1-wal").touch()  # of another
+            with writing(path, earlier="unknown"):
+                pass
+            assert (name in names(path.parent)) is (number != 1)
+        assert {"run.db.damaged", "run.db.damaged-2", "run.db.damaged-3"} <= names(path.parent)
+
+    def test_a_lost_journal_is_begun_anew(self, path: Path) -> None:
+        for resume in (True, False):
+            writer = opened(path.with_name(f"{resume}.db"), resume=resume, earlier="unknown")
+            assert (writer.resumed, writer.possibly_sent) == (False, EVERY_ROW)
+            writer.close()
+
+    @pytest.mark.parametrize("content", [b"email\na@a.example\n", bytes(4096), b"SQLite format 3\0"])
+    def test_a_foreign_file_is_refused_and_stays(self, path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        with pytest.raises(InvalidRequest, match="is not a journal"):
+            opened(path, resume=True, earlier="unknown")
+        assert {each: (path.parent / each).read_bytes() for each in names(path.parent)} == {"run.db": content}
+
+    def test_a_header_that_makes_no_sense_is_damage(self, path: Path) -> None:
+        ended(path)
+        with path.open("r+b") as file:
+            file.seek(16)  # the size of a page
+            file.write(b"\x00\x03")
+        with pytest.raises(JournalError, match="is damaged"):
+            opened(path, resume=True)
+        with writing(path, earlier="unknown") as writer:
+            assert not writer.resumed
+
+    def test_it_implies_resume_and_leaves_out_no_outcome_of_a_sound_journal(self, path: Path) -> None:
+        killed_journal(path, 2)
+        writer = opened(path, earlier="unknown")
+        assert (writer.resumed, writer.hwm, writer.possibly_sent) == (True, 20, EVERY_ROW)
+        assert writer.completed_rows(0, 20) == set(range(12))
+        writer.close()
+
+    @pytest.mark.parametrize("end", [None, "interrupted"])
+    def test_later_runs_of_the_journal_know_no_more(self, path: Path, end: str | None) -> None:
+        with writing(path, earlier="unknown") as writer:
+            writer.mark(window(0))
+            if end is not None:
+                writer.end(end)
+        with writing(path) as writer:
+            assert writer.possibly_sent == EVERY_ROW
+
+    def test_a_finished_run_stays_finished(self, path: Path) -> None:
+        ended(path)
+        content = path.read_bytes()
+        with writing(path, earlier="unknown") as writer:
+            assert (writer.finished, writer.possibly_sent) == (True, PossiblySent())
+        assert path.read_bytes() == content
+
+    def test_a_journal_that_is_in_use_is_not_set_aside(self, path: Path) -> None:
+        with writing(path), pytest.raises(InvalidRequest, match="another run is writing"):
+            opened(path, resume=True, earlier="unknown")
+        assert names(path.parent) == {"run.db"}
+
+    def test_another_run_is_refused_all_the_same(self, path: Path) -> None:
+        ended(path, "interrupted")
+        with pytest.raises(InvalidRequest, match="workspace was"):
+            JournalWriter.open(Journal(path), attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
+
+
+CHANGES = {
+    "a fact": "UPDATE meta SET value = '21' WHERE name = 'hwm'",
+    "a fact that is missing": "DELETE FROM meta WHERE name = 'suspects'",
+    "a window": "UPDATE window SET rows = 21",
+    "a window that is missing": "DELETE FROM window WHERE first = 20",
+    "the first window": "DELETE FROM window WHERE first = 0",
+    "an outcome": "UPDATE outcome SET seq = 39 WHERE seq = 19",
+    "an outcome that is missing": "DELETE FROM outcome WHERE seq = 19",
+    "an outcome of a row that was not marked": "UPDATE outcome SET seq = 99 WHERE seq = 19",
+    "an error": "UPDATE error SET text = 'x'",
+    "an event": "UPDATE event SET at = 5",
+    "an event that is missing": "DELETE FROM event",
+    "a spooled row": "UPDATE spool SET payload = '{}' WHERE seq = 1",
+    "a spooled row that is missing": "DELETE FROM spool WHERE seq = 1",
+    "a table": "ALTER TABLE error RENAME COLUMN text TO word",
+    "a table more": "CREATE TABLE more (a)",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_whatever_changed_in_a_journal_is_noticed_before_it_is_resumed(path: Path, change: str) -> None:
+    with writing(path) as writer:
+        writer.spool([(index, "", b'{"email":"a"}') for index in range(40)])
+        writer.end_spool(40)
+        writer.record_event("gate", {})
+        for first in (0, 20):
+            writer.mark(window(first))
+        writer.record([outcome_of(index) for index in range(20)])
+        writer.end("interrupted")
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(change)
+    with pytest.raises(JournalError, match=r"run\.db is damaged"):
+        opened(path, resume=True)
+    with pytest.raises(JournalError, match=r"run\.db is damaged"):  # and each reading notices what it reads
+        (Journal(path).report(), list(Journal(path).outcomes()), list(Journal(path).events()))
+
+
+def test_a_spooled_row_that_changes_under_way_is_an_error_of_the_journal(path: Path) -> None:
+    with writing(path) as writer:
+        writer.spool([(0, "", b"{}")])
+        writer.end_spool(1)
+        with writer._store.transaction() as db:
+            db.execute("UPDATE spool SET payload = '{'")
+        with pytest.raises(JournalError, match="checksum mismatch in spooled row 0"):
+            writer.spooled_rows(0, 1, "serial")
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_CANTOPEN])
+def test_an_error_that_may_pass_is_no_damage(path: Path, code: int) -> None:
+    error = sqlite3.OperationalError("it is so")
+    error.sqlite_errorcode = code
+    assert not isinstance(read_error(path, error), DamagedJournalError)
+    assert "it is so; fix the cause and try again" in str(read_error(path, error))
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHORT_READ
+    assert isinstance(read_error(path, error), DamagedJournalError)
+
+
+class TestCreation:
+    """A journal is there whole, or not at all."""
+
+    FACTS: ClassVar[dict[str, str]] = {"state": "running"}
+
+    def test_nothing_is_left_of_one_that_cannot_be_linked(self, path: Path) -> None:
+        seen: list[str] = []
+
+        def refuse(draft: str, _path: str) -> None:
+            seen.append(draft)
+            with closing(sqlite3.connect(f"file:{draft}?immutable=1", uri=True)) as db:
+                assert db.execute("SELECT name FROM meta").fetchall() == [("state",)]
+                assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            raise OSError(errno.EPERM, "not here")
+
+        with pytest.raises(OSError, match="not here"):
+            create_journal(str(path), self.FACTS, refuse)
+        assert (len(seen), names(path.parent)) == (1, set())
+
+    def test_a_file_that_came_meanwhile_is_not_replaced(self, path: Path) -> None:
+        path.write_bytes(b"mine")
+        with pytest.raises(FileExistsError):
+            create_journal(str(path), self.FACTS)
+        assert (path.read_bytes(), names(path.parent)) == (b"mine", {"run.db"})
+
+    def test_nothing_is_left_of_one_that_cannot_be_written(self, path: Path) -> None:
+        facts: Any = {("no", "name"): "running"}
+        with pytest.raises(OSError, match="type 'tuple' is not supported"):
+            create_journal(str(path), facts)
+        assert names(path.parent) == set()
+
+    def test_one_that_cannot_be_begun_is_let_go(self, path: Path) -> None:
+        with pytest.raises(ZeroDivisionError):
+            opened(path, wall=lambda: 1 // 0)
+        with writing(path) as writer:
+            assert writer.resumed
+
+    def test_a_file_that_took_the_place_of_the_locked_one_is_another_runs(self, path: Path) -> None:
+        path.touch()
+        with path.open("rb") as file:
+            require_same_file(str(path), file.fileno())
+            path.rename(path.with_name("run.db.damaged"))
+            path.touch()
+            with pytest.raises(InvalidRequest, match="another run is writing"):
+                require_same_file(str(path), file.fileno())
+
+    @pytest.mark.parametrize("size", [5000, 15000, 25000])
+    def test_a_full_disk_is_an_error_of_the_journal_and_leaves_nothing(self, path: Path, size: int) -> None:
+        code = (
+            "import resource, signal, sys; from tools.journal_child import *\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
+            "try: opened(Path(sys.argv[1]))\n"
+            "except JournalError as error: print(error)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(path), str(size)],
+            check=True,
+            cwd=Path(__file__).parents[1],
+            capture_output=True,
+            text=True,
+        )
+        assert f"journal {path} cannot be opened: " in done.stdout
+        assert names(path.parent) == set()
+
+
+@virtual_time
+class TestRuns:
+    """What `create_many` makes of it."""
+
+    @staticmethod
+    async def create(path: Path, transport: Any, **options: Any) -> Any:
+        client = OutreachClient(transport=transport, owner_key="key_x", workspace="space_1")
+        return await client.contacts.create_many(ROWS, journal=Journal(path, inline=True), concurrency=4, **options)
+
+    async def test_a_run_continued_after_damage_is_certain_of_no_skipped_row(self, path: Path) -> None:
+        await self.create(path, Script(added()))
+        os.truncate(path, 0)
+        with pytest.raises(InvalidRequest, match='earlier="unknown"'):
+            await self.create(path, Script(skipped()), resume=True)
+        report = await self.create(path, Script(skipped()), resume=True, earlier="unknown")
+        assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (30, 30)
+        assert "run.db.damaged" in names(path.parent)
+
+    async def test_it_stays_so_when_that_run_is_left_and_resumed(self, path: Path) -> None:
+        client = OutreachClient(transport=Script(skipped(), HANG), owner_key="key_x", workspace="space_1")
+        journal = Journal(path, inline=True)
+        async with client.contacts.create_many(ROWS, journal=journal, concurrency=4, earlier="unknown") as outcomes:
+            await anext(outcomes)
+        assert 0 < journal.report().rows < 30
+        report = await self.create(path, Script(skipped()), resume=True)
+        assert (report.rows, report.uncertain) == (30, 30)
+
+    async def test_a_finished_run_whose_outcomes_are_damaged_sends_nothing(self, path: Path) -> None:
+        await self.create(path, Script(added()))
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("DELETE FROM outcome WHERE seq > 5")
+        script = Script(added())
+        assert (await self.create(path, script, resume=True)).rows == 30
+        assert script.requests == []
+
+
+def test_a_run_on_its_way_is_read_by_many_and_none_takes_it_for_damaged(path: Path) -> None:
+    with writing(path) as writer:
+        for _ in islice(steps(writer), 60):
+            assert Journal(path).report().marked == writer.hwm
+            assert len(list(Journal(path).outcomes())) == Journal(path).report().rows

@@ -1,0 +1,76 @@
+"""Journals under harm, in short: kills, power failures, full and broken disks. `journal_faults.py` does it at full length."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from support.journal import cut_copy, killed_journal, require_prefix, require_resumable
+from tools.journal_child import opened, outcome_of, window
+from tools.journal_faults import broken_log, cuts, full_disk, kills
+
+from outreach_async.bulk.journal import Journal, JournalWriter
+from outreach_async.errors import JournalError
+
+
+def test_a_log_cut_anywhere_leaves_a_state_that_the_run_was_in(tmp_path: Path) -> None:
+    found = cuts(tmp_path, count=8)
+    assert len(found) == 7
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("size", [0, 31, 32])
+def test_a_log_that_is_empty_is_an_error_at_once(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "run.db"
+    killed_journal(path, 2)
+    copy = cut_copy(path, tmp_path / "cut", size)
+    began = time.monotonic()
+    with pytest.raises(JournalError, match=r"name ends in -wal\) is empty or unreadable"):
+        Journal(copy).report()
+    assert time.monotonic() - began < 5  # SQLite would give up after ten
+
+
+def test_a_log_whose_first_frame_is_cut_loses_outcomes_and_no_mark(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    killed_journal(path, 2)
+    report = Journal(cut_copy(path, tmp_path / "cut", 33)).report()
+    assert (report.marked, report.rows, report.possibly_sent) == (20, 0, 20)
+
+
+def test_a_killed_process_leaves_at_least_what_it_said_was_durable(tmp_path: Path) -> None:
+    assert kills(tmp_path, count=2, seed=1) == 2
+
+
+def test_a_file_that_may_not_grow_ends_the_writing_for_good_and_nothing_said_is_lost(tmp_path: Path) -> None:
+    assert full_disk(tmp_path, [30_000]) == 1
+
+
+def test_a_log_that_cannot_be_written_ends_the_writing_for_good_and_nothing_said_is_lost(tmp_path: Path) -> None:
+    assert broken_log(tmp_path, [9]) == 1
+
+
+def fill(writer: JournalWriter) -> None:
+    for _ in range(100):
+        writer.record_event("filler", {"text": "x" * 1000})
+
+
+def test_a_full_database_is_an_error_after_which_nothing_is_written_and_the_run_can_be_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    writer = opened(path)
+    writer.mark(window(0))
+    writer.record([outcome_of(index) for index in range(12)])
+    (pages,) = writer._store._db.execute("PRAGMA page_count").fetchone()
+    writer._store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(JournalError, match="database or disk is full; fix the cause"):
+        fill(writer)
+    writer._store._db.execute("PRAGMA max_page_count = 100000")
+    noted = len(list(Journal(path).events()))
+    with pytest.raises(JournalError, match="is full"):
+        writer.record([outcome_of(12)])
+    with pytest.raises(JournalError, match="is full"):
+        writer.record_event("filler", {})
+    writer.close()
+    assert require_prefix(path) == (20, 12)
+    assert len(list(Journal(path).events())) == noted
+    require_resumable(path)

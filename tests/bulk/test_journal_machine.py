@@ -1,0 +1,172 @@
+"""Any order of calls, crashes and resumes: the journal holds what a plain dict would."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.journal import ENDINGS, facts, outcomes
+from tools.journal_child import IDENTITY, opened, window
+
+from outreach_async.bulk.journal import Journal, JournalWriter, MarkedWindow
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.vocabulary import Outcome
+
+
+class JournalMachine(RuleBasedStateMachine):
+    """A writer against a model of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.generations = itertools.count()
+        self.path = self.folder / "run.db"
+        self.windows: list[MarkedWindow] = []
+        self.recorded: dict[int, ContactOutcome] = {}
+        self.spooled: dict[int, bytes] = {}
+        self.events: list[str] = []
+        self.state = "running"
+        self.suspects = PossiblySent()
+        self.writer: JournalWriter
+
+    @property
+    def hwm(self) -> int:
+        return self.windows[-1].end if self.windows else 0
+
+    @property
+    def free(self) -> list[int]:
+        return [index for index in range(self.hwm) if index not in self.recorded]
+
+    @initialize()
+    def begin(self) -> None:
+        self.writer = opened(self.path)
+
+    @rule(rows=st.integers(1, 9), digest=st.binary(min_size=8, max_size=8))
+    def mark(self, rows: int, digest: bytes) -> None:
+        self.windows.append(window(self.hwm, rows, digest))
+        self.writer.mark(self.windows[-1])
+
+    @precondition(lambda self: self.windows)
+    @rule(data=st.data())
+    def mark_again(self, data: st.DataObject) -> None:
+        again = data.draw(st.sampled_from(self.windows))
+        self.writer.mark(again)
+        with pytest.raises(InvalidRequest, match="the input changed"):
+            self.writer.mark(window(again.first, again.rows + 1, again.digest))
+
+    @precondition(lambda self: self.free)
+    @rule(data=st.data())
+    def record(self, data: st.DataObject) -> None:
+        indexes = data.draw(st.lists(st.sampled_from(self.free), unique=True, max_size=6))
+        found = [data.draw(outcomes(index)) for index in indexes]
+        self.writer.record(found)
+        self.recorded |= {each.index: each for each in found}
+
+    @precondition(lambda self: self.recorded and self.free)
+    @rule(data=st.data())
+    def record_twice_and_resume(self, data: st.DataObject) -> None:
+        twice = data.draw(outcomes(data.draw(st.sampled_from(sorted(self.recorded)))))
+        fresh = data.draw(outcomes(self.free[0]))
+        for _ in range(2):
+            with pytest.raises(JournalError, match="UNIQUE"):
+                self.writer.record([fresh, twice])
+        self.reopen()
+
+    @rule(data=st.data())
+    def record_beyond(self, data: st.DataObject) -> None:
+        with pytest.raises(InvalidRequest, match="mark a row before"):
+            self.writer.record([data.draw(outcomes(self.hwm))])
+
+    @rule(kind=st.sampled_from(["gate", "breaker"]))
+    def note(self, kind: str) -> None:
+        self.writer.record_event(kind, {"kind": kind})
+        self.events.append(kind)
+
+    @rule(rows=st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b"])), max_size=5, unique_by=lambda row: row[0]))
+    def spool(self, rows: list[tuple[int, str]]) -> None:
+        batch = [(index, key, f'{{"email":"{key}","n":{index}}}'.encode()) for index, key in rows]
+        self.writer.spool(batch)
+        self.spooled |= {index: payload for index, _, payload in batch}
+
+    @rule()
+    def reopen(self) -> None:
+        """End without a word, as a process does that gives up."""
+        self.writer.close()
+        self.resume()
+
+    @rule()
+    def crash(self) -> None:
+        """Go on with the files as they are in mid-run, a transaction open: what a kill leaves."""
+        successor = self.folder / f"run{next(self.generations)}.db"
+        db = self.writer._store._db
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("DELETE FROM outcome")
+        for ending in ENDINGS:
+            shutil.copyfile(f"{self.path}{ending}", f"{successor}{ending}")
+        db.execute("ROLLBACK")
+        self.writer.close()
+        self.path = successor
+        self.resume()
+
+    @rule(state=st.sampled_from(["suspended", "stopped", "interrupted"]), data=st.data())
+    def end_and_resume(self, state: str, data: st.DataObject) -> None:
+        suspects = PossiblySent.of(data.draw(st.lists(st.sampled_from(self.free), max_size=5)) if self.free else [])
+        self.writer.end(state, suspects)
+        assert self.read().report().state == state
+        self.writer.close()
+        self.state, self.suspects = state, suspects
+        self.resume()
+
+    def resume(self) -> None:
+        self.writer = opened(self.path, resume=True)
+        expected = PossiblySent.of(ranges=[(0, self.hwm)]) if self.state == "running" else self.suspects
+        assert (self.writer.resumed, self.writer.possibly_sent) == (True, expected)
+        self.events.append("resumed")
+        self.state = "running"
+
+    def read(self) -> Journal:
+        return Journal(self.path)
+
+    @invariant()
+    def the_writer_knows_what_was_written(self) -> None:
+        assert (self.writer.hwm, self.writer.state, self.writer.finished) == (self.hwm, "running", False)
+        assert self.writer.completed_rows(0, self.hwm + 1) == self.recorded.keys()
+        assert self.writer.window_at(self.hwm) is None
+        assert all(self.writer.window_at(each.first) == each for each in self.windows)
+        assert {row.index: row.payload for row in self.writer.spooled_rows(0, 10, "serial")} == self.spooled
+
+    @invariant()
+    def a_reader_beside_sees_the_same(self) -> None:
+        found = {each.index: facts(each) for each in self.read().outcomes()}
+        assert list(found) == sorted(found)
+        assert {index: {**each, "contact": None} for index, each in found.items()} == {
+            index: facts(each) for index, each in self.recorded.items()
+        }
+        assert [kind for _, kind, _ in self.read().events()] == self.events
+
+    @invariant()
+    def the_report_counts_right(self) -> None:
+        report = self.read().report()
+        assert (report.marked, report.rows, report.windows) == (self.hwm, len(self.recorded), len(self.windows))
+        assert report.possibly_sent == len(self.free)
+        assert report.uncertain == sum(not each.certain for each in self.recorded.values())
+        statuses = [each.status for each in self.recorded.values()]
+        assert report.outcomes == {**dict.fromkeys(Outcome, 0), **{each: statuses.count(each) for each in statuses}}
+        assert (report.workspace, report.source) == (IDENTITY.workspace, IDENTITY.source)
+
+    def teardown(self) -> None:
+        if hasattr(self, "writer"):
+            self.writer.close()
+        shutil.rmtree(self.folder)
+
+
+TestJournalMachine = JournalMachine.TestCase
+TestJournalMachine.settings = settings(max_examples=12, stateful_step_count=15, deadline=None)

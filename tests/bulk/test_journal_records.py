@@ -1,0 +1,272 @@
+"""The pure parts of the journal: how outcomes are stored, rows merged, file systems told apart."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.journal import facts, outcomes
+from tools.journal_child import IDENTITY, outcome
+
+from outreach_async import errors
+from outreach_async.bulk.journal import Identity, identity
+from outreach_async.bulk.journal.lock import file_system_type, read_mounts, require_local
+from outreach_async.bulk.journal.records import (
+    APPLICATION_ID,
+    MESSAGE_LIMIT,
+    CorruptContentError,
+    checksum,
+    classify_header,
+    decode_outcome,
+    digest,
+    encode_batch,
+    to_storable,
+)
+from outreach_async.bulk.journal.writer import merge
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
+from outreach_async.vocabulary import Outcome
+
+NAMES = ["email", "city", "title", "custom_1"]
+
+
+def through(found: ContactOutcome) -> ContactOutcome:
+    """Store an outcome and read it back, without a database."""
+    stored = encode_batch([found])
+    texts = dict(msgspec.json.decode(stored.errors)) if stored.errors else {}
+    (row,) = msgspec.json.decode(stored.rows)
+    return decode_outcome(row, texts.get(row[5]), found.contact)
+
+
+@given(outcomes())
+@example(outcome(1, possible=frozenset({Outcome.ADDED, Outcome("a newer one")})))
+def test_an_outcome_is_read_back_as_it_was_stored(found: ContactOutcome) -> None:
+    assert facts(through(found)) == facts(found)
+
+
+@pytest.mark.parametrize(
+    "kind", [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, OutreachError)]
+)
+def test_an_error_of_any_class_comes_back_as_one_of_it(kind: type[OutreachError]) -> None:
+    error = through(outcome(1, error=kind("it failed", status_code=500))).error
+    assert (type(error), str(error), error and error.status_code) == (kind, "it failed", 500)
+
+
+def test_an_error_of_a_class_from_elsewhere_comes_back_as_the_nearest_of_ours() -> None:
+    class Teapot(RateLimited):
+        pass
+
+    assert type(through(outcome(1, error=Teapot("x"))).error) is RateLimited
+
+
+def test_an_error_of_a_class_of_a_newer_library_comes_back_as_the_root() -> None:
+    text = msgspec.json.encode(["Vanished", "x", None, 418, 3, True, False]).decode()
+    columns = [1, 0, None, 3, None, digest(text), None]
+    error = decode_outcome([*columns, checksum(columns)], text, None).error
+    assert (type(error), error and error.status_code, error and error.maybe_applied) == (OutreachError, 418, False)
+
+
+def test_the_message_of_an_error_is_bounded_and_may_hold_what_utf_8_cannot() -> None:
+    error = through(outcome(1, error=OutreachError("\ud800" + "x" * 1000))).error
+    assert str(error) == "\\ud800" + "x" * (MESSAGE_LIMIT - 1)
+
+
+def test_equal_errors_are_stored_once() -> None:
+    stored = encode_batch([outcome(index, error=StatusError("same", status_code=422)) for index in range(50)])
+    assert stored.errors is not None
+    assert len(msgspec.json.decode(stored.errors)) == 1
+
+
+def test_an_id_is_stored_without_its_prefix() -> None:
+    assert encode_batch([outcome(3, id="contact_abc")]).rows.startswith('[[3,0,"abc",1,null,null,null,')
+
+
+@given(outcomes(), st.data())
+def test_a_change_of_any_column_is_noticed(found: ContactOutcome, data: st.DataObject) -> None:
+    stored = encode_batch([found])
+    texts = dict(msgspec.json.decode(stored.errors)) if stored.errors else {}
+    (row,) = msgspec.json.decode(stored.rows)
+    place = data.draw(st.integers(0, 6))
+    row[place] = data.draw((st.none() | st.integers(-(2**40), 2**40) | st.text()).filter(lambda value: value != row[place]))
+    with pytest.raises(CorruptContentError):
+        decode_outcome(row, texts.get(row[5]), None)
+
+
+def test_an_error_that_is_missing_or_another_is_noticed() -> None:
+    stored = encode_batch([outcome(1, error=StatusError("x"))])
+    (row,) = msgspec.json.decode(stored.rows)
+    with pytest.raises(CorruptContentError, match="the error of row 1 is missing"):
+        decode_outcome(row, None, None)
+    with pytest.raises(CorruptContentError, match="checksum mismatch in the error of row 1"):
+        decode_outcome(row, '["StatusError","y",null,null,0,false,false]', None)
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.binary(), max_size=6))
+def test_a_checksum_fits_into_four_bytes(columns: list[Any]) -> None:
+    assert -(2**31) <= checksum(columns) < 2**31
+
+
+@given(st.text(max_size=6), st.text(max_size=6))
+def test_texts_that_differ_are_stored_as_texts_that_differ_and_without_nul(one: str, other: str) -> None:
+    assert (to_storable(one) == to_storable(other)) == (one == other)
+    assert "\0" not in to_storable(one)
+
+
+class Service:
+    """What the service holds of one e-mail, told from the interface's words on the duplicates option, one field at a time."""
+
+    def __init__(self, duplicates: str, stored: dict[str, str] | None) -> None:
+        self.duplicates = duplicates
+        self.stored = stored
+
+    def create(self, sent: dict[str, Any]) -> None:
+        if self.stored is None:
+            self.stored = {name: value for name, value in sent.items() if value is not None}
+        elif self.duplicates != "skip":
+            for name, value in sent.items():
+                self._set(name, value)
+
+    def _set(self, name: str, value: str | None) -> None:
+        assert self.stored is not None
+        blank = value is None or not value.strip()
+        if self.duplicates == "overwrite":
+            self.stored[name] = "" if blank else str(value)
+        elif not blank and not self.stored.get(name, "").strip():
+            self.stored[name] = str(value)
+
+    def seen(self) -> dict[str, str]:
+        assert self.stored is not None
+        return {name: value for name, value in self.stored.items() if value.strip()}
+
+
+members = st.dictionaries(st.sampled_from(NAMES[1:]), st.none() | st.sampled_from(["", " ", "a", "b", "c"])).map(
+    lambda fields: {"email": "a@a.example", **fields}
+)
+
+
+@given(
+    st.lists(members, min_size=1, max_size=6),
+    st.sampled_from(["skip", "overwrite", "update_missing_fields"]),
+    st.none() | st.dictionaries(st.sampled_from(NAMES[1:]), st.sampled_from(["", "old"])),
+)
+def test_a_merged_row_leaves_the_service_with_what_the_rows_one_after_the_other_would(
+    rows: list[dict[str, Any]], duplicates: str, before: dict[str, str] | None
+) -> None:
+    apart, together = (Service(duplicates, None if before is None else {**before, "email": "a@a.example"}) for _ in range(2))
+    for row in rows:
+        apart.create(row)
+    together.create(functools.reduce(lambda earlier, later: merge(earlier, later, duplicates), rows))
+    assert together.seen() == apart.seen()
+
+
+@given(members, members, st.sampled_from(["skip", "overwrite", "update_missing_fields"]))
+def test_merging_leaves_the_rows_as_they_are(earlier: dict[str, Any], later: dict[str, Any], duplicates: str) -> None:
+    before = ({**earlier}, {**later})
+    merge(earlier, later, duplicates)["email"] = "changed"
+    assert (earlier, later) == before
+
+
+def test_a_number_is_not_blank() -> None:
+    assert merge({"custom_1": 0}, {"custom_1": "x"}, "update_missing_fields") == {"custom_1": 0}
+
+
+MOUNTS = """\
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 27 0:40 / /data rw - nfs4 server:/data rw
+31 30 0:41 / /data/local\\040disk rw - xfs /dev/sdb rw
+32 27 0:42 / /over rw shared:1 - ext4 /dev/sdc rw
+33 32 0:43 / /over rw - fuse.sshfs host: rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/home/run.db", "ext4"),
+        ("/data/run.db", "nfs4"),
+        ("/database/run.db", "ext4"),
+        ("/data/local disk/run.db", "xfs"),
+        ("/data", "nfs4"),
+        ("/over/run.db", "fuse.sshfs"),
+    ],
+)
+def test_a_path_is_on_the_last_of_its_innermost_mounts(path: str, expected: str) -> None:
+    assert file_system_type(path, MOUNTS) == expected
+
+
+def test_without_a_list_of_mounts_the_file_system_is_not_known_and_nothing_is_refused(tmp_path: Path) -> None:
+    assert read_mounts(tmp_path / "none") == ""
+    assert file_system_type("/run.db", "") is None
+    require_local("/run.db", "")
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "fuse.sshfs", "fuse.s3fs"])
+def test_a_network_file_system_is_refused_by_name(kind: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"network file system .{kind}."):
+        require_local("/run.db", f"27 1 254:0 / / rw - {kind} x rw")
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "apfs", "fuseblk", "fuse.fuse-overlayfs"])
+def test_a_local_file_system_is_taken(kind: str) -> None:
+    require_local("/run.db", f"27 1 254:0 / / rw - {kind} x rw")
+
+
+def test_this_machine_lists_its_mounts() -> None:
+    assert file_system_type("/", read_mounts()) is not None
+
+
+def test_a_file_is_told_by_its_header() -> None:
+    def header(kind: int, version: int, magic: bytes = b"SQLite format 3\0") -> bytes:
+        return magic + bytes(44) + version.to_bytes(4) + bytes(4) + kind.to_bytes(4) + bytes(28)
+
+    assert classify_header(header(APPLICATION_ID, 1)) == "ours"
+    assert classify_header(header(APPLICATION_ID, 2)) == "newer"
+    assert classify_header(header(0, 1)) == "foreign"
+    assert classify_header(header(APPLICATION_ID, 1)[:99]) == "foreign"
+    assert classify_header(header(APPLICATION_ID, 1, b"name,email\r\na,b\r\n")) == "foreign"
+
+
+options = st.dictionaries(st.sampled_from("abc"), st.none() | st.booleans() | st.text(max_size=2), max_size=3)
+identities = st.builds(
+    Identity, st.sampled_from(["space_1", "space_2"]), options, st.none() | st.text(max_size=2), st.sampled_from([None, "f", "g"])
+)
+
+
+@given(identities, identities)
+def test_only_the_same_run_is_gone_on_with(kept: Identity, given: Identity) -> None:
+    same = (
+        kept.workspace == given.workspace
+        and all(kept.options.get(name) == given.options.get(name) for name in "abc")
+        and (None in (kept.fingerprint, given.fingerprint) or kept.fingerprint == given.fingerprint)
+    )
+    if same:
+        identity.require_same_run("run.db", given, identity.encode_identity(kept))
+    else:
+        with pytest.raises(InvalidRequest, match=r"run\.db belongs to another run"):
+            identity.require_same_run("run.db", given, identity.encode_identity(kept))
+
+
+def test_the_refusal_of_another_run_names_what_changed_but_no_key() -> None:
+    kept = identity.encode_identity(Identity("space_1", {"campaign": None, "strict_validation": True}, fingerprint="f"))
+    given = Identity("space_2", {"campaign": "key_secret", "strict_validation": True}, fingerprint="g")
+    with pytest.raises(InvalidRequest) as caught:
+        identity.require_same_run("run.db", given, kept)
+    message = str(caught.value)
+    assert "workspace was 'space_1' and is now 'space_2'; campaign was null and is now 'key_...'" in message
+    assert "its fingerprint differs" in message
+    assert "strict_validation" not in message
+    assert "secret" not in message
+
+
+def test_options_are_compared_as_the_json_that_they_are() -> None:
+    identity.require_same_run(
+        "run.db",
+        Identity("space_1", {"status": Outcome.ADDED, "sizes": (1, 2)}),
+        identity.encode_identity(Identity("space_1", {"status": "added", "sizes": [1, 2]})),
+    )
+    assert identity.encode_identity(IDENTITY)["source"] == "rows.csv"

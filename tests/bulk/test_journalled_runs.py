@@ -1,0 +1,516 @@
+"""A run with a journal: it can be left and gone on with, and whatever is handed out is in the journal before."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from support.time import virtual_time
+from support.transport import HANG, Script, added, lost, skipped, status
+
+from outreach_async import (
+    BulkReport,
+    BulkStopped,
+    BulkSuspended,
+    ContactOutcome,
+    InvalidRequest,
+    Journal,
+    JournalError,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+)
+from outreach_async.bulk.journal import Identity, JournalWriter
+
+pytestmark = virtual_time
+
+
+def client(transport: Any) -> OutreachClient:
+    return OutreachClient(transport=transport, owner_key="key_secret", workspace="space_1", retry=RetryPolicy(jitter=lambda: 1.0))
+
+
+def rows(count: int) -> Iterator[NewContact]:
+    return (NewContact(f"user{number}@a.example") for number in range(count))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "run.db", inline=True)
+
+
+class Steady(Script):
+    """A service that adds every contact, after some time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(added())
+        self.seconds = seconds
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        self.requests.append(request)
+        progress.sent = True
+        number = len(self.requests)
+        await anyio.sleep(self.seconds)
+        return added(f"contact_{number}")
+
+
+async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutcome]) -> None:
+    async for outcome in outcomes:
+        into.append(outcome)  # noqa: PERF401 - those before an error are wanted too
+
+
+async def taken(run: Any, count: int | None = None) -> list[ContactOutcome]:
+    """Take so many outcomes and leave, or all."""
+    found: list[ContactOutcome] = []
+    async with run as outcomes:
+        async for outcome in outcomes:
+            found.append(outcome)
+            if len(found) == count:
+                break
+    return found
+
+
+def emails(script: Script) -> list[str]:
+    return [json.loads(request.body)["email"] for request in script.requests]
+
+
+async def test_a_run_that_was_left_goes_on_with_the_rows_that_have_no_outcome(journal: Journal) -> None:
+    script = Steady(0.1)
+    run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
+    first = await taken(run, 40)
+    recorded = {outcome.index for outcome in journal.outcomes()}
+    assert {outcome.index for outcome in first} <= recorded
+    assert journal.report().state == "interrupted"
+    second = await taken(client(Script(added())).contacts.create_many(rows(300), journal=journal, resume=True))
+    assert sorted([*recorded, *(outcome.index for outcome in second)]) == list(range(300))
+    assert journal.report().state == "finished"
+    assert [outcome.index for outcome in journal.outcomes()] == list(range(300))
+
+
+async def finished(journal: Journal, count: int = 20, **options: Any) -> BulkReport:
+    return await client(Script(added())).contacts.create_many(rows(count), journal=journal, concurrency=8, **options)
+
+
+@pytest.mark.parametrize("kind", ["list", "generator"])
+async def test_a_finished_run_given_its_rows_again_reports_and_sends_nothing(journal: Journal, kind: str) -> None:
+    report, script = await finished(journal), Script(added())
+    given = list(rows(20)) if kind == "list" else rows(20)
+    content = journal.path.read_bytes()
+    again = await client(script).contacts.create_many(given, journal=journal, resume=True)
+    assert (again.outcomes, again.rows, script.requests) == (report.outcomes, 20, [])
+    assert journal.path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ([], "ends before row 0"),
+        (list(rows(19)), "rows 16 to 18 differ"),
+        (list(rows(21)), "expected the 20 rows of the finished run, got more"),
+        ([NewContact("tuesday@a.example"), *list(rows(20))[1:]], "rows 0 to 7 differ"),
+        ([{"email": ""}] * 20, "rows 0 to 7 differ"),
+    ],
+    ids=["none", "fewer", "more", "another", "unreadable"],
+)
+async def test_a_finished_run_given_other_rows_is_refused_and_stays_finished(journal: Journal, given: Any, wrong: str) -> None:
+    await finished(journal)
+    script = Script(added())
+    with pytest.raises(InvalidRequest, match=f"rows: the input changed: .*{wrong}"):
+        await client(script).contacts.create_many(given, journal=journal, resume=True)
+    assert (script.requests, journal.report().state, journal.report().rows) == ([], "finished", 20)
+
+
+async def test_equal_fingerprints_of_a_finished_run_decide_without_its_rows(journal: Journal) -> None:
+    journal.fingerprint = "f1"
+    await finished(journal)
+    untouched = rows(20)
+    again = await client(Script(added())).contacts.create_many(untouched, journal=journal, resume=True)
+    assert (again.rows, len([*untouched])) == (20, 20)
+    journal.fingerprint = "f2"
+    with pytest.raises(InvalidRequest, match="fingerprint"):
+        await client(Script(added())).contacts.create_many(rows(20), journal=journal, resume=True)
+
+
+@pytest.mark.parametrize("kept", [None, "f1"])
+async def test_one_fingerprint_alone_does_not_decide(journal: Journal, kept: str | None) -> None:
+    journal.fingerprint = kept
+    await finished(journal)
+    journal.fingerprint = None if kept else "f1"
+    with pytest.raises(InvalidRequest, match="ends before row 0"):
+        await client(Script(added())).contacts.create_many([], journal=journal, resume=True)
+
+
+async def test_a_finished_run_that_was_spooled_ignores_the_rows_given(journal: Journal) -> None:
+    await finished(journal, spool=True)
+    for spool in (False, True):
+        report = await client(Script(added())).contacts.create_many([{"email": "x"}], journal=journal, resume=True, spool=spool)
+        assert report.rows == 20
+
+
+async def test_a_finished_run_is_never_spooled_afterwards(journal: Journal) -> None:
+    await finished(journal)
+    report = await client(Script(added())).contacts.create_many(rows(20), journal=journal, resume=True, spool=True)
+    assert report.rows == 20
+    assert next(journal.outcomes()).contact is None
+
+
+async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_were_not(journal: Journal) -> None:
+    async with client(Script(added(), added(), HANG)).contacts.create_many(rows(20), journal=journal, concurrency=2) as outcomes:
+        await anext(outcomes)
+        await anext(outcomes)
+        await anyio.sleep(1)
+    found = await taken(client(Script(skipped())).contacts.create_many(rows(20), journal=journal, resume=True))
+    assert [len(outcome.possible) for outcome in sorted(found, key=lambda each: each.index)] == [2, 2, *[1] * 16]
+
+
+CHANGED = {
+    "shorter": list(rows(9)),
+    "shorter by a window": list(rows(20)),
+    "none": [],
+    "another row": [NewContact("user0@a.example", city="x"), *list(rows(40))[1:]],
+    "in another order": [*list(rows(40))[1:], NewContact("user0@a.example")],
+}
+
+
+@pytest.mark.parametrize("given", CHANGED.values(), ids=CHANGED)
+async def test_another_input_is_refused_before_any_row_of_it_is_sent(journal: Journal, given: Any) -> None:
+    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=20), 20)
+    script = Script(added())
+    with pytest.raises(InvalidRequest, match="rows: the input changed"):
+        await client(script).contacts.create_many(given, journal=journal, resume=True)
+    assert not script.requests
+
+
+@pytest.mark.parametrize(
+    "options", [{"duplicates": "overwrite"}, {"strict_validation": False}, {"campaign": "camp_2"}, {"workspace": "space_2"}]
+)
+async def test_other_options_are_refused(journal: Journal, options: Any) -> None:
+    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal), 20)
+    with pytest.raises(InvalidRequest, match=next(iter(options))):
+        await client(Script(added())).contacts.create_many(rows(40), journal=journal, resume=True, **options)
+
+
+async def test_a_journal_that_is_there_is_not_taken_for_a_new_run(journal: Journal) -> None:
+    await client(Script(added())).contacts.create_many(rows(3), journal=journal)
+    with pytest.raises(InvalidRequest, match="already exists; resume its run"):
+        await client(Script(added())).contacts.create_many(rows(3), journal=journal)
+
+
+async def test_a_row_is_marked_before_it_is_sent_and_recorded_before_it_is_handed_out(journal: Journal) -> None:
+    unmarked: list[int] = []
+
+    class Looking(Script):
+        async def send(self, request: Request, progress: Progress, /) -> Response:
+            number = int(json.loads(request.body)["email"].partition("@")[0].removeprefix("user"))
+            if number >= journal.report().marked:
+                unmarked.append(number)  # an error raised here would count as a failure of the request, which is repeated
+            return await super().send(request, progress)
+
+    async with client(Looking(added())).contacts.create_many(rows(100), journal=journal, concurrency=4) as outcomes:
+        async for outcome in outcomes:
+            assert outcome.index in {each.index for each in journal.outcomes()}
+    assert unmarked == []
+
+
+@pytest.mark.parametrize("repeats", ["first", "last", "coalesce"])
+async def test_one_row_of_each_email_is_sent_and_the_others_name_it(journal: Journal, repeats: Any) -> None:
+    given = [{"email": f"user{number % 3}@a.example", "first_name": str(number)} for number in range(9)] + [{"email": " "}]
+    script = Script(added())
+    run = client(script).contacts.create_many(given, journal=journal, repeats=repeats, duplicates="overwrite")
+    found = sorted(await taken(run), key=lambda each: each.index)
+    sent = {"first": [0, 1, 2], "last": [6, 7, 8], "coalesce": [0, 1, 2]}[repeats]
+    assert [outcome.index for outcome in found if outcome.status is Outcome.ADDED] == sent
+    assert [outcome.repeats for outcome in found[:9] if outcome.index not in sent] == sent * 2
+    names = {json.loads(request.body)["first_name"] for request in script.requests}
+    assert names == {"first": {"0", "1", "2"}, "last": {"6", "7", "8"}, "coalesce": {"6", "7", "8"}}[repeats]
+    assert (found[9].status, found[9].error is not None) == (Outcome.REJECTED, True)
+    report = journal.report()
+    assert (report.repeats, report.outcomes[Outcome.NOT_APPLIED], report.rows) == (6, 6, 10)
+
+
+async def test_a_spooled_input_is_not_needed_to_go_on(journal: Journal) -> None:
+    run = client(Steady(0.1)).contacts.create_many(rows(50), journal=journal, spool=True, concurrency=5)
+    await taken(run, 10)
+    script = Script(added())
+    await client(script).contacts.create_many([], journal=journal, spool=True, resume=True)
+    assert journal.report().rows == 50
+    assert {outcome.contact["email"] for outcome in journal.outcomes()} == {row.email for row in rows(50)}  # type: ignore[index]  # a mapping was spooled
+
+
+async def test_a_long_input_is_spooled_whole_before_its_first_row_is_sent(journal: Journal) -> None:
+    pulled: Counter[str] = Counter()
+
+    def counted() -> Iterator[NewContact]:
+        for row in rows(1200):
+            pulled["rows"] += 1
+            yield row
+
+    async with client(Script(added())).contacts.create_many(counted(), journal=journal, spool=True) as outcomes:
+        await anext(outcomes)
+        assert pulled["rows"] == 1200
+        assert len([outcome async for outcome in outcomes]) == 1199
+
+
+async def test_a_stream_is_pulled_no_further_ahead_than_a_window(journal: Journal) -> None:
+    pulled: Counter[str] = Counter()
+
+    async def endless() -> AsyncIterator[NewContact]:
+        for row in rows(100_000):
+            pulled["rows"] += 1
+            yield row
+
+    async with client(Script(HANG)).contacts.create_many(endless(), journal=journal, concurrency=2):
+        await anyio.sleep(60)
+    assert pulled["rows"] <= 1000 + 2 * 1000 + 2
+
+
+async def test_a_stream_that_is_slow_is_sent_as_it_comes(journal: Journal) -> None:
+    script = Script(added())
+
+    async def slow() -> AsyncIterator[NewContact]:
+        for row in rows(5):
+            yield row
+            await anyio.sleep(60)
+
+    async with client(script).contacts.create_many(slow(), journal=journal) as outcomes:
+        came = [(outcome.index, anyio.current_time()) async for outcome in outcomes]
+    began = came[0][1]
+    assert [(index, round((when - began) / 60)) for index, when in came] == [(at, at) for at in range(5)]
+
+
+@pytest.mark.parametrize("kind", ["generator", "stream"])
+async def test_what_the_rows_own_code_raises_comes_after_the_outcomes_of_the_rows_before(journal: Journal, kind: str) -> None:
+    def broken() -> Iterator[NewContact]:
+        yield from rows(70)
+        raise LookupError("no such file")
+
+    async def stream() -> AsyncIterator[NewContact]:
+        for row in broken():
+            await anyio.lowlevel.checkpoint()
+            yield row
+
+    with pytest.raises(LookupError, match="no such file"):
+        await client(Script(added())).contacts.create_many(
+            broken() if kind == "generator" else stream(), journal=journal, concurrency=8
+        )
+    assert journal.report().state == "interrupted"
+    report = await client(Script(added())).contacts.create_many(rows(90), journal=journal, resume=True)
+    assert (report.rows, report.uncertain) == (90, 0)
+
+
+async def test_leaving_a_run_does_not_wait_for_a_stream(journal: Journal) -> None:
+    async def endless() -> AsyncIterator[NewContact]:
+        yield NewContact("a@a.example")
+        await anyio.sleep_forever()
+
+    async with client(Script(added())).contacts.create_many(endless(), journal=journal) as outcomes:
+        await anext(outcomes)
+        outcomes.drain()
+        with pytest.raises(StopAsyncIteration):
+            await anext(outcomes)
+    assert journal.report().state == "interrupted"
+
+
+async def test_outcomes_in_the_order_of_the_rows_leave_out_those_of_an_earlier_process(journal: Journal) -> None:
+    await taken(client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=7), 20)
+    before = {outcome.index for outcome in journal.outcomes()}
+    found = await taken(client(Script(added())).contacts.create_many(rows(60), journal=journal, resume=True, order="input"))
+    assert [outcome.index for outcome in found] == sorted(set(range(60)) - before)
+
+
+async def test_draining_lets_the_rows_under_way_finish_and_a_resumed_run_is_certain_of_all(journal: Journal) -> None:
+    script = Steady(1.0)
+    async with client(script).contacts.create_many(rows(100), journal=journal, concurrency=4) as outcomes:
+        found = [await anext(outcomes)]
+        outcomes.drain()
+        found += [outcome async for outcome in outcomes]
+    assert len(found) == len(script.requests) < 20
+    report = await client(Script(added())).contacts.create_many(rows(100), journal=journal, resume=True)
+    assert (report.rows, report.uncertain) == (100, 0)
+
+
+async def test_a_suspended_run_leaves_its_rows_for_later(journal: Journal) -> None:
+    script = Script(added(), added(), status(429, retry_after="7200"))
+    with pytest.raises(BulkSuspended) as caught:
+        await client(script).contacts.create_many(rows(30), journal=journal, concurrency=2, order="input")
+    assert (caught.value.resumable, caught.value.retry_after) == (True, 7200)
+    assert (journal.report().state, journal.report().rows) == ("suspended", 2)
+    report = await client(Script(added())).contacts.create_many(rows(30), journal=journal, resume=True)
+    assert (report.rows, report.uncertain, journal.report().state) == (30, 0, "finished")
+
+
+async def test_a_run_that_was_stopped_for_its_key_goes_on_with_another(journal: Journal) -> None:
+    with pytest.raises(BulkStopped):
+        await client(Script(lost(), status(403))).contacts.create_many(rows(3), journal=journal, concurrency=1)
+    assert (journal.report().state, journal.report().rows) == ("stopped", 0)
+    again = client(Script(skipped(), added()))
+    report = await again.contacts.create_many(rows(3), journal=journal, resume=True, owner_key="key_other")
+    assert (report.outcomes[Outcome.SKIPPED], report.outcomes[Outcome.ADDED], report.uncertain) == (1, 2, 1)
+
+
+async def test_a_row_that_waits_for_its_email_is_not_forgotten_when_a_resumed_run_is_left(
+    journal: Journal, tmp_path: Path
+) -> None:
+    same = [NewContact("ann@a.example")] * 3
+    async with client(Script(HANG)).contacts.create_many(same, journal=journal):
+        await anyio.sleep(1)
+        killed = Journal(copied(journal.path, tmp_path / "killed.db"), inline=True)
+    async with client(Script(HANG)).contacts.create_many(same, journal=killed, resume=True):
+        await anyio.sleep(1)
+    found = await taken(client(Script(skipped())).contacts.create_many(same, journal=killed, resume=True))
+    assert [outcome.certain for outcome in sorted(found, key=lambda each: each.index)] == [False] * 3
+
+
+def copied(path: Path, to: Path) -> Path:
+    """Copy a journal as it is now, which is what a kill at this moment would leave."""
+    for file in path.parent.glob(f"{path.name}*"):
+        shutil.copyfile(file, to.with_name(to.name + file.name.removeprefix(path.name)))
+    return to
+
+
+@pytest.mark.parametrize("code", [301, 303, 501, 505])
+async def test_a_row_whose_answer_stopped_the_run_may_have_been_sent(journal: Journal, code: int) -> None:
+    with pytest.raises(BulkStopped):
+        await client(Script(status(code))).contacts.create_many(rows(3), journal=journal, concurrency=1)
+    report = await client(Script(skipped(), added())).contacts.create_many(rows(3), journal=journal, resume=True, concurrency=1)
+    assert (report.rows, report.uncertain) == (3, 1)
+
+
+class Breaking(Journal):
+    """A journal whose disk is full at its nth record, or mark."""
+
+    verb = "record"
+    left = 2
+
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
+        writer = super().writer(identity, resume=resume, **options)
+        through = getattr(writer, self.verb)
+
+        def failing(*given: Any) -> None:
+            self.left -= 1
+            if self.left < 0:
+                raise JournalError("the disk is full")
+            through(*given)
+
+        setattr(writer, self.verb, failing)
+        return writer
+
+
+@pytest.mark.parametrize("verb", ["record", "mark"])
+async def test_no_request_starts_after_an_error_of_the_journal(tmp_path: Path, verb: str) -> None:
+    journal = Breaking(tmp_path / "run.db", inline=True)
+    journal.verb = verb
+    script = Steady(0.2)
+    found: list[ContactOutcome] = []
+    async with client(script).contacts.create_many(rows(10_000), journal=journal, concurrency=4) as outcomes:
+        with pytest.raises(JournalError, match="the disk is full") as caught:
+            await drain(outcomes, found)
+    assert caught.value.maybe_sent
+    assert caught.value.maybe_applied
+    whole = Journal(journal.path)
+    assert {outcome.index for outcome in found} == {outcome.index for outcome in whole.outcomes()}
+    assert 0 < len(found) <= len(script.requests) < 60
+    report = await client(Script(added())).contacts.create_many(
+        rows(100), journal=Journal(journal.path, inline=True), resume=True
+    )
+    assert report.rows == 100
+
+
+async def test_an_error_of_the_journal_before_the_first_request_says_that_nothing_was_sent(tmp_path: Path) -> None:
+    journal = Breaking(tmp_path / "run.db", inline=True)
+    journal.verb, journal.left = "mark", 0
+    script = Steady(0.2)
+    with pytest.raises(JournalError) as caught:
+        await client(script).contacts.create_many(rows(3), journal=journal)
+    assert not script.requests
+    assert not caught.value.maybe_sent
+    assert not caught.value.maybe_applied
+
+
+async def test_a_change_of_the_input_after_rows_were_sent_says_that_they_were(journal: Journal) -> None:
+    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=10), 15)
+    changed = [*list(rows(40))[:35], NewContact("other@a.example"), *list(rows(40))[36:]]
+    script = Steady(0.1)
+    with pytest.raises(InvalidRequest, match="the input changed") as caught:
+        await client(script).contacts.create_many(changed, journal=journal, resume=True, concurrency=1)
+    assert caught.value.maybe_sent is bool(script.requests)
+
+
+async def test_the_callers_own_error_is_not_replaced_by_one_of_the_journal(tmp_path: Path) -> None:
+    journal = Breaking(tmp_path / "run.db", inline=True)
+    journal.verb = "end"
+    journal.left = 0
+
+    async def fail() -> None:
+        async with client(Steady(0.2)).contacts.create_many(rows(30), journal=journal) as outcomes:
+            await anext(outcomes)
+            raise LookupError("my own")
+
+    with pytest.raises(LookupError, match="my own"):
+        await fail()
+    assert Journal(journal.path).report().state == "running"
+
+
+async def test_leaving_a_run_whose_end_cannot_be_recorded_raises_journal_error(tmp_path: Path) -> None:
+    journal = Breaking(tmp_path / "run.db", inline=True)
+    journal.verb, journal.left = "end", 0
+    with pytest.raises(JournalError, match="the disk is full"):
+        await taken(client(Steady(0.2)).contacts.create_many(rows(30), journal=journal), 1)
+    assert Journal(journal.path).report().state == "running"
+
+
+async def test_the_journal_of_another_run_under_way_is_refused(journal: Journal) -> None:
+    async with client(Script(added())).contacts.create_many(rows(3), journal=journal):
+        with pytest.raises(InvalidRequest, match="another run is writing"):
+            await client(Script(added())).contacts.create_many(rows(3), journal=journal, resume=True)
+
+
+async def test_a_slow_caller_stops_the_pull_and_every_answer_is_recorded(journal: Journal) -> None:
+    pulled: Counter[str] = Counter()
+
+    def counted() -> Iterator[NewContact]:
+        for row in rows(100_000):
+            pulled["rows"] += 1
+            yield row
+
+    async with client(Script(added())).contacts.create_many(counted(), journal=journal, concurrency=4) as outcomes:
+        await anext(outcomes)
+        await anyio.sleep(60)
+        assert pulled["rows"] <= 4096 + 16 + 2 * 1000 + 1
+        assert journal.report().rows >= 4096
+        assert journal.report().possibly_sent <= 2 * 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"repeats": "first"}, "repeats"),
+        ({"repeats": "twice"}, "repeats"),
+        ({"resume": True}, "resume"),
+        ({"spool": True}, "spool"),
+        ({"earlier": "unknown"}, "earlier"),
+        ({"earlier": "lost", "journal": "run.db"}, "earlier"),
+        ({"journal": 3}, "journal"),
+        ({"stop_after_rejects": 0}, "stop_after_rejects"),
+        ({"total": -1}, "total"),
+    ],
+)
+async def test_an_option_that_can_never_be_right_is_refused_at_once(options: Any, field: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{field}: "):
+        client(Script(added())).contacts.create_many(rows(1), **options)
+
+
+async def test_a_path_is_a_journal_too_and_its_thread_does_not_hold_up_the_run(tmp_path: Path) -> None:
+    report = await client(Script(added())).contacts.create_many(rows(3), journal=tmp_path / "run.db")
+    assert report.rows == Journal(tmp_path / "run.db").report().rows == 3
+    assert emails(Script(added())) == []

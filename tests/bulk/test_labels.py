@@ -1,0 +1,137 @@
+"""What is said of a row is true on every path that faults can take it; `label_model.py` walks more of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+from support.labels import Bounds, Rules, models
+from support.outcome_oracle import DOUBTFUL, before_and_after
+
+from outreach_async.bulk.outcomes import ContactOutcome, answered_outcome, failed_outcome, unfinished_outcome
+from outreach_async.bulk.pipeline import _Worker
+from outreach_async.bulk.possibly_sent import NO_ROWS
+from outreach_async.bulk.rows import CreateResult
+from outreach_async.call import Call
+from outreach_async.contacts import CreateContactResponse
+from outreach_async.errors import OutreachError
+from outreach_async.operations import AttemptInfo
+from outreach_async.retry import FailureKind
+
+FAULTY = Bounds(attempts=3, faults=3)
+CRASHING = Bounds(attempts=3, faults=2, crashes=1)
+
+
+@cache
+def walked(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter[str]]:
+    """Walk all models; return how many paths there were, how many ended in the known exception, and violations."""
+    done = [model.walk() for model in models(bounds, coalesce=coalesce)]
+    violations: Counter[str] = Counter()
+    for model in done:
+        violations.update(model.violations)
+    return sum(model.leaves for model in done), sum(model.known for model in done), violations
+
+
+@pytest.mark.parametrize(("bounds", "least"), [(FAULTY, 30_000), (CRASHING, 9_000)], ids=["faults", "crashes"])
+def test_every_label_holds_the_truth_nothing_is_lost_or_added_twice_and_rows_count_in_their_order(
+    bounds: Bounds, least: int
+) -> None:
+    leaves, _, violations = walked(bounds)
+    assert leaves > least
+    assert not violations
+
+
+def test_only_an_overwrite_that_arrives_after_a_later_row_breaks_the_order_and_merging_the_rows_first_prevents_it() -> None:
+    apart = [model.walk() for model in models(Bounds(attempts=2, faults=2))]
+    assert {model.duplicates for model in apart if model.known} == {"overwrite"}
+    assert walked(FAULTY)[1] > 0
+    assert walked(Bounds(attempts=2, faults=3, delays=0))[1] == 0
+    leaves, known, violations = walked(FAULTY, coalesce=True)
+    assert leaves > 100
+    assert (known, violations) == (0, Counter())
+
+
+@pytest.mark.parametrize("crashes", [0, 1], ids=["without a journal", "with one"])
+@pytest.mark.parametrize("code", DOUBTFUL)
+def test_a_status_that_may_follow_a_creation_leaves_every_label_true(code: int, crashes: int) -> None:
+    for model in models(Bounds(attempts=2, faults=2, crashes=crashes, ways=before_and_after(code))):
+        model.walk()
+        assert (model.leaves > 4, model.violations, model.examples) == (True, Counter(), {})
+
+
+def test_without_faults_every_label_is_certain() -> None:
+    for model in models(Bounds(faults=0)):
+        model.walk()
+        assert (model.leaves, model.violations) == (1, Counter())
+
+
+class Forgetful(Call[CreateResult]):
+    """Breaks the rule that a taint is kept: only the last attempt counts."""
+
+    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+        self.maybe_applied_earlier = False
+        super().record_failure(error, evidence)
+
+
+class Trusting(Call[CreateResult]):
+    """Breaks the rule that a 503 may have been carried out."""
+
+    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+        before = self.maybe_applied_earlier
+        super().record_failure(error, evidence)
+        if error.status_code == 503:
+            self.maybe_applied_earlier = before
+
+
+class Credulous(Call[CreateResult]):
+    """Breaks the rule that a final status need not be a refusal."""
+
+    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+        before = self.maybe_applied_earlier
+        super().record_failure(error, evidence)
+        if evidence is FailureKind.FINAL:
+            self.maybe_applied_earlier = before
+
+
+def sure(index: int, row: object, answer: CreateContactResponse, trail: AttemptInfo) -> ContactOutcome:
+    """Break the rule that a taint makes an answer uncertain."""
+    return answered_outcome(index, row, answer, AttemptInfo(trail.attempts, maybe_applied=False))
+
+
+def hopeless(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
+    """Break the rule that a failure after which a row may be there is no certain one."""
+    error.maybe_applied = False
+    return failed_outcome(index, row, error, duplicates)
+
+
+def dismissed(*given: Any, attempts: int, **_: Any) -> ContactOutcome:
+    """Break the rule that a row under way at the end may be there."""
+    return unfinished_outcome(*given, attempts=attempts, maybe_applied=False)
+
+
+def unsuspecting(hand: _Worker) -> int | None:
+    """Break the rule that an attempt which was cut short may have been carried out."""
+    return hand.row.index if hand.row and hand.call and hand.call.maybe_applied_earlier else None
+
+
+BROKEN = {
+    "a taint is not kept": (FAULTY, Rules(call=Forgetful), "label without the truth"),
+    "a 503 is trusted": (FAULTY, Rules(call=Trusting), "label without the truth"),
+    "a final status is trusted": (FAULTY, Rules(call=Credulous), "label without the truth"),
+    "a redirected row is no suspect": (CRASHING, Rules(call=Credulous), "label without the truth"),
+    "a taint says nothing": (FAULTY, Rules(answered=sure), "label without the truth"),
+    "a failure is final": (FAULTY, Rules(failed=hopeless), "not_applied although sent"),
+    "the end is final": (FAULTY, Rules(unfinished=dismissed), "not_applied although sent"),
+    "a kill leaves no suspects": (CRASHING, Rules(suspects=lambda _: NO_ROWS), "label without the truth"),
+    "a cut attempt is no suspect": (CRASHING, Rules(suspect=unsuspecting), "label without the truth"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_model_notices_a_broken_rule(name: str) -> None:
+    bounds, rules, violation = BROKEN[name]
+    small = Bounds(attempts=2, faults=2, crashes=bounds.crashes)
+    found = [model.walk() for model in models(small, rules)]
+    assert any(model.violations[violation] and model.examples[violation] for model in found)

@@ -1,0 +1,257 @@
+"""The order key: equal for addresses that a service may hold equal, and different for all others."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import unicodedata
+from collections.abc import Callable
+from email.headerregistry import Address
+from typing import Any, Final
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.time import virtual_time
+
+from outreach_async import OutreachClient
+from outreach_async.bulk.rows import order_key
+from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.transport.wire import Progress, Request, Response
+
+SAME: Final = {
+    "case": ("ann@a.example", "ANN@A.Example"),
+    "case of a sharp s": ("strasse@a.example", "STRAßE@a.example"),
+    "case of a dotless i": ("ilker@a.example", "\u0131lker@a.example"),
+    "surrounding blanks": ("ann@a.example", " ann@a.example\n"),
+    "NFKC: full width": ("ann@a.example", "\uff41\uff4e\uff4e\uff20\uff41\uff0e\uff45xample"),
+    "NFKC: ligature": ("office@a.example", "o\ufb03ce@a.example"),
+    "composition": ("é@a.example", "e\u0301@a.example"),
+    "zero-width characters": ("ann@a.example", "a\u200bn\u200d\u2060n@a\u00ad.example"),
+    "byte order mark": ("ann@a.example", "\ufeffann@a.example"),
+    "trailing dot": ("ann@a.example", "ann@a.example."),
+    "Gmail's dots": ("ann@gmail.com", "a.n.n@GMAIL.com"),
+    "Gmail's tags": ("ann@gmail.com", "ann+list@gmail.com"),
+    "googlemail": ("ann@gmail.com", "ann@googlemail.com"),
+    "googlemail, dots, tag and trailing dot": ("ann@gmail.com", "a.nn+x+y@googlemail.com."),
+    "tags elsewhere": ("ann@a.example", "ann+list@a.example"),
+    "a tag behind a leading plus": ("+15551234@sms.example", "+15551234+list@sms.example"),
+    "a quoted local part": ("ann@a.example", '"ann"@a.example'),
+    "a quoted pair": ('"a\\"b"@a.example', '"a\\"\\b"@a.example'),
+    "a tag within quotes": ("ann@a.example", '"ann+list"@a.example'),
+    "accents": ("rene@a.example", "rené@a.example"),
+    "accents of the domain": ("ann@bucher.example", "ann@bücher.example"),
+    "an international domain": ("ann@bücher.example", "ann@xn--bcher-kva.example"),
+    "ideographic full stops of the domain": ("ann@bücher.example", "ann@bücher\u3002example"),
+}
+OTHER: Final = {
+    "another name": ("ann@a.example", "bob@a.example"),
+    "another domain": ("ann@a.example", "ann@b.example"),
+    "ideographic full stops of the local part": ("a\u3002b@a.example", "a.b@a.example"),
+    "dots elsewhere": ("ann@a.example", "a.nn@a.example"),
+    "a domain that only looks like Gmail's": ("ann@gmail.example", "a.nn@gmail.example"),
+    "telephone numbers": ("+15551234@sms.example", "+15559876@sms.example"),
+    "Cyrillic": ("иван@a.example", "петр@a.example"),
+    "Chinese": ("北京@a.example", "上海@a.example"),
+    "Devanagari vowels": ("कि@a.example", "कु@a.example"),
+    "no Latin letter and none at all": ("北京@a.example", "@a.example"),
+    "dots alone": (".@gmail.com", "+@gmail.com"),
+    "zero-width characters alone": ("\u200b@a.example", "\u200c@a.example"),
+    "accents alone": ("\u0301@a.example", "\u0308@a.example"),
+    "quotes around nothing": ('""@a.example', "@a.example"),
+    "blanks alone": (" @a.example", "@a.example"),
+    "the digits of a Punycode label": ("ann@xn--bcher-kva.example", "ann@xn--bcher-kvb.example"),
+    "no address": ("nobody", "somebody"),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
+def test_addresses_that_a_service_may_hold_equal_share_a_key(one: str, other: str) -> None:
+    assert order_key(one) == order_key(other)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER)
+def test_other_addresses_have_keys_of_their_own(one: str, other: str) -> None:
+    assert order_key(one) != order_key(other)
+
+
+@pytest.mark.parametrize("local", ["+1555", "+", "++", ".", "...", ".+x", "\u200b", "\ufeff", "\u0301", '""', " ", "", "\uff0b1"])
+@pytest.mark.parametrize("domain", ["sms.example", "gmail.com"])
+def test_a_local_part_never_folds_to_nothing(local: str, domain: str) -> None:
+    assert order_key(f"{local}@{domain}").rpartition("@")[0] or not local
+
+
+# Every character
+
+RESPELL: Final[tuple[Callable[[str], str], ...]] = (
+    str.upper,
+    str.lower,
+    str.title,
+    str.casefold,
+    *(lambda text, form=form: unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD")),
+)
+
+
+@pytest.mark.parametrize("respell", RESPELL)
+def test_no_character_is_told_apart_by_case_or_normal_form(respell: Callable[[str], str]) -> None:
+    characters = (chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000)
+    spelled = ((character, respell(character)) for character in characters)
+    apart = [
+        f"U+{ord(character):04X}"
+        for character, other in spelled
+        if other != character and order_key(f"a{character}b@a.example") != order_key(f"a{other}b@a.example")
+    ]
+    assert apart == []
+
+
+# Random addresses, judged by rules written otherwise
+
+ALPHABET: Final = 'aAbéE\u0301ß\u017f\u0131\ufb01\uff41\uff0b\uff0e\u200b\ufeff\u00adиИ\u0439北\u3000\u3002.+"\\ 1'
+DOMAINS: Final = (
+    "a.example",
+    "A\uff61example.",
+    "gmail.com",
+    "GoogleMail.com",
+    "gmail.com.",
+    "é.example",
+    "xn--9ca.example",
+    "b.example",
+)
+
+
+def plain(text: str) -> str:
+    """Take a text apart character by character, as Unicode's table of decompositions says, until nothing changes."""
+    before = ""
+    while text != before:
+        before, text = text, "".join(map(_plain, text))
+    return text
+
+
+def _plain(character: str) -> str:
+    if decomposed := unicodedata.decomposition(character):
+        return "".join(chr(int(code, 16)) for code in decomposed.split() if not code.startswith("<"))
+    if unicodedata.category(character) == "Cf" or unicodedata.combining(character):
+        return ""
+    return character.upper().lower().replace("ß", "ss").replace("\u03c2", "\u03c3")
+
+
+def mailbox(email: str) -> tuple[str, str]:
+    """Return whose mailbox an address may be, by rules that are written as they are said, with the standard library's parser."""
+    local, _, domain = re.sub("[\uff20\ufe6b]", "@", email).strip().rpartition("@")
+    domain = plain(
+        ".".join(_decoded(label) for label in plain(domain).replace("\u3002", ".").rstrip().removesuffix(".").split("."))
+    )
+    name = plain(local).lstrip()
+    if re.fullmatch(r'"([^"\\]|\\.)+"', name):
+        name = Address(addr_spec=f"{name}@a.example").username
+    head, *_ = re.split(r"(?<=.)\+", name, maxsplit=1, flags=re.DOTALL)
+    name = head or name
+    if domain in {"gmail.com", "googlemail.com"}:
+        name, domain = "".join(name.split(".")) or name, "gmail.com"
+    return name or local, domain
+
+
+def _decoded(label: str) -> str:
+    return label.encode().decode("idna") if label.startswith("xn--") else label
+
+
+def whole_quotes(local: str) -> bool:
+    """Whether quotes, if there are any, make a quoted local part by RFC 5322; of others nobody says what they mean."""
+    folded = plain(local).strip()
+    return not set('"\\') & set(folded) or re.fullmatch(r'"([^"\\]|\\.)+"', folded) is not None
+
+
+locals_ = st.text(ALPHABET, min_size=1, max_size=5).filter(whole_quotes) | st.text("ab+", max_size=3).map('"{}x"'.format)
+addresses = st.builds("{}@{}".format, locals_, st.sampled_from(DOMAINS))
+
+
+@given(one=addresses, other=addresses)
+def test_two_addresses_share_a_key_exactly_if_they_may_be_one_mailbox(one: str, other: str) -> None:
+    assert (order_key(one) == order_key(other)) == (mailbox(one) == mailbox(other))
+
+
+def _between(text: str, inserted: str, place: int) -> str:
+    at = place % (len(text) + 1)
+    return text[:at] + inserted + text[at:]
+
+
+CHANGES: Final[tuple[Callable[[str, int], str], ...]] = (
+    lambda email, _: email.upper(),
+    lambda email, _: unicodedata.normalize("NFKD", email),
+    lambda email, _: f"{email}.".replace("..", "."),
+    lambda email, _: email.replace("gmail.com", "googlemail.com"),
+    lambda email, place: _between(email, "\u200b", place),
+    lambda email, place: _between(email, "\ufeff", place),
+    lambda email, place: re.sub("([a-z])", "\\1\u0301", email, count=1 + place % 3),
+    lambda email, _: email.replace("@", "+tag@") if not email.endswith('"') and '"@' not in email else email,
+    lambda email, _: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" and c not in '"\\' else c for c in email),
+)
+
+
+@given(
+    st.builds("{}@{}".format, st.text("abcxyzйи北", min_size=1, max_size=6), st.sampled_from(["a.example", "gmail.com"])),
+    st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 30)), max_size=5),
+)
+def test_whatever_changes_only_the_spelling_keeps_the_key(email: str, changes: list[tuple[Any, int]]) -> None:
+    spelled = email
+    for change, place in changes:
+        spelled = change(spelled, place)
+    assert order_key(spelled) == order_key(email)
+
+
+@given(st.text())
+def test_any_text_has_a_key(text: str) -> None:
+    assert isinstance(order_key(text), str)
+
+
+@pytest.mark.parametrize("label", ["xn--999999999", "xn--\u5317"])
+def test_a_label_that_is_no_punycode_is_kept(label: str) -> None:
+    assert order_key(f"a@{label}.example") == f"a@{label}.example"
+
+
+def test_a_domain_that_is_too_long_for_any_is_not_decoded() -> None:
+    label = "xn--bcher-kva"
+    longest = ".".join([label] * 18)  # 251 characters
+    assert label not in order_key(f"a@{longest}")
+    assert order_key(f"a@{longest}.{label}") == f"a@{longest}.{label}"
+
+
+def test_a_very_long_address_is_folded_all_the_same() -> None:
+    assert order_key("a@" + "ü." * 200_000) == "a@" + "u." * 199_999 + "u"
+
+
+# A run
+
+
+class Reordering:
+    """Carries requests to a fake after random times."""
+
+    def __init__(self, fake: FakeService) -> None:
+        self._through = FakeTransport(fake)
+        self._chance = random.Random(7)  # noqa: S311 - a simulation that can be repeated
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        await anyio.sleep(self._chance.uniform(0.01, 1.0))
+        return await self._through.send(request, progress)
+
+    async def aclose(self) -> None: ...
+
+
+@virtual_time
+async def test_with_a_service_that_folds_by_nfkc_no_contact_ends_out_of_order() -> None:
+    def fold(email: str) -> str:
+        return unicodedata.normalize("NFKC", email).casefold()
+
+    fake = FakeService(behaviour=Behaviour(email_key=fold))
+    space = fake.add_workspace()
+    spellings = ("user{}", "\uff55ser{}", "USER{}", "u\uff53er{}")
+    emails = [f"{spelling.format(number)}@a.example" for number, spelling in itertools.product(range(300), spellings)]
+    rows = [{"email": email, "city": f"row {index}"} for index, email in enumerate(emails)]
+    client = OutreachClient(transport=Reordering(fake), workspace=space, owner_key=fake.add_owner_key(space))
+    await client.contacts.create_many(rows, duplicates="overwrite", strict_validation=False)
+    last = {fold(row["email"]): row["city"] for row in rows}
+    stored = {fold(contact["email"]): contact["fields"]["city"] for contact in fake.contacts(space)}
+    assert len(stored) == 300
+    assert sum(stored[email] != city for email, city in last.items()) == 0

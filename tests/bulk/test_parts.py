@@ -1,0 +1,205 @@
+"""The small parts of a bulk run: what it suspects, how fast it goes, in which order it hands out, when it gives an input up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+from attrs import evolve
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.time import virtual_time
+from support.transport import Script, added, status
+
+from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, OutreachClient, RetryPolicy
+from outreach_async.bulk.outcomes import CompletionOrder, InputOrder, answered_outcome
+from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.bulk.progress import RateEstimator
+from outreach_async.bulk.rows import RecentEmails
+from outreach_async.cli.output import format_progress
+from outreach_async.contacts import CreateContactResponse
+from outreach_async.operations import AttemptInfo
+
+RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
+
+
+def outcome(index: int) -> ContactOutcome:
+    return answered_outcome(
+        index,
+        None,
+        CreateContactResponse(status=Outcome.ADDED, id="contact_1", details=None),
+        AttemptInfo(1, maybe_applied=False),
+    )
+
+
+@given(st.lists(st.integers(0, 40)), RANGES, st.integers(0, 41))
+def test_suspects_are_exactly_the_rows_they_were_made_of(indexes: list[int], ranges: list[tuple[int, int]], since: int) -> None:
+    expected = {*indexes, *(row for first, end in ranges for row in range(first, end))}
+    suspects = PossiblySent.of(indexes, ranges)
+    assert {row for row in range(-1, 45) if row in suspects} == expected
+    assert {row for row in range(45) if row in suspects.starting_at(since)} == {row for row in expected if row >= since}
+    assert all(end < first for (_, end), (first, _) in zip(suspects.ranges, suspects.ranges[1:], strict=False))
+    assert PossiblySent.of(ranges=suspects.ranges) == suspects
+
+
+@given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
+def test_outcomes_in_order_wait_for_those_that_come_and_for_no_others(order: list[int], forgotten: set[int]) -> None:
+    held, seen = InputOrder(), []
+    for index in range(8):
+        held.expect(index)
+    for index in order:
+        if index in forgotten:
+            held.forget(index)
+        else:
+            held.extend([outcome(index)])
+        while held:
+            seen.append(held.popleft().index)
+    assert seen == sorted(set(range(8)) - forgotten)
+
+
+@pytest.mark.parametrize("kind", [InputOrder, CompletionOrder])
+def test_an_outcome_is_revised_while_it_waits_and_not_once_it_has_left(kind: type[InputOrder | CompletionOrder]) -> None:
+    held = kind()
+    for index in range(2):
+        held.expect(index)
+        held.append(outcome(index))
+    for index in (1, 5):
+        held.revise(index, lambda before: evolve(before, id="contact_2"))
+    left = [held.popleft(), held.popleft()]
+    held.revise(1, lambda before: evolve(before, id=None))
+    assert [one.id for one in left] == ["contact_1", "contact_2"]
+    assert not held
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 10))
+@example(["a", "b", "c", "a"], 1)
+def test_a_repeated_email_is_found_within_reach_and_names_the_row_that_was_sent(emails: list[str], reach: int) -> None:
+    recent, sent = RecentEmails(reach), dict[str, int]()
+    for index, email in enumerate(emails):
+        earlier = sent.get(email)
+        expected = earlier if earlier is not None and earlier >= index - reach else None
+        assert recent.find_earlier(index, email) == expected
+        if expected is None:
+            sent[email] = index
+
+
+@given(st.floats(0.5, 10_000), st.lists(st.floats(0.1, 20), min_size=1, max_size=50))
+def test_a_steady_rate_is_measured_as_it_is_however_often_it_is_asked_for(rate: float, steps: list[float]) -> None:
+    pace, now = RateEstimator(), 100.0
+    pace.start(now)
+    for step in steps:
+        now += step
+        pace.add(round(rate * step * 1000))
+        assert pace.rate(now) / 1000 == pytest.approx(rate, rel=0.02, abs=0.02)
+
+
+def test_a_rate_forgets_what_was_long_ago() -> None:
+    pace = RateEstimator()
+    pace.start(0.0)
+    for second in range(600):
+        pace.add(100)
+        pace.rate(second + 1.0)
+    for second in range(600, 720):
+        pace.add(10)
+        pace.rate(second + 1.0)
+    assert pace.rate(720.0) == pytest.approx(10, rel=0.2)
+    assert RateEstimator().rate(0.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        ({}, "1,234 rows/s, ETA 0:01:40"),
+        ({"rate": 1.25, "eta": None}, "1.2 rows/s"),
+        ({"state": "throttled"}, "1,234 rows/s, throttled, ETA 0:01:40"),
+        ({"rate": 0.0, "state": "paused", "resumes": 42.0, "eta": None}, "0 rows/s, paused for 0:00:42"),
+        ({"state": "paused", "resumes": 42.0, "why": "[x]\x1b"}, "1,234 rows/s, paused for 0:00:42 ([x]\\x1b), ETA 0:01:40"),
+    ],
+)
+def test_progress_says_how_fast_what_holds_it_up_and_how_long(progress: dict[str, Any], text: str) -> None:
+    values: dict[str, Any] = {"rows": 1, "total": 2, "rate": 1234.4, "state": "running", "resumes": 0.0, "eta": 100.0}
+    assert format_progress(BulkProgress(**values | progress)) == text
+
+
+def client(script: Script) -> OutreachClient:
+    return OutreachClient(transport=script, owner_key="key_1", workspace="space_1", retry=RetryPolicy(jitter=lambda: 1.0))
+
+
+def rows(count: int) -> Iterator[NewContact]:
+    return (NewContact(f"user{number}@a.example") for number in range(count))
+
+
+class Steady(Script):
+    """A service that adds each contact in a second."""
+
+    async def send(self, request: Any, progress: Any, /) -> Any:
+        await anyio.sleep(1)
+        return await super().send(request, progress)
+
+
+@virtual_time
+async def test_the_eta_is_within_15_percent_after_5_percent_of_a_steady_run() -> None:
+    began = anyio.current_time()
+    async with client(Steady(added())).contacts.create_many(rows(4000), concurrency=10, total=4000) as outcomes:
+        async for seen in outcomes:
+            if seen.index == 200:
+                progress, then = outcomes.progress, anyio.current_time() - began
+    whole = anyio.current_time() - began
+    assert progress.eta is not None
+    assert then + progress.eta == pytest.approx(whole, rel=0.15)
+    assert (progress.state, progress.total, outcomes.progress.eta) == ("running", 4000, 0)
+
+
+@virtual_time
+async def test_a_pause_and_its_end_show_in_the_progress() -> None:
+    script = Script(added(), status(429, retry_after="60"), added())
+    async with client(script).contacts.create_many(list(rows(4)), concurrency=1) as outcomes:
+        await anext(outcomes)
+        await anyio.sleep(5)
+        paused = outcomes.progress
+        assert (paused.state, paused.rows, paused.total) == ("paused", 1, 4)
+        assert paused.resumes == pytest.approx(55, abs=1.1)
+        assert paused.eta is not None
+        assert paused.eta >= paused.resumes
+        assert [each.status async for each in outcomes] == ["added"] * 3
+
+
+@virtual_time
+@pytest.mark.parametrize("journal", [False, True])
+async def test_an_input_whose_first_rows_are_all_rejected_for_one_reason_stops_the_run(tmp_path: Any, journal: bool) -> None:
+    script = Script(status(422, b'{"error":{"message":"first_name must be given"}}'))
+    options: dict[str, Any] = {"journal": tmp_path / "run.db"} if journal else {}
+    with pytest.raises(BulkStopped, match=r"the first 50 rows were rejected with the same error: .*first_name must be given"):
+        await client(script).contacts.create_many(rows(1000), concurrency=4, **options)
+    assert len(script.requests) < 50 + 2 * 4
+
+
+@virtual_time
+async def test_a_final_status_that_proves_nothing_stops_a_run_whose_first_rows_all_meet_it() -> None:
+    with pytest.raises(BulkStopped, match=r"the first 50 rows were rejected with the same error: .*answered 425"):
+        await client(Script(status(425))).contacts.create_many(rows(1000), concurrency=4)
+
+
+@virtual_time
+@pytest.mark.parametrize("option", [None, 1001])
+async def test_it_does_not_if_it_is_told_not_to(option: int | None) -> None:
+    report = await client(Script(status(422))).contacts.create_many(rows(1000), stop_after_rejects=option)
+    assert report.outcomes[Outcome.REJECTED] == 1000
+
+
+@virtual_time
+async def test_one_row_that_is_not_rejected_is_proof_that_the_input_is_right() -> None:
+    script = Script(*[status(422)] * 30, added(), status(422))
+    report = await client(script).contacts.create_many(rows(500), concurrency=1)
+    assert (report.outcomes[Outcome.ADDED], report.outcomes[Outcome.REJECTED]) == (1, 499)
+
+
+@virtual_time
+async def test_a_repeat_is_refused_if_asked_and_names_its_row() -> None:
+    emails = ["a@a.example", "A@a.example", "a@a.example", "b@a.example", "b@a.example"]
+    run = client(Script(added())).contacts.create_many([NewContact(email) for email in emails], repeats="error", order="input")
+    async with run as outcomes:
+        found = [(each.status.value, each.repeats) async for each in outcomes]
+    assert found == [("added", None), ("added", None), ("rejected", 0), ("added", None), ("rejected", 3)]

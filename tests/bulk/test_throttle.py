@@ -1,0 +1,422 @@
+"""The flow of a run as a whole: against a simulated service in virtual time, and verdict by verdict."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import anyio
+import pytest
+from support.flow import RECOVERY, Run, Scene, Trouble, simulate
+from support.time import virtual_time
+from support.transports import LOOPS
+
+from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
+from outreach_async.bulk.throttle import RunThrottle
+from outreach_async.call import RetryDecision
+from outreach_async.errors import BulkSuspended
+from outreach_async.retry import FailureKind
+
+# Against a service
+
+
+@pytest.fixture
+def play(anyio_backend_name: str) -> Any:
+    """Play a scene on an event loop, in virtual time."""
+    return functools.partial(simulate, backend=anyio_backend_name)
+
+
+def on(loop: str) -> pytest.MarkDecorator:
+    """Play a long scene on one event loop: the flow is the same on both, and so are its waits, which other tests see to."""
+    return pytest.mark.parametrize("anyio_backend", [LOOPS[loop]], ids=[loop], indirect=True)
+
+
+@on("asyncio")
+def test_a_limit_of_500_a_second_is_found_and_kept_to(play: Any) -> None:
+    run: Run = play(Scene(seconds=10, limits=[(0, 500)]))
+    assert not run.shortfalls()
+    assert run.first_good() <= 5
+
+
+@on("trio")
+def test_a_limit_of_10_a_second_is_found_and_kept_to(play: Any) -> None:
+    run: Run = play(Scene(seconds=250, limits=[(0, 10)]))
+    assert not run.shortfalls(refusals=0.05)
+
+
+@on("asyncio")
+def test_a_limit_that_changes_is_followed_down_and_up(play: Any) -> None:
+    run: Run = play(Scene(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]))
+    assert not run.shortfalls(refusals=0.05)
+    assert run.first_good(40) <= 5
+    assert run.first_good(80) <= 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "anyio_backend"),
+    [("refused", LOOPS["asyncio"]), ("503", LOOPS["trio"]), ("hanging", LOOPS["asyncio"])],
+    ids=["refused", "503", "hanging"],
+    indirect=["anyio_backend"],
+)
+def test_an_outage_of_five_minutes_fails_no_row_and_costs_little_more_than_itself(play: Any, kind: Trouble) -> None:
+    run: Run = play(Scene(seconds=600, limits=[(0, 10)], outages=[(60, 360, kind)]))
+    assert not run.shortfalls(refusals=0.05)
+    within = sum(60 <= at < 360 for at in run.service.started)
+    assert within <= 2 * 64 + 15  # what was under way before anything had failed, its repeats, and the probes
+
+
+@on("asyncio")
+def test_nothing_starts_inside_a_retry_after(play: Any) -> None:
+    run: Run = play(Scene(seconds=300, limits=[(0, 10)], asks=1))
+    assert len(run.service.refused) > 64
+    assert not run.shortfalls(refusals=0.05, good=0.8)  # what the first 64 cost is a large part of five minutes
+
+
+@on("trio")
+def test_a_quota_that_answers_tell_is_used_up_and_not_overdrawn(play: Any) -> None:
+    run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, told=True))
+    assert not run.shortfalls(refusals=0.15)
+    assert len(run.service.refused) < 70  # hardly any but those of the first moment, before anything was told
+
+
+@pytest.mark.parametrize(("begins", "ends", "workers"), [(0, 2, 8), (0, 20, 8), (0, 20, 64), (5, 65, 8)])
+@pytest.mark.parametrize("asks", [None, 0, 1])
+@on("asyncio")
+def test_after_refusing_everything_for_a_while_a_service_gets_300_rows_in_half_a_minute(
+    play: Any, begins: float, ends: float, workers: int, asks: float | None
+) -> None:
+    scene = Scene(seconds=ends + RECOVERY, limits=[(0, 50)], outages=[(begins, ends, "429")], asks=asks, workers=workers)
+    run: Run = play(scene)
+    assert run.recovery() <= RECOVERY
+
+
+@on("trio")
+def test_a_service_that_refuses_everything_is_asked_ever_less_often(play: Any) -> None:
+    run: Run = play(Scene(seconds=300, limits=[(0, 50)], outages=[(0, 300, "429")], workers=8))
+    minutes = [sum(60 * minute <= at < 60 * (minute + 1) for at in run.service.started) for minute in range(5)]
+    assert minutes[0] <= 8 + 30
+    assert minutes[1] <= 12
+    assert all(started <= 7 for started in minutes[2:])
+
+
+@on("trio")
+def test_a_run_against_an_outage_without_end_is_suspended(play: Any) -> None:
+    run: Run = play(Scene(seconds=4000, limits=[(0, 100)], outages=[(5, 4000, "503")]), max_outage=600)
+    assert isinstance(run.flow.halted, BulkSuspended)
+    assert 605 <= run.ended <= 605 + 61
+    assert run.fates == {RetryDecision.STOP_RUN: 64}
+    assert "no request has succeeded for 6" in str(run.flow.halted)
+
+
+def test_where_nobody_was_ever_reached_a_run_is_suspended_within_seconds(play: Any) -> None:
+    run: Run = play(Scene(seconds=900, limits=[(0, 100)], outages=[(0, 900, "refused")]))
+    assert isinstance(run.flow.halted, BulkSuspended)
+    assert run.ended == pytest.approx(3.5)
+    assert run.service.started == pytest.approx([0, 0.5, 1.5, 3.5])
+    assert run.fates == {RetryDecision.STOP_RUN: 64}
+    assert str(run.flow.halted) == "run suspended: service unreachable after 4 attempts: nobody listens"
+
+
+def test_failures_of_the_same_moment_count_once_where_nobody_was_ever_reached() -> None:
+    run = flow()
+    for _ in range(64):
+        assert run.try_start(0.0)
+    verdicts = {run.on_failure(UNSENT, FailureKind.NOT_SENT, blamed=0, asked=None, started=0.0, now=0.1) for _ in range(64)}
+    assert verdicts == {RetryDecision.RETRY}
+    assert (run.halted, run.opens_at) == (None, 0.6)
+
+
+def test_where_somebody_is_reached_after_a_moment_a_run_goes_on(play: Any) -> None:
+    run: Run = play(Scene(seconds=60, limits=[(0, 20)], outages=[(0, 2, "refused")]))
+    assert run.flow.halted is None
+    assert not run.fates
+    assert len(run.service.succeeded) > 0.8 * 20 * 54
+
+
+# Verdict by verdict
+
+
+REFUSED = RateLimited("429", status_code=429)
+LOST = TransportError("lost", maybe_sent=True)
+UNSENT = TransportError("nobody listens", maybe_sent=False)
+
+
+def flow(**options: Any) -> RunThrottle:
+    return RunThrottle(RetryPolicy(jitter=lambda: 1.0, **options), wall=lambda: 0.0)
+
+
+def fail(run: RunThrottle, error: OutreachError, evidence: FailureKind, at: float, **facts: Any) -> RetryDecision:
+    """Start an attempt at an instant, whatever stands against it, and let it fail at once."""
+    run._record_start(at)
+    return run.on_failure(error, evidence, **{"blamed": 0, "asked": None, "started": at, "now": at, **facts})
+
+
+def succeed(run: RunThrottle, at: float, count: int = 1, headers: dict[str, str] | None = None) -> None:
+    for _ in range(count):
+        run._record_start(at)
+        run.on_success(at, at, headers or {})
+
+
+def test_a_run_in_which_nothing_goes_wrong_admits_everything_and_learns_no_limit() -> None:
+    run = flow()
+    for number in range(5000):
+        assert run.try_start(number / 100)
+        run.on_success(number / 100, number / 100, {})
+    assert (run.limit, run.opens_at, run.state(50.0)) == (None, -math.inf, "running")
+
+
+def test_a_row_whose_neighbours_succeed_is_given_up_after_as_many_failures_as_the_policy_has_attempts() -> None:
+    run = flow(attempts=3)
+    verdicts = []
+    for blamed in range(3):
+        succeed(run, blamed + 1.0, 30)
+        verdicts.append(fail(run, LOST, FailureKind.AMBIGUOUS, blamed + 1.0, blamed=blamed))
+    assert verdicts == [RetryDecision.RETRY_COUNTED, RetryDecision.RETRY_COUNTED, RetryDecision.GIVE_UP]
+
+
+def test_what_fails_for_many_is_blamed_on_none_of_them() -> None:
+    run = flow()
+    succeed(run, 1.0, 100)
+    verdicts = [fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) for _ in range(30)]
+    assert verdicts[0] is RetryDecision.RETRY_COUNTED
+    assert set(verdicts[12:]) == {RetryDecision.RETRY}
+
+
+def test_what_was_not_sent_is_never_blamed_on_a_row() -> None:
+    run = flow()
+    succeed(run, 1.0, 100)
+    assert fail(run, UNSENT, FailureKind.NOT_SENT, 2.0, blamed=3) is RetryDecision.RETRY
+
+
+def test_a_service_that_answered_before_is_an_outage_when_it_cannot_be_reached() -> None:
+    run = flow()
+    assert run.try_start(0.0)
+    run.on_success(0.0, 0.0, {})
+    assert {fail(run, UNSENT, FailureKind.NOT_SENT, 10.0 * at) for at in range(1, 9)} == {RetryDecision.RETRY}
+    assert run.halted is None
+
+
+def test_with_one_attempt_nothing_is_repeated_but_what_was_refused() -> None:
+    run = flow(attempts=1)
+    assert fail(run, UNSENT, FailureKind.NOT_SENT, 1.0) is RetryDecision.GIVE_UP
+    succeed(run, 10.0, 100)
+    assert fail(run, UNSENT, FailureKind.NOT_SENT, 11.0) is RetryDecision.GIVE_UP
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 11.0) is RetryDecision.GIVE_UP
+    assert fail(run, REFUSED, FailureKind.REFUSED, 11.0) is RetryDecision.RETRY
+    assert run.halted is None
+
+
+def test_a_final_answer_ends_the_row_and_speaks_for_the_service() -> None:
+    run = flow()
+    fail(run, UNSENT, FailureKind.NOT_SENT, 1.0)
+    assert run.state(1.0) == "paused"
+    assert fail(run, StatusError("422", status_code=422), FailureKind.FINAL, 2.0) is RetryDecision.GIVE_UP
+    assert run.state(2.0) == "running"
+
+
+def test_half_of_the_results_failing_pauses_the_run_until_a_probe_succeeds() -> None:
+    run = flow(budget=10_000)
+    succeed(run, 1.0, 10)
+    for _ in range(10):
+        assert run.state(2.0) == "running"
+        fail(run, LOST, FailureKind.AMBIGUOUS, 2.0)
+    assert (run.state(2.0), run.opens_at, run.pause_reason) == ("paused", 7.0, "most requests fail: lost")
+    assert not run.try_start(6.9)
+    assert run.try_start(7.0)
+    assert not run.try_start(7.0)
+    assert run.on_failure(LOST, FailureKind.AMBIGUOUS, blamed=0, asked=None, started=7.0, now=8.0) is RetryDecision.RETRY
+    assert (run.opens_at, run.pause_reason) == (18.0, "lost")
+    assert run.try_start(18.0)
+    run.on_success(18.5, 18.0, {})
+    assert run.state(18.5) == "running"
+    assert run.try_start(18.5)
+
+
+def test_a_probe_that_is_refused_keeps_the_run_paused_for_as_long_again() -> None:
+    run = flow()
+    fail(run, UNSENT, FailureKind.NOT_SENT, 1.0)
+    assert run.try_start(1.5)
+    assert run.on_failure(REFUSED, FailureKind.REFUSED, blamed=0, asked=None, started=1.5, now=2.0) is RetryDecision.RETRY
+    assert (run.opens_at, run.pause_reason) == (2.5, "the service answered 429")
+
+
+def test_what_began_before_a_pause_is_neither_its_probe_nor_blamed() -> None:
+    run = flow(budget=10_000)
+    for _ in range(20):
+        fail(run, LOST, FailureKind.AMBIGUOUS, 2.0)
+    assert run.try_start(7.0)
+    assert run.on_failure(LOST, FailureKind.AMBIGUOUS, blamed=0, asked=None, started=1.0, now=7.5) is RetryDecision.RETRY
+    run.on_success(7.6, 1.0, {})
+    assert run.state(7.6) == "paused"
+    run.on_success(7.7, 7.0, {})
+    assert run.on_failure(LOST, FailureKind.AMBIGUOUS, blamed=0, asked=None, started=1.0, now=8.0) is RetryDecision.RETRY
+    assert run.state(8.0) == "running"
+
+
+def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
+    run = flow(budget=28)
+    succeed(run, 1.0, 100)
+    assert [fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) for _ in range(2)] == [RetryDecision.RETRY_COUNTED] * 2
+    assert run.state(2.0) == "running"
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) is RetryDecision.RETRY_COUNTED
+    assert (run.state(2.0), run.opens_at) == ("paused", 3.0)
+    assert run.try_start(3.0)
+    run.on_success(3.1, 3.0, {})
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY_COUNTED  # half of the budget came back
+    assert run.state(4.0) == "running"
+
+
+def test_a_retry_after_closes_the_gate_for_the_longest_that_anybody_was_asked_for() -> None:
+    run = flow()
+    for asked in (10.0, 30.0, 5.0, 0.0):
+        assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, asked=asked) is RetryDecision.RETRY
+    assert run.opens_at == 131.0  # and the jitter
+    assert run.state(130.0) == "paused"
+    assert not run.try_start(130.9)
+    assert run.try_start(131.0)
+
+
+def test_a_503_with_retry_after_closes_the_gate_and_teaches_no_limit() -> None:
+    run = flow()
+    succeed(run, 1.0, 100)
+    error = StatusError("503", status_code=503)
+    assert fail(run, error, FailureKind.REFUSED, 2.0, asked=10.0) is RetryDecision.RETRY
+    assert (run.limit, run.opens_at) == (None, 13.0)
+
+
+def test_a_longer_retry_after_than_the_policy_honours_suspends_the_run() -> None:
+    run = flow(retry_after_cap=60)
+    error = RateLimited("429", status_code=429, operation="create_contact", headers={"retry-after": "61"})
+    assert fail(run, error, FailureKind.REFUSED, 1.0, asked=61.0) is RetryDecision.STOP_RUN
+    halted = run.halted
+    assert isinstance(halted, BulkSuspended)
+    assert (halted.retry_after, halted.status_code, halted.__cause__) == (61.0, 429, error)
+    assert not run.try_start(1000.0)
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 1001.0) is RetryDecision.STOP_RUN
+
+
+def test_refusals_without_end_suspend_the_run_after_the_longest_outage_but_a_quota_that_is_told_does_not() -> None:
+    mute, asking, told = flow(), flow(), flow()
+    quota = RateLimited("429", status_code=429, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"})
+    for at in range(0, 1000, 10):
+        fail(mute, REFUSED, FailureKind.REFUSED, float(at))
+        fail(asking, REFUSED, FailureKind.REFUSED, float(at), asked=5.0)
+        fail(told, quota, FailureKind.REFUSED, float(at))
+        assert (mute.halted is not None) is (asking.halted is not None) is (at >= 900)
+    assert told.halted is None
+
+
+def test_a_probe_that_is_forgone_leaves_its_turn_to_the_next() -> None:
+    run = flow()
+    succeed(run, 1.0)
+    for at in range(30):
+        fail(run, LOST, FailureKind.AMBIGUOUS, 2.0 + at / 100)
+    paused = run.opens_at
+    assert not run.try_start(paused - 0.1)
+    assert run.try_start(paused)
+    assert not run.try_start(paused)
+    run.cancel_start()
+    assert run.try_start(paused)
+
+
+def test_an_attempt_that_is_forgone_while_all_is_well_changes_nothing() -> None:
+    run = flow()
+    assert run.try_start(1.0)
+    run.cancel_start()
+    assert run.try_start(1.0)
+    assert run.state(1.0) == "running"
+
+
+def test_an_attempt_waits_for_a_quota_that_is_used_up_but_not_for_one_that_resets_beyond_reason() -> None:
+    run = flow()
+    succeed(run, 1.0, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "30"})
+    assert not run.try_start(30.9)
+    assert run.try_start(31.0)
+    other = flow()
+    succeed(other, 1.0, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "3000"})
+    assert other.try_start(1.0)
+    assert other.halted is None
+
+
+def test_the_first_error_that_ends_a_run_stays() -> None:
+    run = flow()
+    first = BulkStopped("first")
+    run.halt(first)
+    run.halt(BulkStopped("second"))
+    assert run.halted is first
+
+
+# Waiting
+
+
+@virtual_time
+async def test_the_end_of_a_run_wakes_whoever_waits_for_a_turn_or_for_an_instant() -> None:
+    run = flow()
+    now = anyio.current_time()
+    fail(run, REFUSED, FailureKind.REFUSED, now, asked=800.0)
+    raised: list[BaseException] = []
+
+    async def wait(not_before: float) -> None:
+        with pytest.raises(BulkStopped) as caught:
+            await run.wait_and_start(not_before)
+        raised.append(caught.value)
+
+    error = BulkStopped("over")
+    async with anyio.create_task_group() as group:
+        for number in range(6):
+            group.start_soon(wait, now + number // 3 * 5000)
+        await anyio.sleep(1)
+        assert not run.try_start(now + 10_000)  # they were first
+        assert run.state(now + 10_000) == "throttled"
+        run.halt(error)
+    assert raised == [error] * 6
+    assert anyio.current_time() == pytest.approx(now + 1)
+    with pytest.raises(BulkStopped):
+        await run.wait_and_start(-math.inf)
+
+
+@virtual_time
+async def test_turns_keep_to_the_limit_and_a_run_that_waited_counts_as_throttled_for_a_second() -> None:
+    run = flow()
+    now = anyio.current_time() + 10
+    await anyio.sleep(10)
+    fail(run, REFUSED, FailureKind.REFUSED, now)
+    assert run.limit == pytest.approx(0.7)
+    starts = []
+    for _ in range(4):
+        await run.wait_and_start(-math.inf)
+        starts.append(anyio.current_time() - now)
+    assert starts == pytest.approx([0, 1 / 0.7, 2 / 0.7, 3 / 0.7], abs=0.02)
+    assert run.state(anyio.current_time()) == "throttled"
+    assert run.state(anyio.current_time() + 3) == "running"
+
+
+@virtual_time
+async def test_a_probe_that_succeeds_lets_those_who_wait_go_on_at_once() -> None:
+    run = flow()
+    began = anyio.current_time()
+    fail(run, UNSENT, FailureKind.NOT_SENT, began)
+    starts: list[float] = []
+
+    async def attempt() -> None:
+        await run.wait_and_start(-math.inf)
+        started = anyio.current_time()
+        starts.append(started - began)
+        await anyio.sleep(0.25)
+        run.on_success(anyio.current_time(), started, {})
+
+    async with anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(attempt)
+    assert starts == pytest.approx([0.5, 0.75])
+
+
+@virtual_time
+async def test_a_probe_that_nothing_is_heard_of_does_not_hold_up_the_run_for_ever() -> None:
+    run = flow()
+    began = anyio.current_time()
+    fail(run, UNSENT, FailureKind.NOT_SENT, began)
+    await run.wait_and_start(-math.inf)
+    await run.wait_and_start(-math.inf)
+    assert anyio.current_time() - began == pytest.approx(120.5)

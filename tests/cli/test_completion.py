@@ -1,0 +1,207 @@
+"""The shell completes the command: in real shells, by click's own interface, and without waiting for the library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from support.cli import Shell
+
+from outreach_async.audit import CATALOGUE
+from outreach_async.bulk import Repeats
+from outreach_async.cli.app import PROGRAM, VARIABLE, outreach
+from outreach_async.importer import FORMATS
+from outreach_async.importer.checks import CHECKS
+from outreach_async.vocabulary import DUPLICATE_POLICIES
+
+NAMES = ["audit", "campaigns", "completion", "demo", "fields", "import", "mailboxes", "report", "serve", "steps"]
+
+BASH = """
+compopt() { printf 'compopt %s %s\\n' "$@"; }
+eval "$(outreach-async completion bash)"
+complete -p outreach-async
+for line; do
+    COMP_WORDS=($line)
+    [[ $line == *" " ]] && COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+    echo "$line:"
+    _outreach_async_completion outreach-async
+    printf '%s\\n' "${COMPREPLY[@]}"
+done
+"""
+
+ZSH = """
+compdef() { print -r "compdef $*" }
+compadd() { print -rl -- ${(P)@[-1]} }
+_describe() { print -rl -- "${(@P)3}" }
+_path_files() { print -r "files $*" }
+eval "$(outreach-async completion zsh)"
+for line; do
+    words=(${=line}) CURRENT=$#words
+    _outreach_async_completion
+done
+"""
+
+FISH = """
+outreach-async completion fish | source
+for line in $argv
+    complete --do-complete $line
+end
+"""
+
+
+def printed(*command: str) -> list[str]:
+    """Return the lines that a shell prints, without what a user's own start-up files would add."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def completed(*words: str) -> list[str]:
+    """Return the values that click finds for the last word."""
+    *before, incomplete = words
+    return [item.value for item in ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(before, incomplete)]
+
+
+def test_bash_completes_commands_options_values_and_files() -> None:
+    lines = [f"{PROGRAM} {line}" for line in ("im", "import --dup", "import --duplicates s", "import ", "nothing of this")]
+    registered, *answers = printed("bash", "--norc", "-c", BASH, "bash", *lines)
+    assert registered.startswith("complete")
+    assert answers == [
+        *(f"{lines[0]}:", "import"),
+        *(f"{lines[1]}:", "--duplicates"),
+        *(f"{lines[2]}:", "skip"),
+        *(f"{lines[3]}:", "compopt -o default", ""),
+        *(f"{lines[4]}:", ""),
+    ]
+
+
+def test_zsh_completes_with_a_line_of_help() -> None:
+    lines = (f"{PROGRAM} {line}" for line in ("fi", "audit --explain OA101", "import --duplicates o", "import con"))
+    assert printed("zsh", "-f", "-c", ZSH, "zsh", *lines) == [
+        "compdef _outreach_async_completion outreach-async",
+        "fields:List the fields that contacts of a workspace can have.",
+        "OA101:No SPF",
+        "overwrite",
+        "files -f",
+    ]
+
+
+def test_fish_completes_with_a_line_of_help() -> None:
+    lines = (f"{PROGRAM} {line}" for line in ("fi", "import --duplicates o"))
+    assert printed("fish", "--no-config", "-c", FISH, *lines) == [
+        "fields\tList the fields that contacts of a workspace can have.",
+        "overwrite",
+    ]
+
+
+def test_every_command_is_completed_and_so_are_the_options_before_it() -> None:
+    assert completed("") == NAMES
+    assert completed("--b") == ["--base-url", "--backend"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_says_of_itself_what_is_said_before_it_is_imported(name: str) -> None:
+    context = click.Context(outreach)
+    command = outreach.get_command(context, name)
+    (item,) = outreach.shell_complete(context, name)
+    assert command is not None
+    assert command.name == name
+    assert command.help is not None
+    assert " ".join(command.help.split()).startswith(str(item.help))
+
+
+@pytest.mark.parametrize(
+    ("words", "answers"),
+    [
+        (["import", "--duplicates", ""], list(DUPLICATE_POLICIES)),
+        (["import", "--repeats", ""], list(get_args(Repeats))),
+        (["import", "--format", ""], list(FORMATS)),
+        (["import", "--check", "e"], ["error", *(f"email={level}" for level in ("error", "warn", "off"))]),
+        (["audit", "--fail-on", "w"], ["warning"]),
+        (["audit", "--format", "h"], ["html"]),
+        (["audit", "--explain", "oa"], list(CATALOGUE)),
+        (["serve", "--behaviour", "s"], ["strict"]),
+        (["--backend", "h"], ["httpx", "httpx2"]),
+        (["completion", ""], ["bash", "zsh", "fish"]),
+    ],
+    ids=" ".join,
+)
+def test_a_value_is_completed_by_what_the_option_takes(words: list[str], answers: list[str]) -> None:
+    assert completed(*words) == answers
+
+
+def test_every_check_can_be_completed() -> None:
+    assert len(completed("import", "--check", "")) == 3 + 3 * len(CHECKS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["import"],
+        ["import", "--mapping"],
+        ["import", "--journal"],
+        ["import", "--rejects"],
+        ["report"],
+        ["audit", "--policy"],
+        ["audit", "--compare"],
+        ["audit", "--output"],
+        ["serve", "--world"],
+        ["serve", "--behaviour"],
+    ],
+    ids=" ".join,
+)
+def test_the_name_of_a_file_is_left_to_the_shell(words: list[str]) -> None:
+    (item,) = ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(words, "with")
+    assert item.type == "file"
+
+
+def asked(words: str) -> list[str]:
+    """Return what a fresh process answers to bash, and what of the library and others it has imported then."""
+    code = (
+        "import sys\nfrom outreach_async.cli.app import run\nassert run([]) == 0\n"
+        "print(*(name for name in ('anyio', 'httpx', 'outreach_async.client', 'rich', 'ssl') if name in sys.modules))"
+    )
+    line = f"{PROGRAM} {words}"
+    environment = {**os.environ, VARIABLE: "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_names_of_commands_are_completed_without_importing_what_they_do() -> None:
+    assert asked("ca") == ["plain,campaigns", ""]
+
+
+def test_values_of_options_are_completed_without_importing_a_backend() -> None:
+    answer, imported = asked("import --repeats f")
+    assert answer == "plain,first"
+    assert "httpx" not in imported
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_asks_this_command(name: str, shell: Shell) -> None:
+    ended = shell("completion", name)
+    assert ended.code == 0
+    assert f"{VARIABLE}={name}_complete" in ended.out
+
+
+def test_a_shell_that_nobody_knows_is_refused(shell: Shell) -> None:
+    ended = shell("completion", "tcsh")
+    assert (ended.code, ended.out) == (2, "")
+    assert "'bash', 'zsh', 'fish'" in ended.err
+
+
+def test_a_script_that_asks_for_what_is_not_known_gets_nothing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "tcsh_complete")
+    ended = shell()
+    assert (ended.code, ended.out, ended.err) == (1, "", "")

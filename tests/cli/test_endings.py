@@ -1,0 +1,369 @@
+"""Options, usage, errors and exit codes of the command; run in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import tomllib
+from collections.abc import Callable
+from errno import ECONNREFUSED
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from ssl import SSLCertVerificationError, SSLError
+
+import anyio
+import click
+import pytest
+from rich.console import Console
+from support.cli import KEY, Shell, saved
+
+from outreach_async.cli.exits import exit_code, format_error
+from outreach_async.cli.options import Options
+from outreach_async.cli.output import Screen
+from outreach_async.cli.process import run_async
+from outreach_async.cli.text import mask_keys, to_printable, translate_arguments
+from outreach_async.cli.writing import explain_write_errors
+from outreach_async.errors import (
+    BulkStopped,
+    DeadlineExceeded,
+    InvalidRequest,
+    JournalError,
+    OutreachError,
+    RateLimited,
+    StatusError,
+    TransportError,
+    UnexpectedResponse,
+)
+from outreach_async.fake import FakeService
+
+FAKE = ("--base-url", "fake:")
+LONG = "x" * 250
+"""A name that leaves no room for that of the temporary file beside it."""
+
+
+# Options.
+
+
+def test_shared_options_may_stand_on_either_side_and_the_later_wins(shell: Shell, there: tuple[str, ...]) -> None:
+    before = shell(*there[:2], "--workspace", "space_none", "--json", "campaigns", "--workspace", "space_1")
+    assert before.code == 0
+    assert json.loads(before.out)["count"] == 1
+
+
+@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp"])
+def test_every_backend_reaches_the_service(shell: Shell, there: tuple[str, ...], backend: str) -> None:
+    assert shell.json("fields", "--backend", backend, *there)[1]["count"] == 37
+
+
+def test_the_embedded_service_takes_nothing_from_the_environment() -> None:
+    given = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout")) | {"workspaces": (), "headers": ()}
+    around = {"OUTREACH_BASE_URL": "https://a.example", "OUTREACH_WORKSPACE": "space_9", "OUTREACH_OWNER_KEY": KEY}
+    real, fake = Options.of(given, around), Options.of({**given, "base_url": "fake:"}, around)
+    assert (real.base_url, real.workspaces, real.owner_key) == ("https://a.example", ("space_9",), KEY)
+    assert (fake.base_url, fake.workspaces, fake.owner_key) == ("fake:", (), None)
+    assert KEY not in repr(real)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("frobnicate",), "No such command 'frobnicate'"),
+        (("campaigns",), "--base-url: missing; pass --base-url URL"),
+        (("campaigns", "--base-url", "nonsense"), "--base-url: expected a URL"),
+        (("campaigns", "--base-url", "http://a.example"), "--workspace: expected a string starting with 'space_', got nothing"),
+        (("campaigns", *FAKE, "--workspace", "camp_1"), "pass --workspace or set OUTREACH_WORKSPACE"),
+        (("campaigns", *FAKE, "--workspace", "space_1", "--workspace", "space_2"), "pass --workspace once"),
+        (("campaigns", *FAKE, "--timeout", "0"), "--timeout: expected more than 0 seconds, got 0; pass"),
+        (("campaigns", *FAKE, "--header", "X"), "--header: expected 'Name: value'"),
+        (("campaigns", *FAKE, "--header", ": X"), "--header: expected 'Name: value'"),
+        (("campaigns", *FAKE, "--backend", "urllib"), "Invalid value for '--backend'"),
+        (("campaigns", *FAKE, KEY), "Got unexpected extra argument (key_***)"),
+        (("steps", *FAKE), "Missing argument 'CAMPAIGN'"),
+        (("steps", *FAKE, "mailbox_1"), "CAMPAIGN: expected"),
+        (("audit", "--base-url", "http://a.example"), "--workspace: missing; pass --workspace ID"),
+        (("audit", *FAKE, "--fail-on", "doom"), "Invalid value for '--fail-on'"),
+        (("import", "no-such-file.csv", *FAKE), "no-such-file.csv: No such file"),
+        (("import", __file__, *FAKE), "unknown column "),
+        (("import", "x.csv", *FAKE, "--campaign", "space_1"), "--campaign: expected"),
+        (("import", "x.csv", *FAKE, "--duplicates", "merge"), "Invalid value for '--duplicates'"),
+        (
+            ("import", "x.csv", *FAKE, "--repeats", "first"),
+            "--repeats first: needs a journal, to store the whole input",
+        ),
+        (("serve", "--port", "70000"), "Invalid value for '--port'"),
+        (("serve", "--world", "no-such-file.json"), "--world no-such-file.json: No such file"),
+        (("serve", "--world", __file__), "--world "),
+        (("serve", "--behaviour", "lax"), "--behaviour: expected a file or one of documented, strict, lenient, got lax;"),
+        (("serve", "--behaviour", __file__), "not TOML"),
+        (("serve", "--seed", "x"), "Invalid value for '--seed'"),
+        (("serve", "--host", "192.0.2.1"), "--host 192.0.2.1 --port 0: "),
+    ],
+)
+def test_wrong_usage_is_one_clear_line_and_exits_2(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
+    ended = shell(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("outreach-async: ")
+    assert message in line
+    assert KEY not in line
+
+
+def test_a_real_service_is_never_given_the_embedded_ones_key(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *there[:4])
+    assert (ended.code, ended.out) == (2, "")
+    assert (
+        "--owner-key: expected a string starting with 'key_', got nothing; pass --owner-key or set OUTREACH_OWNER_KEY"
+        in ended.err
+    )
+
+
+def test_a_wrong_row_map_is_refused_before_anything_is_sent(
+    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = saved(tmp_path, "email,Titel\na@a.example,x\n")
+    for options, message in (
+        ((), "unknown column 'Titel' (similar: 'title'"),
+        (("--map", "Titel"), "expected Column=code"),
+        (("--map", "Titel=titel"), "has the unknown code 'titel'"),
+    ):
+        ended = shell("import", path, *options, *there)
+        assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+        assert message in ended.err
+    assert all(request.operation == "list_fields" for request in service.requests)
+
+
+def test_help_and_version_exit_0(shell: Shell) -> None:
+    assert shell().out == shell("--help").out
+    assert "Exit codes: 0 success" in shell("--help").out
+    assert shell("import", "--help").code == 0
+    assert shell("--version").out.startswith("outreach_async 0.")
+
+
+# Endings.
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (click.UsageError("x"), 2),
+        (KeyboardInterrupt(), 130),
+        (InvalidRequest("x"), 2),
+        (StatusError("x", status_code=401), 77),
+        (StatusError("x", status_code=403), 77),
+        (StatusError("x", status_code=404), 1),
+        (StatusError("x", status_code=307), 1),
+        (StatusError("x", status_code=503), 3),
+        (StatusError("x", status_code=408), 3),
+        (StatusError("x", status_code=501), 1),
+        (RateLimited("x", status_code=429), 3),
+        (BulkStopped("x", status_code=404), 3),
+        (BulkStopped("x", status_code=401), 77),
+        (TransportError("x"), 3),
+        (DeadlineExceeded("x"), 3),
+        (UnexpectedResponse("x", status_code=200), 3),
+        (OSError(98, "Address already in use"), 2),
+    ],
+)
+def test_every_expected_error_has_its_exit_code(error: BaseException, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def test_an_error_is_one_line_without_control_characters_or_keys() -> None:
+    assert format_error(StatusError(f"a\nb\x1b[31m {KEY} \u202e")) == "outreach-async: a\\nb\\x1b[31m key_*** \\u202e"
+    assert format_error(OSError(98, "Address already in use")) == "outreach-async: Address already in use"
+    assert format_error(OSError(2, "No such file", "x.csv")) == "outreach-async: x.csv: No such file"
+    assert format_error(KeyboardInterrupt()) == "outreach-async: interrupted"
+    assert format_error(OSError("odd")) == "outreach-async: odd"
+    assert format_error(click.ClickException("odd")) == "outreach-async: odd"
+
+
+@pytest.mark.parametrize(
+    ("library", "command"),
+    [
+        ("base_url: a query; encode it with urllib.parse.quote", "--base-url: a query; percent-encode it"),
+        ("headers['x']: expected ASCII", "--header['x']: expected ASCII"),
+        ("max_in_flight: expected at most 1", "--concurrency: expected at most 1"),
+        ("policy p.toml: expected TOML", "--policy p.toml: expected TOML"),
+        ("journal run.db is damaged", "journal run.db is damaged"),
+        ("workspace: got None; pass workspace= or set X", "--workspace: got nothing; pass --workspace or set X"),
+        ('earlier: expected a journal; pass journal="run.db"', "--earlier: expected a journal; pass --journal run.db"),
+        ("fix the cause and rerun with resume=True", "fix the cause and rerun with --resume"),
+        (
+            'restore it, or pass resume=True and earlier="unknown" (for the command: --resume --earlier unknown), which helps',
+            "restore it, or run the import with --resume --earlier unknown, which helps",
+        ),
+        (
+            'restore it, or resume with earlier="unknown" (on the command line: --resume --earlier unknown), which helps',
+            "restore it, or run the import with --resume --earlier unknown, which helps",
+        ),
+        ("warn or off (repeats='error')", "warn or off (--repeats error)"),
+        ("journal: strict_validation was true", "--journal: --strict was true"),
+        ("a.xlsx: not a readable workbook (Cannot detect it): save it", "a.xlsx: not a readable workbook: save it"),
+        ("fix it, or turn off stop_after_rejects", "fix it"),
+        ("mend that, or pass stop_after_rejects=None to go on", "mend that"),
+    ],
+)
+def test_a_message_of_the_library_names_options_instead_of_arguments(library: str, command: str) -> None:
+    assert translate_arguments(library) == command
+    assert format_error(InvalidRequest(library)) == f"outreach-async: {command}"
+
+
+def caused(message: str, *causes: Exception) -> OutreachError:
+    """Return an error with a chain of causes."""
+    error = OutreachError(message)
+    link: Exception = error
+    for cause in causes:
+        link.__cause__ = cause
+        link = cause
+    return error
+
+
+def refused_by(parse: Callable[[str], object], text: str) -> Exception:
+    try:
+        parse(text)
+    except ValueError as error:
+        return error
+    pytest.fail("it was parsed")
+
+
+def certificate_error() -> SSLCertVerificationError:
+    error = SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed (_ssl.c:1006)")
+    error.verify_message = "self-signed certificate"
+    return error
+
+
+def sqlite_error(text: str, name: str) -> sqlite3.Error:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorname = name
+    return error
+
+
+@pytest.mark.parametrize(
+    ("message", "causes", "line"),
+    [
+        ("no way: OSError: all failed", [OSError("all failed"), OSError(ECONNREFUSED, "odd")], "no way: Connection refused"),
+        ("no answer from x: EOFError: gone; no more", [EOFError("gone")], "no answer from x; no more"),
+        ("no answer from x: EOFError", [EOFError()], "no answer from x"),
+        ("no way: OSError: [Errno -2] unknown", [OSError(-2, "Name not known")], "no way: Name not known"),
+        ("no way: x", [OSError("x"), certificate_error()], "no way: the certificate is not trusted (self-signed certificate)"),
+        ("no way: x", [OSError("x"), SSLError(1, "y")], "no way: TLS failed (unknown error)"),
+        ("damaged gzip (cut off); fetch it", [EOFError("cut off")], "damaged gzip; fetch it"),
+        ("run.db: disk I/O error", [OSError(5, "disk I/O error")], "run.db: Input/output error"),
+        ("run.db: locked; wait", [sqlite_error("locked", "SQLITE_BUSY_SNAPSHOT")], "run.db: another process is using it; wait"),
+        ("run.db: malformed; restore it", [sqlite_error("malformed", "SQLITE_CORRUPT")], "run.db; restore it"),
+        ("run.db: malformed", [sqlite3.Error("malformed")], "run.db"),
+        ("a: No such file or directory; b", [OSError(2, "No such file or directory")], "a: No such file or directory; b"),
+        ("a: it says so", [ValueError("something else")], "a: it says so"),
+        ("a: expected b", [ValueError("expected b")], "a: expected b"),
+    ],
+)  # fmt: skip
+def test_the_text_of_other_libraries_is_not_printed(message: str, causes: list[Exception], line: str) -> None:
+    assert format_error(caused(message, *causes)) == f"outreach-async: {line}"
+
+
+def test_pythons_text_about_a_damaged_journal_is_not_printed() -> None:
+    error = JournalError("journal run.db is damaged: 'x' is no key; restore a copy")
+    error.__cause__ = TypeError("'x' is no key")
+    assert format_error(error) == "outreach-async: journal run.db is damaged; restore a copy"
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "reason"),
+    [
+        (json.loads, "[\n [", "invalid JSON at line 2, column 3"),
+        (tomllib.loads, "a = 1\nb c", "invalid TOML at line 2, column 3"),
+        (tomllib.loads, "a = ", "invalid TOML at end of document"),
+        (lambda text: text.encode("latin-1").decode(), "a\xff", "byte 2 is not valid UTF-8"),
+    ],
+)
+def test_a_parsers_message_becomes_the_place_of_the_fault(parse: Callable[[str], object], text: str, reason: str) -> None:
+    error = refused_by(parse, text)
+    assert format_error(caused(f"x.json: {error}; mend it", error)) == f"outreach-async: x.json: {reason}; mend it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("audit", *FAKE, "--output", f"{LONG}.json"), ".json: File name too long; "),
+        (("import", "{people}", *FAKE, "--rejects", f"{LONG}.json"), ".json: File name too long; "),
+        (("import", "{people}", *FAKE, "--save-mapping", f"{LONG}.toml"), ".toml: File name too long; "),
+        (("audit", *FAKE, "--policy", "/no/p.toml"), "--policy /no/p.toml: No such file or directory; "),
+        (("audit", *FAKE, "--compare", "/no/a.json"), "--compare /no/a.json: No such file or directory; "),
+        (("audit", *FAKE, "--compare", "{people}"), "people.csv: expected JSON written by 'audit --json', got "),
+        (("audit", *FAKE, "--compare", "{nan}"), "nan.json: expected JSON written by 'audit --json', got something else. Try"),
+        (("audit", *FAKE, "--compare", "{long}"), "long.json: expected JSON written by 'audit --json', got something else. Try"),
+        (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
+        (("audit", "--explain", "OA999"), "--explain: expected one of OA101, "),
+        (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
+        (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no 'nope'"),
+        (("report", "/no/run.db"), "JOURNAL: "),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_option_and_never_a_temporary_file(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    people = saved(tmp_path, "email\na@a.example\nbad\n")
+    names = {"knob": "knob.toml", "nan": "nan.json", "long": "long.json"}
+    for name, text in (("knob", "nope = 1\n"), ("nan", '{"mailboxes": NaN}'), ("long", f'{{"mailboxes": {"1" * 20}}}')):
+        (tmp_path / names[name]).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    ended = shell(*(argument.format(people=people, **names) for argument in arguments))
+    assert (ended.code, ".tmp" in ended.err, "[Errno" in ended.err) == (2, False, False)
+    assert message in ended.err.splitlines()[-1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_full_disk_names_the_option(shell: Shell, tmp_path: Path, options: tuple[str, ...]) -> None:
+    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *FAKE, "--rejects", "/dev/full", *options)
+    message = "--rejects /dev/full: No space left on device; free space on its disk, or pass another path that can be written"
+    assert (ended.code, ended.err) == (2, f"outreach-async: {message}\n")
+
+
+def test_a_reader_of_stdout_that_has_gone_is_no_error_of_an_output() -> None:
+    with pytest.raises(BrokenPipeError), explain_write_errors("--output", Path("/dev/stdout")):
+        raise BrokenPipeError
+
+
+def test_values_are_shown_as_people_write_them() -> None:
+    assert [to_printable(value) for value in (None, True, False, 3, 51.130000000000003, "a\tb")] == [
+        *("", "yes", "no", "3", "51.13", "a\\tb")
+    ]
+    assert mask_keys(f"('{KEY}') owner_key_x") == "('key_***') owner_key_x"
+
+
+def test_what_the_service_refuses_exits_1(shell: Shell, there: tuple[str, ...]) -> None:
+    ended = shell("steps", "camp_none", *there)
+    assert (ended.code, ended.err) == (1, "outreach-async: list_steps: the service answered 404: there is no such campaign\n")
+
+
+async def signalled(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+    await anyio.sleep_forever()
+
+
+def test_ctrl_c_and_sigterm_cancel_what_runs() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        run_async(partial(signalled, signal.SIGINT))
+    assert run_async(partial(signalled, signal.SIGTERM)) == 130
+    assert run_async(partial(signalled, signal.SIGTERM), terminated=0) == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+# A terminal.
+
+
+def test_a_terminal_shows_what_is_said_and_never_obeys_it() -> None:
+    shown = StringIO()
+    screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=60, color_system=None))
+    screen.print_table(("name", "sent"), [["[red]\x1b[2J", 3], ["b", 14]])
+    screen.print_line("[bold]x")
+    screen.print_footer("2 things")
+    screen.print_result({})
+    lines = [line.split() for line in shown.getvalue().splitlines() if line.strip()]
+    assert lines[0] == ["name", "sent"]
+    assert lines[2:] == [["[red]\\x1b[2J", "3"], ["b", "14"], ["[bold]x"], ["2", "things"]]

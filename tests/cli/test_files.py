@@ -1,0 +1,307 @@
+"""Which files the command may write: none that it reads, and none that holds something else."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import tomllib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.cli import COMMAND, Shell, environment, saved
+
+from outreach_async.atomic import atomic_write
+from outreach_async.audit.reports import WRITERS, has_format
+from outreach_async.cli.app import outreach
+from outreach_async.cli.writing import FileUse, OutputPath, find_conflicts, find_keys, is_case_insensitive
+
+PEOPLE = "email\na@a.example\nbad\n"
+FAKE = ("--base-url", "fake:")
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    """Return what every file of a folder holds."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def an_audit(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Return the file of an audit, which says the same in every folder."""
+    path = tmp_path_factory.mktemp("audit") / "a.json"
+    command = (*COMMAND, "audit", "--output", str(path), *FAKE)
+    assert subprocess.run(command, env=environment(), capture_output=True, check=False).returncode == 1
+    return path.read_bytes()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell, an_audit: bytes) -> Path:
+    """Return a folder to work in: it has an input, links to it, a journal, a mapping, a policy and an audit."""
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path, PEOPLE)
+    (tmp_path / "people.csv").rename(tmp_path / "k.csv")
+    (tmp_path / "link.csv").symlink_to("k.csv")
+    (tmp_path / "hard.csv").hardlink_to(tmp_path / "k.csv")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "other").symlink_to(tmp_path)
+    (tmp_path / "dangling.csv").symlink_to("new.csv")
+    (tmp_path / "m.toml").write_text('[columns]\n"email" = "email"\n', encoding="utf-8")
+    (tmp_path / "p.toml").write_text('name = "ours"\n', encoding="utf-8")
+    assert shell("import", "k.csv", "--journal", "j.db", *FAKE).code == 3
+    (tmp_path / "a.json").write_bytes(an_audit)
+    return tmp_path
+
+
+IMPORT = ("import", "k.csv")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags"),
+    [
+        ((*IMPORT, "--rejects", "k.csv"), ("FILE", "--rejects")),
+        ((*IMPORT, "--rejects", "k.csv", "--dry-run"), ("FILE", "--rejects")),
+        ((*IMPORT, "--rejects", "inner/../k.csv"), ("FILE", "--rejects")),
+        ((*IMPORT, "--rejects", "link.csv"), ("FILE", "--rejects")),
+        ((*IMPORT, "--rejects", "hard.csv"), ("FILE", "--rejects")),
+        ((*IMPORT, "--rejects", "other/k.csv"), ("FILE", "--rejects")),
+        (("import", "link.csv", "--rejects", "k.csv"), ("FILE", "--rejects")),
+        ((*IMPORT, "--rejects", "k.csv", "--force"), ("FILE", "--rejects")),
+        ((*IMPORT, "--save-mapping", "k.csv"), ("FILE", "--save-mapping")),
+        ((*IMPORT, "--journal", "k.csv", "--resume"), ("FILE", "--journal")),
+        (("import", "j.db", "--journal", "j.db", "--resume"), ("FILE", "--journal")),
+        ((*IMPORT, "--journal", "r.db", "--rejects", "r.db"), ("--journal", "--rejects")),
+        ((*IMPORT, "--journal", "j.db", "--resume", "--rejects", "j.db"), ("--journal", "--rejects")),
+        *(
+            ((*IMPORT, "--journal", "r.db", "--rejects", f"r.db{ending}"), ("--journal", "--rejects"))
+            for ending in ("-wal", "-shm", "-journal", "-lock")
+        ),
+        ((*IMPORT, "--journal", "r.db", "--save-mapping", "other/r.db-wal"), ("--journal", "--save-mapping")),
+        ((*IMPORT, "--mapping", "m.toml", "--rejects", "m.toml"), ("--mapping", "--rejects")),
+        ((*IMPORT, "--rejects", "new.csv", "--save-mapping", "new.csv"), ("--rejects", "--save-mapping")),
+        ((*IMPORT, "--rejects", "new.csv", "--save-mapping", "other/new.csv"), ("--rejects", "--save-mapping")),
+        ((*IMPORT, "--rejects", "new.csv", "--save-mapping", "dangling.csv"), ("--rejects", "--save-mapping")),
+        (("report", "j.db", "--rejects", "k.csv"), ("the input of JOURNAL", "--rejects")),
+        (("report", "j.db", "--rejects", "hard.csv"), ("the input of JOURNAL", "--rejects")),
+        (("report", "j.db", "--rejects", "j.db"), ("JOURNAL", "--rejects")),
+        (("report", "j.db", "--rejects", "j.db-wal"), ("JOURNAL", "--rejects")),
+        (("audit", "--policy", "p.toml", "--output", "p.toml", "--format", "csv"), ("--policy", "--output")),
+        (("audit", "--output", "b.json", "--output", "b.json"), ("--output", "--output")),
+        (("audit", "--output", "b.json", "--output", "other/b.json"), ("--output", "--output")),
+    ],
+    ids=" ".join,
+)
+def test_an_output_that_is_another_file_of_the_command_is_refused(
+    shell: Shell, folder: Path, arguments: tuple[str, ...], flags: tuple[str, str]
+) -> None:
+    before = held(folder)
+    done = shell(*arguments, *(() if arguments[0] == "report" else FAKE))
+    assert (done.code, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert all(flag in line for flag in flags)
+    assert held(folder) == before
+
+
+def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command through a shell, with its streams redirected."""
+    command = ("sh", "-c", f'exec "$@" {redirection}', "sh", *COMMAND, *arguments, *FAKE)
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("redirection", "arguments"),
+    [
+        ("< k.csv", ("import", "-", "--rejects", "hard.csv")),
+        ("< k.csv", ("import", "/dev/stdin", "--rejects", "link.csv")),
+        (">> k.csv", ("import", "k.csv", "--rejects", "/dev/stdout")),
+        (">> k.csv", ("import", "k.csv", "--rejects", "-")),
+        ("3>> k.csv", ("import", "k.csv", "--rejects", "/dev/fd/3")),
+    ],
+)
+def test_a_redirected_stream_is_known_as_the_file_that_it_is(folder: Path, redirection: str, arguments: tuple[str, ...]) -> None:
+    before = held(folder)
+    done = redirected(redirection, *arguments)
+    assert (done.returncode, "FILE" in done.stderr, "--rejects" in done.stderr) == (2, True, True)
+    assert held(folder) == before
+
+
+@pytest.mark.parametrize("output", ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"])
+def test_what_goes_to_a_redirected_stdout_is_appended_in_its_turn(folder: Path, output: str) -> None:
+    (folder / "log.txt").write_text("earlier\n", encoding="utf-8")
+    done = redirected(">> log.txt", "import", "k.csv", "--rejects", output)
+    log = (folder / "log.txt").read_text(encoding="utf-8")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert log.startswith("earlier\n")
+    assert "email,_row,_code,_field,_message\nbad,3,rejected," in log
+    assert "2 of 2 rows" in log
+
+
+@pytest.mark.parametrize("output", ["/dev/null", "pipe"])
+def test_pipes_and_devices_never_need_force_and_may_be_shared(shell: Shell, folder: Path, output: str) -> None:
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDWR)
+    done = shell("import", "k.csv", "--rejects", output, "--save-mapping", output, *FAKE)
+    os.close(reader)
+    assert (done.code, done.err) == (3, "")
+    assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
+
+
+def test_an_audit_may_replace_what_it_is_compared_with(shell: Shell, folder: Path) -> None:
+    assert shell("audit", "--compare", "a.json", "--output", "a.json", *FAKE).code == 1
+    assert json.loads((folder / "a.json").read_bytes())["diff"] is not None
+
+
+@pytest.mark.parametrize("text", ['[columns]\n"email" = "email"\n', 'columns = { email = "email" } # mine\n'])
+def test_a_mapping_may_be_saved_where_it_was_read(shell: Shell, folder: Path, text: str) -> None:
+    (folder / "m.toml").write_text(text, encoding="utf-8")
+    assert shell("import", "k.csv", "--mapping", "m.toml", "--save-mapping", "m.toml", "--dry-run").code == 0
+    assert tomllib.loads((folder / "m.toml").read_text())["columns"] == {"email": "email"}
+
+
+OUTPUTS = {
+    "rejects": ("import", "k.csv", "--dry-run", "--rejects"),
+    "mapping": ("import", "k.csv", "--dry-run", "--save-mapping"),
+    "report": ("report", "j.db", "--rejects"),
+    **{form: ("audit", "--format", form, *FAKE, "--output") for form in WRITERS},
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_a_file_that_holds_something_else_is_replaced_with_force_only(shell: Shell, folder: Path, output: str) -> None:
+    target, arguments = folder / "target", OUTPUTS[output]
+    target.write_bytes(b"My notes, which nobody else has.\n\xff\0")
+    before = held(folder)
+    refused = shell(*arguments, "target")
+    assert (refused.code, held(folder)) == (2, before)
+    assert f"{arguments[-1]} target" in refused.err
+    assert "--force" in refused.err
+    assert shell(*arguments, "target", "--force").code != 2
+    assert held(folder)["target"] != before["target"]
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_an_empty_file_and_an_earlier_output_are_replaced_without_force(shell: Shell, folder: Path, output: str) -> None:
+    target, arguments = folder / "target", OUTPUTS[output]
+    target.touch()
+    codes = {shell(*arguments, "target").code for _ in range(2)}
+    assert 2 not in codes
+    assert target.stat().st_size > 0
+
+
+@pytest.mark.parametrize("text", ["email,_row,_code,_field,_message\n", "\ufeffemail,_row,_code,_field,_message\r\nx,2,,,\r\n"])
+def test_rejects_that_were_mended_are_rejects(shell: Shell, folder: Path, text: str) -> None:
+    (folder / "target").write_text(text, encoding="utf-8")
+    assert shell(*OUTPUTS["rejects"], "target").code == 0
+
+
+@pytest.mark.parametrize("text", ['"' + "x" * 200_000, "a\0b,_row\n", "x" * 200_000], ids=["quote", "nul", "line"])
+def test_what_is_no_table_is_no_rejects_file(shell: Shell, folder: Path, text: str) -> None:
+    (folder / "target").write_text(text, encoding="utf-8")
+    assert shell(*OUTPUTS["rejects"], "target").code == 2
+
+
+def test_a_file_too_large_for_a_mapping_is_not_read_as_one(shell: Shell, folder: Path) -> None:
+    with (folder / "target").open("wb") as file:
+        file.truncate(1 << 33)
+    assert shell(*OUTPUTS["mapping"], "target").code == 2
+
+
+def test_every_option_that_takes_a_path_is_known_here() -> None:
+    found = {
+        (name, parameter.name): isinstance(parameter.type, OutputPath)
+        for name in outreach.list_commands(click.Context(outreach))
+        for parameter in (outreach.get_command(click.Context(outreach), name) or outreach).params
+        if isinstance(parameter.type, click.Path)
+    }
+    reads = [("import", "file"), ("import", "mapping"), ("audit", "policy"), ("audit", "compare"), ("serve", "world")]
+    writes = [("import", "rejects"), ("import", "save_mapping"), ("report", "rejects"), ("audit", "outputs")]
+    journals = [("import", "journal"), ("report", "journal")]
+    assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
+
+
+# What a file is known by.
+
+
+def test_new_files_in_a_folder_that_folds_case_are_told_apart_without_case(tmp_path: Path) -> None:
+    def keys(name: str, *, folds: bool) -> object:
+        return find_keys(tmp_path / name, lambda _folder: folds)
+
+    assert keys("Straße.csv", folds=True) == keys("STRASSE.CSV", folds=True)
+    assert keys("\u00e9.csv", folds=True) == keys("E\u0301.csv", folds=True)
+    assert keys("a.csv", folds=False) != keys("A.csv", folds=False)
+    assert find_keys(tmp_path / "none" / "a.csv") != find_keys(tmp_path / "none" / "b.csv")
+
+
+def test_a_folder_folds_case_if_a_name_is_found_in_the_other_case(tmp_path: Path) -> None:
+    for name in ("1", "Lower", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "Lower" / "name").touch()
+    assert not is_case_insensitive(tmp_path / "Lower")
+    (tmp_path / "Lower" / "NAME").hardlink_to(tmp_path / "Lower" / "name")
+    assert is_case_insensitive(tmp_path / "Lower")
+    assert not any(map(is_case_insensitive, (tmp_path / "1", tmp_path / "empty", tmp_path / "none")))
+
+
+def test_outputs_that_differ_in_case_only_are_one_file_in_a_folder_that_folds_case(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "any").touch()
+    (tmp_path / "ANY").hardlink_to(tmp_path / "any")
+    done = shell("audit", "--output", str(tmp_path / "b.json"), "--output", str(tmp_path / "B.JSON"), *FAKE)
+    assert (done.code, "are the same file" in done.err) == (2, True)
+
+
+FLAGS = ("FILE", "--mapping", "--save-mapping", "--compare", "--output", "--journal")
+KEYS = st.frozensets(st.tuples(st.integers(0, 3), st.just(1)), max_size=3)
+USES = st.lists(st.builds(FileUse, st.sampled_from(FLAGS), st.just(Path("x")), KEYS, st.booleans()), max_size=6)
+
+
+@given(USES)
+def test_two_uses_conflict_if_they_share_a_file_that_one_of_them_writes(uses: list[FileUse]) -> None:
+    found = list(find_conflicts(uses))
+    for at, one in enumerate(uses):
+        for other in uses[at + 1 :]:
+            shared = any(key in other.keys for key in one.keys)
+            replaces = {one.flag, other.flag} in ({"--mapping", "--save-mapping"}, {"--compare", "--output"})
+            assert ((one, other) in found) == (shared and (one.written or other.written) and not replaces)
+
+
+SPELLINGS = st.sampled_from(
+    [
+        *("a", "b", "./a", "inner/../b", "inner/a", "to_a", "to_b", "to_new", "new", "hard_a", "loop"),
+        *("same/a", "same/new", "same/inner/new"),
+    ]
+)
+
+
+@given(reads=st.lists(SPELLINGS, max_size=2), writes=st.lists(SPELLINGS, min_size=1, max_size=3))
+def test_outputs_without_conflict_leave_every_input_and_each_other_alone(reads: list[str], writes: list[str]) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "inner").mkdir()
+        for file in ("a", "b", "inner/a"):
+            (folder / file).write_text(file, encoding="utf-8")
+        (folder / "hard_a").hardlink_to(folder / "a")
+        for link, target in (("to_a", "a"), ("to_b", "same/b"), ("to_new", "new"), ("same", "."), ("loop", "loop")):
+            (folder / link).symlink_to(target)
+        inputs = [path for path in (folder / each for each in reads) if path.exists()]
+        outputs = [folder / each for each in writes]
+        before = [path.read_bytes() for path in inputs]
+        uses = [use for path in inputs for use in FileUse.for_reading("FILE", path)]
+        uses += [use for path in outputs for use in FileUse.for_writing("--rejects", path, lambda _path: True)]
+        if list(find_conflicts(uses)):
+            files = [Path(os.path.realpath(path)) for path in (*inputs, *outputs)]
+            assert len({file.stat().st_ino if file.exists() else file for file in files}) < len(files)
+            return
+        for number, path in enumerate(outputs):
+            atomic_write(path, f"output {number}")
+        assert [path.read_bytes() for path in inputs] == before
+        assert [path.read_text(encoding="utf-8") for path in outputs] == [f"output {number}" for number in range(len(outputs))]
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_report_begins_as_its_format_does_and_as_no_other(shell: Shell, tmp_path: Path, form: str) -> None:
+    shell("audit", "--format", form, "--output", str(tmp_path / "report"), *FAKE)
+    assert [each for each in WRITERS if has_format(each, tmp_path / "report")] == [form]

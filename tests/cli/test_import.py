@@ -1,0 +1,297 @@
+"""The command's import: columns, checks and what it says before it starts; what comes of the rows is told by its neighbours."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from support.cli import Shell, connected, ended, saved, served, small_service, started
+from support.exports import APOLLO, EXPORTS, written
+
+from outreach_async.fake import FakeService
+from outreach_async.fake.faults import ok, status
+from outreach_async.importer import map_columns
+
+PEOPLE = """E-mail,Country,Work Phone,Plan
+ann@a.example,US,+1 206 555 0100,Gold
+bo@@gamil.com,Germny,12,
+info@c.example,DE,,
+ann@a.example,US,,Silver
+"""
+
+
+def posts(service: FakeService) -> int:
+    return sum(request.operation == "create_contact" for request in service.requests)
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# Columns.
+
+
+def test_where_the_columns_go_is_told_before_the_first_row_is_sent(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+    out = shell("import", saved(tmp_path, PEOPLE), *there).out
+    assert out.splitlines()[:5] == [
+        "column\tcode\twhy",
+        "E-mail\temail\tby name",
+        "Country\tcountry\tby name",
+        "Work Phone\twork_phone\tby name",
+        "Plan\tcustom_1\tworkspace field",
+    ]
+
+
+@pytest.mark.parametrize("key", EXPORTS)
+def test_an_export_is_imported_without_a_mapping(
+    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, key: str
+) -> None:
+    name, header = EXPORTS[key]
+    path = saved(tmp_path, written(header, map_columns(header.split(",")).codes))
+    done = shell("import", path, *there)
+    assert done.code == 0
+    assert f"recognised as an export from {name}\n" in done.out
+    (contact,) = service.contacts("space_1")
+    assert (contact["email"], contact["fields"]["last_name"]) == ("ada.example@works.example", "Example")
+    for column in header.split(","):
+        assert f"\n{column}\t" in done.out
+
+
+def test_a_mapping_is_saved_and_read_again(shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path) -> None:
+    path, mapping = saved(tmp_path, "Mail,Town,Rest\nann@a.example,Rome,x\n"), tmp_path / "map.toml"
+    asked = ("--map", "Mail=email", "--map", "Town=city", "--ignore-unknown", "--save-mapping", str(mapping))
+    assert shell("import", path, "--dry-run", *asked, *there).code == 0
+    assert tomllib.loads(mapping.read_text())["columns"] == {"Mail": "email", "Town": "city", "Rest": "ignore"}
+    assert shell("import", path, "--mapping", str(mapping), *there).code == 0
+    assert service.contacts("space_1")[0]["fields"] == {"city": "Rome"}
+    _, value = shell.json("import", path, "--mapping", str(mapping), "--map", "Town=region", "--dry-run", *there)
+    assert value["columns"] == {"Mail": "email", "Town": "region", "Rest": "ignore"}
+    told = shell("import", saved(tmp_path, "Mail\nann@a.example\n"), "--mapping", str(mapping), "--dry-run").out
+    assert "note: --mapping has a column that is not in the file: 'Town'\n" in told
+
+
+def test_an_unknown_column_is_refused_unless_all_such_may_be_left_out(
+    shell: Shell, there: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = saved(tmp_path, "email,Shoe Size\nann@a.example,42\n")
+    refused = shell("import", path, *there)
+    assert (refused.code, "unknown column 'Shoe Size'" in refused.err) == (2, True)
+    taken = shell("import", path, "--ignore-unknown", *there)
+    assert (taken.code, "Shoe Size\tignore\tunknown column, ignored\n" in taken.out) == (0, True)
+
+
+# Checks.
+
+
+def test_a_dry_run_sends_nothing_and_says_what_it_found(
+    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = shell("import", saved(tmp_path, PEOPLE), "--dry-run", *there)
+    assert (done.code, posts(service)) == (0, 0)
+    for line in (
+        "warning: email: 1 found",
+        "  line 3: country: 'Germny': expected a country's two-letter code or name; did you mean 'DE'?",
+        "warning: role: 1 found",
+        "warning: typo: 1 found",
+        "warning: phone: 1 found",
+        "  line 5: email: same address as line 2",
+        "4 of 4 rows can be sent; nothing was created",
+    ):
+        assert f"{line}\n" in done.out
+    _, value = shell.json("import", saved(tmp_path, PEOPLE), "--dry-run", *there)
+    assert value["warnings"] == {"email": 1, "role": 1, "typo": 1, "phone": 1, "country": 1, "repeat": 1}
+    assert value["columns"]["Plan"] == "custom_1"
+
+
+def test_many_findings_of_a_kind_are_told_in_few_lines(shell: Shell, tmp_path: Path) -> None:
+    path = saved(tmp_path, "email,country\n" + "".join(f"p{at}@a.example,Germny\n" for at in range(5000)))
+    out = shell("import", path, "--dry-run").out
+    assert "warning: country: 5,000 found\n" in out
+    assert "  ... and 4,997 more\n" in out
+    assert len(out.splitlines()) == 6
+
+
+def test_a_row_with_an_error_is_never_sent_and_comes_back_to_be_mended(
+    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+) -> None:
+    path, rejects = saved(tmp_path, PEOPLE), tmp_path / "rejects.csv"
+    dry = shell.json("import", path, "--dry-run", "--check", "error", "--rejects", str(rejects), *there)
+    before = table(rejects)
+    code, value = shell.json("import", path, "--check", "error", "--rejects", str(rejects), *there)
+    assert (dry[0], code, dry[1]["outcomes"]["rejected"], value["outcomes"]["rejected"]) == (3, 3, 1, 1)
+    assert posts(service) == 3
+    assert table(rejects) == before
+    (row,) = before
+    assert (row["E-mail"], row["_row"], row["_code"], row["_field"]) == ("bo@@gamil.com", "3", "rejected", "email")
+    text = rejects.read_text(encoding="utf-8").replace("bo@@gamil.com,Germny,12", "bo@gmail.com,DE,+49 30 123456")
+    rejects.write_text(text, encoding="utf-8")
+    assert shell("import", str(rejects), "--check", "error", *there).code == 0
+    assert len(service.contacts("space_1")) == 3
+
+
+def test_a_check_that_is_unknown_is_refused(shell: Shell, tmp_path: Path) -> None:
+    refused = shell("import", saved(tmp_path, PEOPLE), "--check", "spelling=warn", "--dry-run")
+    assert (refused.code, "unknown check in" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_a_repeated_row_is_refused_with_the_line_it_repeats(
+    shell: Shell, there: tuple[str, ...], tmp_path: Path, journal: bool
+) -> None:
+    path, rejects = saved(tmp_path, 'email,city\na@a.example,"x\ny"\nb@b.example,\na@a.example,z\n'), tmp_path / "rejects.csv"
+    kept = ("--journal", str(tmp_path / "run.db")) if journal else ()
+    done = shell("import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *kept, *there)
+    assert done.code == 3
+    message = "email: same address as line 2; remove one of them, or choose another policy for repeats"
+    assert f"line 5: a@a.example: rejected: {message}\n" in done.out
+    assert [(row["_row"], row["_field"], row["_message"]) for row in table(rejects)] == [("5", "email", message)]
+    dry = shell("import", path, "--repeats", "error", "--dry-run", *there)
+    assert (dry.code, f"line 5: a@a.example: rejected: {message}\n" in dry.out) == (3, True)
+
+
+@pytest.mark.parametrize("repeats", ["serial", "error", "first", "last", "coalesce"])
+@pytest.mark.parametrize("check", ["warn", "error"])
+def test_dry_run_and_import_agree_and_add_up_to_the_rows_of_the_file(
+    shell: Shell, there: tuple[str, ...], tmp_path: Path, repeats: str, check: str
+) -> None:
+    path = saved(tmp_path, PEOPLE + "ann@a.example,US,,\n,US,,\nx,y\nbo@@gamil.com,,,\nANN@a.example,,,\n")
+    options = ("--repeats", repeats, "--check", check, "--no-strict", *there)
+    _, dry = shell.json("import", path, "--dry-run", *options)
+    _, run = shell.json("import", path, "--journal", str(tmp_path / "run.db"), *options)
+    assert dry["rows"] == run["rows"] == sum(dry["outcomes"].values()) == sum(run["outcomes"].values()) == 9
+    assert dry["outcomes"]["rejected"] == run["outcomes"]["rejected"]
+    assert dry["repeats"] == run["repeats"]
+
+
+def test_a_row_refused_in_a_run_that_keeps_its_input_is_listed(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+    path = saved(tmp_path, "email,city\na@a.example\nbad,x\n\n ,y\n")
+    done = shell("import", path, "--repeats", "last", "--journal", str(tmp_path / "run.db"), *there)
+    assert done.code == 3
+    assert "row 2: bad: rejected: create_contact: the service answered 422" in done.out
+    assert "row 3: rejected: " in done.out
+
+
+# Files.
+
+
+def test_a_file_is_read_as_asked_and_its_notes_are_told(
+    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+) -> None:
+    path, journal = tmp_path / "people.txt", str(tmp_path / "run.db")
+    path.write_bytes("email;First Name\na@a.example;Jörg\nbad;Zoë\n".encode("cp1252"))
+    refused = shell("import", str(path), *there)
+    assert (refused.code, "--encoding" in refused.err) == (2, True)
+    done = shell("import", str(path), "--encoding", "cp1252", "--format", "csv", "--journal", journal, *there)
+    assert (done.code, "note: " in done.out) == (3, True)
+    assert service.contacts("space_1")[0]["fields"]["first_name"] == "Jörg"
+    rejects = tmp_path / "rejects.csv"
+    assert shell("report", journal, "--rejects", str(rejects), "--encoding", "cp1252").code == 3
+    assert table(rejects)[0]["First Name"] == "Zoë"
+
+
+def piped(text: str, *arguments: str) -> tuple[int, str]:
+    process = started("import", "-", *arguments, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.close()
+    process.stdin = None
+    done = ended(process)
+    return done.code, done.out + done.err
+
+
+def test_standard_input_with_a_journal_goes_on_when_it_is_gone(shell: Shell, tmp_path: Path) -> None:
+    service, journal, rejects = small_service(), str(tmp_path / "run.db"), tmp_path / "rejects.csv"
+    service.faults.script("create_contact", ok, ok, status(429, retry_after=7200))
+    with served(service) as url:
+        options = ("--journal", journal, "--concurrency", "1", *connected(url))
+        people = "email\n" + "".join(f"p{at}@a.example\n" for at in range(9)) + "bad\n"
+        code, out = piped(people, *options)
+        assert (code, "2 of 10 rows" in out) == (75, True)
+        code, out = piped("", *options, "--resume", "--rejects", str(rejects))
+        assert (code, "10 rows in" in out) == (3, True)
+    assert len(service.contacts("space_1")) == 9
+    (row,) = table(rejects)
+    assert (row["email"], row["_row"], row["_field"]) == ("bad", "10", "email")
+    again = tmp_path / "again.csv"
+    assert shell("report", journal, "--rejects", str(again)).code == 3
+    assert again.read_bytes() == rejects.read_bytes()
+
+
+def test_standard_input_without_a_journal_is_read_once_and_imported(tmp_path: Path) -> None:
+    service = small_service()
+    with served(service) as url:
+        code, out = piped("email,Plan\na@a.example,Gold\n", "--rejects", str(tmp_path / "r.csv"), *connected(url))
+    assert (code, "1 of 1 rows" in out) == (0, True)
+    assert service.contacts("space_1")[0]["fields"] == {"custom_1": "Gold"}
+
+
+def test_standard_input_cannot_go_on_with_what_a_file_began(shell: Shell, tmp_path: Path) -> None:
+    service, journal = small_service(), str(tmp_path / "run.db")
+    with served(service) as url:
+        path = saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5)))
+        suspended(shell, service, 2, path, "--journal", journal, *connected(url))
+        code, out = piped("", "--journal", journal, "--resume", *connected(url))
+        assert (code, "no header" in out) == (2, True)
+        assert shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *connected(url)).code == 0
+    assert len(service.contacts("space_1")) == 5
+
+
+# Going on, and how long it takes.
+
+
+def suspended(shell: Shell, service: FakeService, done: int, *arguments: str) -> None:
+    """Begin an import that stops after so many rows."""
+    service.faults.script("create_contact", *[ok] * done, status(429, retry_after=7200))
+    assert shell("import", *arguments, "--map", "Town=city", "--concurrency", "1").code == 75
+
+
+def test_a_changed_mapping_is_refused_when_going_on(
+    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+) -> None:
+    path, journal = saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5))), str(tmp_path / "run.db")
+    suspended(shell, service, 2, path, "--journal", journal, *there)
+    before = posts(service)
+    changed = shell("import", path, "--map", "Town=region", "--journal", journal, "--resume", *there)
+    assert (changed.code, "the input changed" in changed.err) == (2, True)
+    assert posts(service) == before
+    assert shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *there).code == 0
+    assert {contact["fields"]["city"] for contact in service.contacts("space_1")} == {"x"}
+
+
+def test_how_long_it_takes_is_told_where_the_rate_is_known(
+    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+) -> None:
+    path, journal = (
+        saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(60))),
+        str(tmp_path / "run.db"),
+    )
+    told = shell("import", path, "--dry-run", "--rate", "0.5", "--map", "Town=city").out
+    assert "estimated time: 0:02:00 for 60 rows at 0.5 rows/s (as given)\n" in told
+    assert "estimated time" not in shell("import", path, "--dry-run", "--map", "Town=city").out
+    suspended(shell, service, 25, path, "--journal", journal, *there)
+    resumed = shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *there).out
+    assert "estimated time: 0:00:" in resumed
+    assert " for 35 rows at " in resumed
+    assert "(from the journal)" in resumed
+    refused = shell("import", path, "--rate", "0", *there)
+    assert (refused.code, "rate: expected a positive number" in refused.err) == (2, True)
+
+
+def test_resume_needs_a_journal(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+    refused = shell("import", saved(tmp_path, PEOPLE), "--resume", *there)
+    assert (refused.code, "--resume: needs the journal of the run; pass --journal PATH" in refused.err) == (2, True)
+
+
+def test_columns_of_an_export_that_the_workspace_has_a_field_for_are_sent_there(shell: Shell, tmp_path: Path) -> None:
+    service = FakeService()
+    service.add_workspace("space_1", extra_fields={"linkedin": "LinkedIn"})
+    service.add_owner_key("space_1", key="key_s3cr3t")
+    row = [f"{at}" if column != "Email" else "a@a.example" for at, column in enumerate(APOLLO.split(","))]
+    with served(service) as url:
+        _, value = shell.json("import", saved(tmp_path, f"{APOLLO}\n{','.join(row)}\n"), "--dry-run", *connected(url))
+    assert value["columns"]["Person Linkedin Url"] == "linkedin"
+    assert value["columns"]["Company Linkedin Url"] == "ignore"

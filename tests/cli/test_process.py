@@ -1,0 +1,260 @@
+"""The command as a process: signals, pipes, terminals, ports, and what it says when its libraries are missing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+import attrs
+import pytest
+from support.cli import (
+    COMMAND,
+    Ended,
+    Shell,
+    Watched,
+    connected,
+    ended,
+    environment,
+    on_terminal,
+    saved,
+    served,
+    small_service,
+    started,
+)
+
+from outreach_async import Journal
+from outreach_async.cli.demo import program_name
+from outreach_async.fake.faults import hang, ok, status
+from outreach_async.logs import LOGGER
+
+
+@contextmanager
+def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], str, dict[str, str]]]:
+    """Run `serve` until the block ends it."""
+    command = ("sh", "-c", f'{before} exec "$@"', "sh", *COMMAND)
+    with started("serve", *arguments, command=command) as process:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip(), json.loads(process.stdout.readline())
+
+
+def test_demo_in_a_pipe_is_plain_text_that_ends_with_what_works_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = ended(started("demo"))
+    assert (done.code, done.err) == (0, "")
+    assert "\x1b" not in done.out
+    assert "\nadded\t2799\n" in done.out
+    assert done.out.count("\nline ") == 8
+    assert "... and 78 more" in done.out
+    assert "Mailbox audit: 340 mailboxes" in done.out
+    begin = "  python -m outreach_async "
+    suggested = [line.removeprefix(begin).split() for line in done.out.splitlines() if line.startswith(begin)]
+    assert [words[0] for words in suggested] == ["campaigns", "steps", "audit", "import", "serve"]
+    people = saved(tmp_path, "email\na@a.example\n")
+    for words in suggested[:-1]:
+        assert Shell(capsys)(*(people if word == "your.csv" else word for word in words)).err == ""
+
+
+def test_what_is_suggested_is_called_as_the_command_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "outreach-async"
+    installed.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program_name(str(installed)) == "outreach-async"
+    assert program_name(".venv/bin/outreach-async") == ".venv/bin/outreach-async"
+    assert program_name("/somewhere/outreach_async/__main__.py") == "python -m outreach_async"
+
+
+def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> None:
+    done = on_terminal("demo")
+    assert done.code == 0
+    assert "\x1b[" in done.err
+    assert "3044/3044" in done.err
+    assert "rows/s, ETA" in done.err
+    assert "... and 78 more" in done.err
+    assert "CRITICAL" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_progress_on_the_terminal_leaves_a_piped_stdout_alone(tmp_path: Path) -> None:
+    done = on_terminal("import", saved(tmp_path, "email\na@a.example\nbad\n"), "--base-url", "fake:", piped_stdout=True)
+    assert done.code == 3
+    assert "2/2" in done.err
+    assert "\nline 3: bad: rejected: " in done.out
+    assert "\nadded\t1\n" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_json_on_a_terminal_is_json_alone() -> None:
+    done = on_terminal("fields", "--base-url", "fake:", "--json")
+    assert done.code == 0
+    assert json.loads(done.err)["count"] == 38
+
+
+def test_what_serve_says_is_enough_to_import_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+    path = saved(tmp_path, "email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n")
+    with serving() as (server, url, entrance):
+        env = {"OUTREACH_BASE_URL": url, "OUTREACH_WORKSPACE": entrance["workspace"], "OUTREACH_OWNER_KEY": entrance["owner_key"]}
+        done = ended(started("import", path, "--campaign", entrance["campaign"], "--json", env=env))
+        assert (done.code, done.err) == (0, "")
+        report = json.loads(done.out)
+        assert (report["rows"], report["outcomes"]["added"], report["outcomes"]["skipped"]) == (3, 2, 1)
+        server.send_signal(signal.SIGTERM)
+        assert ended(server).err == ""
+        assert server.returncode == 0
+
+
+def test_serve_where_ctrl_c_is_ignored_still_ends_at_sigterm(tmp_path: Path) -> None:
+    world = tmp_path / "world.json"
+    world.write_text('{"workspaces": [{"id": "space_1"}]}', encoding="utf-8")
+    with serving("--world", str(world), before='trap "" INT;') as (server, _, entrance):
+        assert entrance == {"workspace": "space_1", "owner_key": None, "campaign": None}
+        server.send_signal(signal.SIGTERM)
+        assert ended(server).err == ""
+        assert server.returncode == 0
+
+
+def test_an_import_that_is_terminated_tells_how_far_it_came(tmp_path: Path) -> None:
+    done = _stopped(tmp_path, signal.SIGTERM)
+    assert (done.code, done.err) == (130, "")
+    report = json.loads(done.out)
+    assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
+
+
+def test_the_first_ctrl_c_lets_rows_finish_and_the_second_stops_them(tmp_path: Path) -> None:
+    done = _stopped(tmp_path, signal.SIGINT, signal.SIGINT)
+    assert (done.code, done.err.splitlines()) == (
+        130,
+        [
+            "outreach-async: waiting up to 30 s for requests in flight; press Ctrl-C again to cancel them",
+            "outreach-async: interrupted",
+        ],
+    )
+    report = json.loads(done.out)
+    assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
+
+
+class CtrlC(logging.Handler):
+    """Sends this process a SIGINT when a bulk run begins."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.__dict__.get("state") == "running":
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_during_the_demos_import_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    handler, before = CtrlC(), LOGGER.level
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    try:
+        done = Shell(capsys)("demo", "--json")
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(before)
+    assert (done.code, done.err.splitlines()[-1]) == (130, "outreach-async: interrupted")
+    told = json.loads(done.out)
+    assert (list(told), 0 < told["import"]["rows"] < 3044) == (["import"], True)
+
+
+def test_a_process_whose_demo_is_interrupted_exits_130_without_an_audit() -> None:
+    script = (
+        "import logging, sys; from test_cli_process import LOGGER, CtrlC; from outreach_async.__main__ import main\n"
+        "LOGGER.addHandler(CtrlC()); LOGGER.setLevel(logging.INFO); sys.argv = ['outreach-async', 'demo']; sys.exit(main())"
+    )
+    done = ended(started(command=[sys.executable, "-c", script]))
+    assert (done.code, done.err.splitlines()[-1]) == (130, "outreach-async: interrupted")
+    assert "Auditing" not in done.out
+
+
+def test_the_first_ctrl_c_ends_a_paused_import_and_a_pipe_knows_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service, journal = small_service(), str(tmp_path / "run.db")
+    service.faults.script("create_contact", ok, ok, ok, status(429, retry_after=600), ok)
+    path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
+    with served(service) as url:
+        options = (path, *connected(url), "--concurrency", "1", "--journal", journal)
+        process = started("import", *options)
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        assert "paused for 0:" in told
+        assert "(the service answered 429 and asked to wait 600 s)" in told
+        process.send_signal(signal.SIGINT)
+        began = monotonic()
+        done = ended(process)
+        assert done.code == 130
+        assert monotonic() - began < 20  # it took 30 s, and takes less than 2 s on a machine that is not busy
+        assert done.err.splitlines()[-1] == "outreach-async: interrupted"
+        kept = Journal(journal).report()
+        assert kept.state == "interrupted"
+        code, value = Shell(capsys).json("import", *options, "--resume")
+    assert (code, value["rows"], value["outcomes"]["added"], value["uncertain"]) == (0, 100, 100, 0)
+
+
+def test_a_paused_import_says_why_on_a_terminal(tmp_path: Path) -> None:
+    service = small_service()
+    service.faults.script("create_contact", ok, status(503, retry_after=600), ok)
+    why = "(the service answered 503 and asked to wait 600 s)"
+    with served(service) as url:
+        done = on_terminal("import", saved(tmp_path, "email\na@a.example\nb@a.example\n"), *connected(url), interrupt_at=why)
+    assert (done.code, why in done.err) == (130, True)
+    assert "outreach-async: 1 of 2 rows, " in done.err
+
+
+def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> Ended:
+    """Start an import that hangs at its fourth row, and send it signals."""
+    service, reached = small_service(), Event()
+    service.faults.script("create_contact", ok, ok, ok, hang())
+    path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(100)))
+    with served(Watched(service, 4, reached.set)) as url:
+        process = started("import", path, *connected(url), "--concurrency", "1", "--json")
+        assert reached.wait(600)
+        process.send_signal(first)
+        said = ""
+        for number in others:
+            assert process.stderr is not None
+            said += process.stderr.readline()
+            process.send_signal(number)
+        done = ended(process)
+    return attrs.evolve(done, err=said + done.err)
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    script = "import sys; from outreach_async.__main__ import main; sys.exit(main())"  # as the installed command does
+    process = started("mailboxes", "--base-url", "fake:", command=[sys.executable, "-W", "error", "-c", script])
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    done = ended(process)
+    assert (done.code, done.err) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("library", "code", "said"),
+    [
+        (
+            "raise ModuleNotFoundError('no click', name='click')",
+            2,
+            "install the command with: pip install 'outreach_async[cli]'\n",
+        ),
+        ("import nothing_of_this_name", 1, "No module named 'nothing_of_this_name'\n"),
+        ("raise KeyboardInterrupt", 130, ""),
+    ],
+)
+def test_a_command_whose_libraries_do_not_load_says_why(tmp_path: Path, library: str, code: int, said: str) -> None:
+    (tmp_path / "click.py").write_text(library, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "outreach_async", "demo"],
+        env=environment(PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == code
+    assert done.stderr.endswith(said)
+    assert ("Traceback" in done.stderr) == (code == 1)

@@ -1,0 +1,440 @@
+"""The client: how it is made, what beats what, what copies share, and the raw request."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.time import virtual_time
+from support.transport import HANG, Script, added, lost, page, status, unsent
+
+from outreach_async import (
+    DeadlineExceeded,
+    HttpxTransport,
+    InvalidRequest,
+    NewContact,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+    TransportError,
+)
+from outreach_async.transport.wire import Transport
+
+CONTACT = NewContact("a@b.example")
+ONCE = RetryPolicy(attempts=1)
+
+
+def client(transport: Transport, **options: Any) -> OutreachClient:
+    return OutreachClient(transport=transport, **{"owner_key": "key_secret", "workspace": "space_1", **options})
+
+
+def sent(script: Script) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(script.requests[-1].body)
+    return body
+
+
+# Making one
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL"),
+        ({"base_url": ""}, "base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL"),
+        ({"base_url": "https://api.example", "transport": Script()}, "base_url: expected either .*, got both; .*"),
+        ({"base_url": "api.example"}, "base_url: expected a URL .+; pass one such as .+"),
+        ({"transport": object()}, "transport: expected a transport, got object; wrap a client, .+"),
+        ({"transport": Script}, "transport: expected a transport, got type; wrap a client, .+"),
+        (
+            {"transport": httpx.AsyncClient()},
+            r"transport: expected a transport, got AsyncClient; .* for example HttpxTransport\(client\)",
+        ),
+        ({"transport": Script(), "headers": ["a"]}, "headers: expected a mapping .+, got list; .+"),
+        ({"transport": Script(), "headers": {"a b": "x"}}, "headers: expected field names .+; .+"),
+        ({"transport": Script(), "headers": {"a": "x\r\ny: z"}}, r"headers\['a'\]: expected .+, got str; .+"),
+        ({"transport": Script(), "timeout": 0}, "timeout: expected more than 0 seconds, got 0; .+"),
+        ({"transport": Script(), "timeout": "30"}, "timeout: expected seconds .+, got str; .+"),
+        ({"transport": Script(), "deadline": float("nan")}, "deadline: expected more than 0 seconds, got nan; .+"),
+        ({"transport": Script(), "deadline": True}, "deadline: expected seconds .+, got bool; .+"),
+        ({"transport": Script(), "max_in_flight": 0}, "max_in_flight: expected at least 1, got 0; .+"),
+        ({"transport": Script(), "max_in_flight": None}, "max_in_flight: expected a whole number, got None; .+"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_options_that_can_never_be_right_are_refused(
+    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OUTREACH_BASE_URL", raising=False)
+    with pytest.raises(InvalidRequest, match=rf"^{message}$"):
+        OutreachClient(**options)
+
+
+async def test_a_base_url_is_served_by_httpx_with_as_many_connections_as_requests_in_flight() -> None:
+    async with OutreachClient("https://api.example/v1", max_in_flight=7) as made:
+        assert repr(made) == "<OutreachClient <HttpxTransport to https://api.example/v1 by httpx> workspace=None>"
+        transport = made._engine.transport
+    assert isinstance(transport, HttpxTransport)
+    assert transport.max_in_flight == 7
+
+
+async def test_the_environment_stands_in_for_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTREACH_BASE_URL", "https://env.example")
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_env")
+    monkeypatch.setenv("OUTREACH_WORKSPACE", "space_env")
+    async with OutreachClient() as from_env:
+        assert repr(from_env) == "<OutreachClient <HttpxTransport to https://env.example by httpx> workspace='space_env'>"
+    script = Script(added())
+    await OutreachClient(transport=script).contacts.create(CONTACT)
+    assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_env", "space_env")
+    await OutreachClient(transport=script, owner_key="key_own", workspace="space_own").contacts.create(CONTACT)
+    assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_own", "space_own")
+
+
+async def test_without_an_environment_a_missing_key_or_workspace_is_refused_and_reads_need_no_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OUTREACH_OWNER_KEY", raising=False)
+    monkeypatch.delenv("OUTREACH_WORKSPACE", raising=False)
+    script = Script(page())
+    with pytest.raises(InvalidRequest, match=r"^owner_key: expected .* 'key_', got None; .* OUTREACH_OWNER_KEY$"):
+        await OutreachClient(transport=script, workspace="space_1").contacts.create(CONTACT)
+    with pytest.raises(InvalidRequest, match=r"^workspace: expected .* 'space_', got None; .* OUTREACH_WORKSPACE$"):
+        await OutreachClient(transport=script, owner_key="key_1").contacts.create(CONTACT)
+    assert script.requests == []
+    await OutreachClient(transport=script, workspace="space_1").campaigns.list()
+
+
+@pytest.mark.parametrize("workspace", ["key_secret", 7, "camp_1"])
+def test_no_repr_shows_a_key_not_even_one_in_the_place_of_the_workspace(workspace: Any) -> None:
+    made = client(Script(), workspace=workspace, headers={"authorization": "Bearer secret"})
+    everything = [
+        made,
+        made.campaigns,
+        made.mailboxes,
+        made.contacts,
+        made.workspaces,
+        made._settings,
+        made._settings.request_defaults,
+    ]
+    assert "secret" not in "".join(map(repr, everything))
+    assert repr(made).endswith("workspace=?>")
+
+
+# Closing
+
+
+class Closed(Exception):
+    pass
+
+
+async def test_leaving_the_block_closes_the_transport_and_lets_an_error_through() -> None:
+    script = Script(page())
+
+    async def work() -> None:
+        async with client(script) as entered:
+            assert script.closed == 0
+            await entered.campaigns.list()
+            raise Closed
+
+    with pytest.raises(Closed):
+        await work()
+    assert script.closed == 1
+
+
+async def test_without_a_block_aclose_closes_the_transport() -> None:
+    script = Script(page())
+    await client(script).aclose()
+    assert script.closed == 1
+
+
+# What beats what
+
+
+async def test_the_options_of_a_call_beat_those_of_the_client() -> None:
+    script = Script(added())
+    made = client(script)
+    await made.contacts.create(CONTACT, owner_key="key_call", workspace="space_call")
+    assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_call", "space_call")
+    await made.contacts.create(CONTACT)
+    assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_secret", "space_1")
+
+
+CALLS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "campaigns.list": lambda made, **options: made.campaigns.list(**options),
+    "campaigns.steps": lambda made, **options: made.campaigns.steps("camp_1", **options),
+    "mailboxes.list": lambda made, **options: made.mailboxes.list(**options),
+    "workspaces.fields": lambda made, **options: made.workspaces.fields(**options),
+    "contacts.create": lambda made, **options: made.contacts.create(CONTACT, **options),
+    "request": lambda made, **options: made.request("GET", "/", **options),
+}
+each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+async def seconds_until(error: type[Exception], call: Awaitable[Any]) -> float:
+    started = anyio.current_time()
+    with pytest.raises(error):
+        await call
+    return anyio.current_time() - started
+
+
+@virtual_time
+@each_call
+async def test_the_clocks_of_a_call_beat_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
+    made = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
+    assert await seconds_until(TransportError, call(made)) == pytest.approx(30.0)
+    assert await seconds_until(TransportError, call(made, timeout=5.0)) == pytest.approx(5.0)
+    assert await seconds_until(DeadlineExceeded, call(made, deadline=7.0)) == pytest.approx(7.0)
+    assert await seconds_until(DeadlineExceeded, call(made, timeout=None)) == pytest.approx(120.0)
+    assert await seconds_until(TransportError, call(made, timeout=500, deadline=None)) == pytest.approx(500.0)
+
+
+@virtual_time
+@each_call
+async def test_the_clocks_of_a_copy_beat_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
+    made = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
+    assert await seconds_until(TransportError, call(made.with_options(timeout=5.0))) == pytest.approx(5.0)
+    assert await seconds_until(DeadlineExceeded, call(made.with_options(deadline=7.0))) == pytest.approx(7.0)
+    assert await seconds_until(DeadlineExceeded, call(made.with_options(timeout=None))) == pytest.approx(120.0)
+    assert await seconds_until(TransportError, call(made.with_options(workspace="space_2"))) == pytest.approx(30.0)
+
+
+@virtual_time
+async def test_no_clock_means_no_bound() -> None:
+    made = client(Script(1e6, page()), timeout=None, deadline=None)
+    assert (await made.campaigns.list()).status == "ok"
+
+
+@each_call
+@pytest.mark.parametrize("clock", ["timeout", "deadline"])
+async def test_a_clock_that_can_never_be_right_is_refused_by_every_call(call: Callable[..., Awaitable[Any]], clock: str) -> None:
+    script = Script(page())
+    with pytest.raises(InvalidRequest, match=rf"^{clock}: expected seconds .+, got str; .+"):
+        await call(client(script), **{clock: "5"})
+    assert script.requests == []
+
+
+# Copies
+
+
+async def test_a_copy_has_its_own_options_and_leaves_the_client_as_it_was() -> None:
+    script = Script(added())
+    made = client(script, headers={"X-One": "1", "X-Two": "1"})
+    copy = made.with_options(owner_key="key_2", workspace="space_2", headers={"x-TWO": "2"})
+    await copy.contacts.create(CONTACT)
+    assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_2", "space_2")
+    assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "2"}
+    await made.contacts.create(CONTACT)
+    assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_secret", "space_1")
+    assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "1"}
+
+
+async def test_a_copy_is_of_the_clients_own_class_and_a_copy_of_a_copy_keeps_its_options() -> None:
+    class Mine(OutreachClient):
+        pass
+
+    script = Script(added())
+    copy = Mine(transport=script, owner_key="key_1").with_options(workspace="space_2").with_options(timeout=5.0)
+    assert type(copy) is Mine
+    await copy.contacts.create(CONTACT)
+    assert sent(script)["workspace"] == "space_2"
+
+
+@pytest.mark.parametrize("wrong", [{"timeout": -1}, {"deadline": "5"}, {"headers": {"a": "\n"}}], ids=repr)
+def test_a_copy_with_options_that_can_never_be_right_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=rf"^{next(iter(wrong))}.*: expected .+"):
+        client(Script()).with_options(**wrong)
+
+
+async def test_closing_a_copy_closes_nothing() -> None:
+    script = Script(page())
+    made = client(script)
+    async with made.with_options(workspace="space_2") as copy:
+        await copy.campaigns.list()
+    await copy.aclose()
+    assert script.closed == 0
+    await made.campaigns.list()
+    await made.aclose()
+    assert script.closed == 1
+
+
+@virtual_time
+async def test_a_copy_shares_the_limit_of_requests_in_flight() -> None:
+    script = Script(1.0, page(), 1.0, page(), 1.0, page())
+    made = client(script, max_in_flight=1)
+    async with anyio.create_task_group() as group:
+        for each in (made, made.with_options(workspace="space_2"), made.with_options(timeout=5.0)):
+            group.start_soon(each.campaigns.list().collect)
+    assert (script.most_in_flight, len(script.requests)) == (1, 3)
+
+
+@virtual_time
+async def test_a_copy_shares_the_pause_that_the_service_asked_for() -> None:
+    script = Script(status(429, retry_after="10"), page())
+    made = client(script)
+    began = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(made.campaigns.list().collect)
+        await anyio.sleep(1)
+        await made.with_options(workspace="space_2").campaigns.list()
+    assert [time - began for time in script.times] == pytest.approx([0, 10, 10])
+
+
+@virtual_time
+async def test_a_copy_shares_the_retry_budget() -> None:
+    script = Script(lost())
+    made = client(script, retry=RetryPolicy(attempts=2, budget=14))
+    with pytest.raises(TransportError):
+        await made.campaigns.list()
+    with pytest.raises(TransportError):
+        await made.with_options(workspace="space_2").campaigns.list()
+    assert len(script.requests) == 3
+
+
+# The raw request
+
+
+@pytest.mark.parametrize("code", [200, 204, 301, 307, 400, 404, 408, 429, 500, 503, 599])
+async def test_a_raw_request_returns_the_answer_of_any_status_as_it_is(code: int) -> None:
+    answer = status(code, b"<html>", retry_after="1", location="https://other.example")
+    script = Script(answer)
+    assert await client(script).request("GET", "/anything") is answer
+    assert len(script.requests) == 1
+
+
+@given(st.from_regex(r"/(?:[A-Za-z0-9\-_~!$&'()*+,;=:@]|%2F|%C3%A9)*(?:\?[A-Za-z0-9\-_~!$&'()*+,;=:@/?.\[\]]*)?", fullmatch=True))
+async def test_a_target_is_sent_as_it_is(target: str) -> None:
+    script = Script(Response(200))
+    if target.startswith("//"):
+        with pytest.raises(InvalidRequest, match=r"^target: "):
+            await client(script).request("GET", target)
+    else:
+        await client(script).request("PATCH", target)
+        assert [(request.method, request.target) for request in script.requests] == [("PATCH", target)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("GET", ""), "target: expected .+; encode .+"),
+        (("GET", "campaigns"), "target: expected .+; encode .+"),
+        (("GET", "https://other.example/"), "target: expected .+; encode .+"),
+        (("GET", "//other.example/"), "target: expected .+; encode .+"),
+        (("GET", "/a b"), "target: expected .+; encode .+"),
+        (("GET", "/é"), "target: expected .+; encode .+"),
+        (("GET", "/a#b"), "target: expected .+; encode .+"),
+        (("GET", "/a\r\nx: y"), "target: expected .+; encode .+"),
+        (("GET", "/a/../b"), "target: '.' and '..' segments .+; leave them out"),
+        (("GET", "/a/%2E%2e/b"), "target: '.' and '..' segments .+; leave them out"),
+        (("GET", "/."), "target: '.' and '..' segments .+; leave them out"),
+        (("GET", b"/a"), "target: expected a string .+, got bytes; .+"),
+        (("get", "/"), "method: expected .+; .+"),
+        (("GET /\r\nx: y", "/"), "method: expected .+; .+"),
+        ((None, "/"), "method: expected .+; .+"),
+    ],
+    ids=repr,
+)
+async def test_a_raw_request_that_cannot_be_sent_alike_by_all_is_refused(arguments: Any, message: str) -> None:
+    script = Script(Response(200))
+    with pytest.raises(InvalidRequest, match=f"^{message}$"):
+        await client(script).request(*arguments)
+    assert script.requests == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"body": "{}"}, "body: expected .+, got str; .+"),
+        ({"body": {"a": 1}}, "body: expected .+, got dict; .+"),
+        ({"body": None}, "body: expected .+, got None; .+"),
+        ({"headers": {"a": None}}, r"headers\['a'\]: expected .+, got NoneType|None; .+"),
+    ],
+    ids=repr,
+)
+async def test_a_raw_body_or_header_that_no_request_can_carry_is_refused(options: dict[str, Any], message: str) -> None:
+    script = Script(Response(200))
+    with pytest.raises(InvalidRequest, match=f"^{message}$"):
+        await client(script).request("POST", "/", **options)
+    assert script.requests == []
+
+
+BASIC = {"accept": "application/json", "accept-encoding": "gzip, deflate"}
+
+
+async def test_headers_are_merged_the_calls_over_the_clients_over_the_librarys() -> None:
+    script = Script(Response(200))
+    made = client(script, headers={"X-Client": "1", "User-Agent": "mine"})
+    await made.request("GET", "/", headers={"X-CALL": "2", "x-client": "3"})
+    await made.request("PUT", "/", body=b"{}")
+    await made.request("PUT", "/", body=b"a", headers={"Content-Type": "text/plain", "Accept": "*/*"})
+    first, second, third = [request.headers for request in script.requests]
+    assert first == {**BASIC, "user-agent": "mine", "x-client": "3", "x-call": "2"}
+    assert second == {**BASIC, "user-agent": "mine", "x-client": "1", "content-type": "application/json"}
+    assert third == {**second, "content-type": "text/plain", "accept": "*/*"}
+    assert [request.body for request in script.requests] == [b"", b"{}", b"a"]
+
+
+@given(
+    st.dictionaries(st.text("abcXYZ-09", min_size=1), st.text("ab \t~", max_size=3).map(str.strip)),
+    st.sampled_from(["client", "copy", "call"]),
+)
+async def test_header_names_are_sent_in_lower_case_wherever_they_are_given(headers: dict[str, str], given_to: str) -> None:
+    script = Script(Response(200))
+    made = client(script, headers=headers if given_to == "client" else None)
+    copy = made.with_options(headers=headers if given_to == "copy" else None)
+    await copy.request("GET", "/", headers=headers if given_to == "call" else None)
+    on_the_wire = script.requests[0].headers
+    assert all(name == name.lower() for name in on_the_wire)
+    assert {name.lower(): value for name, value in headers.items()}.items() <= dict(on_the_wire).items()
+
+
+class Dies:
+    """A transport that ends by an error which is none of ours."""
+
+    def __init__(self, error: Exception, *, sent: bool | None) -> None:
+        self.error, self.sent = error, sent
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = self.sent
+        raise self.error
+
+    async def aclose(self) -> None: ...
+
+
+FAILURES: dict[str, Callable[[], Transport]] = {
+    "lost": lambda: Script(lost()),
+    "timeout": lambda: Script(HANG),
+    "foreign, nobody knows": lambda: Dies(OSError(), sent=None),
+    "foreign, sent": lambda: Dies(OSError(), sent=True),
+}
+
+
+@virtual_time
+@pytest.mark.parametrize("make", FAILURES.values(), ids=FAILURES)
+async def test_a_raw_request_is_not_repeated_once_a_byte_may_have_left(make: Callable[[], Transport]) -> None:
+    with pytest.raises(TransportError) as caught:
+        await client(make()).request("GET", "/")
+    assert (caught.value.attempts, caught.value.maybe_sent, caught.value.operation) == (1, True, "request")
+
+
+@virtual_time
+async def test_a_raw_request_is_repeated_while_no_byte_has_left() -> None:
+    script = Script(unsent(), Response(200))
+    assert (await client(script).request("DELETE", "/")).status == 200
+    assert len(script.requests) == 2
+    with pytest.raises(TransportError) as caught:
+        await client(Dies(OSError(), sent=False), retry=RetryPolicy(attempts=3)).request("DELETE", "/")
+    assert (caught.value.attempts, caught.value.maybe_sent) == (3, False)
+
+
+def test_the_user_agent_names_the_library_and_its_version() -> None:
+    made = client(Script())
+    assert re.fullmatch(r"outreach_async/\d+\.\d+\.\d+", made._settings.request_defaults.read_headers["user-agent"])

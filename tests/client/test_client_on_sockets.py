@@ -1,0 +1,226 @@
+"""Whatever a real service does to a real socket: a named error or an honest outcome, and a client that is usable after."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import attrs
+import pytest
+from support.time import MOVABLE, jump
+from support.transports import Make, over
+
+from outreach_async import (
+    BulkSuspended,
+    DeadlineExceeded,
+    InvalidRequest,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    OutreachError,
+    RateLimited,
+    Request,
+    RetryPolicy,
+    StatusError,
+    TransportError,
+    UnexpectedResponse,
+)
+from outreach_async.fake import Behaviour, FakeService
+from outreach_async.fake import faults as f
+from outreach_async.fake.server import serve
+from outreach_async.vocabulary import DuplicatePolicy
+
+CONTACT: Final = NewContact("ann@company.example", first_name="Ann")
+
+FAULTS: Final[dict[str, tuple[f.Fault, type[OutreachError]]]] = {
+    "closed early": (f.close(), TransportError),
+    "reset": (f.reset(), TransportError),
+    "hang": (f.hang(), TransportError),
+    "slow drip": (f.slow_drip(every=0.1), TransportError),
+    "truncated": (f.truncate(12), TransportError),
+    "reset in mid body": (f.reset_mid_body(12), TransportError),
+    "bad chunk": (f.bad_chunk(), TransportError),
+    "no final chunk": (f.no_final_chunk(), TransportError),
+    "garbage": (f.garbage(), TransportError),
+    "header too long": (f.long_header(), TransportError),
+    "wrong encoding": (f.wrong_encoding(), TransportError),
+    "empty 200": (f.empty(), UnexpectedResponse),
+    "HTML 200": (f.status(200, body="<html>maintenance</html>"), UnexpectedResponse),
+    "200 with an error inside": (f.status(200, body='{"status":"error","error":{"message":"no"}}'), UnexpectedResponse),
+    "HTML 502": (f.html_502(), StatusError),
+    "503": (f.status(503), StatusError),
+    "429": (f.status(429, retry_after=0), RateLimited),
+}
+"""What goes wrong, and the error of a call that does not repeat."""
+
+PATIENCE: Final = 30.0
+"""Seconds of an attempt: enough on any machine. What only the clock ends moves the clock, see `Hurried`."""
+
+before_and_after = pytest.mark.parametrize("committed", [False, True], ids=["before the commit", "after the commit"])
+
+POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
+
+
+@attrs.frozen
+class Hurried:
+    """A service that lets a client's time run out as soon as a fault strikes which only the clock ends."""
+
+    fake: FakeService
+
+    def exchange(self, request: Request, /) -> f.Exchange:
+        exchange = self.fake.exchange(request)
+        if exchange.fault is not None and exchange.fault.kind in {"hang", "slow_drip"}:
+            jump(PATIENCE)
+        return exchange
+
+
+@asynccontextmanager
+async def world(make: Make, *, attempts: int = 1, hurried: bool = False) -> AsyncIterator[tuple[FakeService, OutreachClient]]:
+    fake = FakeService(seed=3)
+    space = fake.add_workspace()
+    fake.add_mailboxes(space, 3)
+    policy = RetryPolicy(attempts=attempts, backoff=0.0)
+    async with serve(Hurried(fake) if hurried else fake) as url:
+        client = OutreachClient(
+            transport=make(url), owner_key=fake.add_owner_key(space), workspace=space, retry=policy, timeout=PATIENCE
+        )
+        async with client:
+            yield fake, client
+
+
+def stored(fake: FakeService, client: OutreachClient) -> list[dict[str, Any]]:
+    return fake.contacts(str(client._settings.workspace))
+
+
+@over("httpx", "aiohttp", loops=MOVABLE)
+@before_and_after
+async def test_each_fault_of_a_read_is_a_named_error_and_the_client_is_usable_after(make: Make, committed: bool) -> None:
+    for name, (fault, kind) in FAULTS.items():
+        async with world(make, attempts=2, hurried=True) as (fake, client):
+            fake.faults.add(f.commit_then(fault) if committed else fault, operation="list_mailboxes")
+            with pytest.raises(OutreachError) as caught:
+                await client.mailboxes.list()
+            assert type(caught.value) is kind, name
+            assert caught.value.operation == "list_mailboxes", name
+            assert caught.value.attempts == (1 if kind is UnexpectedResponse else 2), name
+            fake.faults.clear()
+            assert len((await client.mailboxes.list()).data) == 3, name
+
+
+@over("httpx", "aiohttp", loops=MOVABLE)
+@before_and_after
+async def test_each_fault_of_a_creation_is_an_error_that_never_denies_what_happened(make: Make, committed: bool) -> None:
+    for name, (fault, kind) in FAULTS.items():
+        async with world(make, hurried=True) as (fake, client):
+            fake.faults.script("create_contact", f.commit_then(fault) if committed else fault)
+            with pytest.raises(OutreachError) as caught:
+                await client.contacts.create(CONTACT)
+            assert type(caught.value) is kind, name
+            assert caught.value.maybe_sent, name
+            # A 429 is taken at its word: nothing was done.
+            assert caught.value.maybe_applied or not stored(fake, client) or name == "429", name
+
+
+@over("httpx", "aiohttp", loops=MOVABLE)
+@before_and_after
+async def test_repeated_after_any_fault_a_creation_makes_one_contact_and_its_label_holds_the_truth(
+    make: Make, committed: bool
+) -> None:
+    for name, (fault, _) in FAULTS.items():
+        if name == "200 with an error inside":
+            continue  # the service's own word, which is not asked for twice
+        async with world(make, attempts=3, hurried=True) as (fake, client):
+            fake.faults.script("create_contact", f.commit_then(fault) if committed and name != "429" else fault)
+            made = await client.contacts.create(CONTACT, duplicates=POLICIES[len(name) % 3])
+            assert Outcome.ADDED in made.possible, name  # the truth: the workspace was empty
+            assert made.attempts >= 2, name
+            assert len(stored(fake, client)) == 1, name
+
+
+@over("httpx", "aiohttp")
+async def test_a_bulk_run_under_faults_accounts_for_every_row_and_claims_nothing_false(make: Make) -> None:
+    # What is checked holds however many attempts time out, so a busy machine changes nothing.
+    async with world(make, attempts=3) as (fake, served), served.with_options(timeout=0.7) as client:
+        for number, (name, (fault, _)) in enumerate(FAULTS.items()):
+            lost_answer = number % 2 == 1 and name != "429"  # a 429 is taken at its word: nothing was done
+            fake.faults.add(f.commit_then(fault) if lost_answer else fault, operation="create_contact", p=0.02)
+        rows = [NewContact(f"user{number}@company.example") for number in range(120)]
+        async with client.contacts.create_many(rows, concurrency=8) as outcomes:
+            found = [outcome async for outcome in outcomes]
+        held = {contact["email"] for contact in stored(fake, client)}
+    assert sorted(outcome.index for outcome in found) == list(range(120))
+    for outcome in found:
+        truth = Outcome.ADDED if rows[outcome.index].email in held else Outcome.NOT_APPLIED
+        assert truth in outcome.possible, outcome
+
+
+BAD_INPUT: Final[dict[str, Callable[[OutreachClient], Any]]] = {
+    "wrong id prefix": lambda client: client.campaigns.steps("mailbox_1"),
+    "wrong workspace prefix": lambda client: client.workspaces.fields(workspace="camp_1"),
+    "empty workspace": lambda client: client.mailboxes.list(workspace=""),
+    "too many mailboxes a page": lambda client: client.mailboxes.list(display=2001),
+    "wrong key prefix": lambda client: client.contacts.create(CONTACT, owner_key="secret"),
+    "empty key": lambda client: client.contacts.create(CONTACT, owner_key=""),
+    "blank e-mail": lambda client: client.contacts.create(NewContact(" ")),
+    "unknown duplicates option": lambda client: client.contacts.create(CONTACT, duplicates="ignore"),  # type: ignore[arg-type]
+    "malformed custom code": lambda client: client.contacts.create(NewContact("a@b.example", custom={"custom_x": "1"})),
+    "wrong campaign": lambda client: client.contacts.create(CONTACT, campaign="space_1"),
+}
+
+
+@over("httpx", "aiohttp")
+async def test_bad_input_is_refused_before_a_byte_reaches_the_service(make: Make) -> None:
+    async with world(make) as (fake, client):
+        for name, call in BAD_INPUT.items():
+            with pytest.raises(InvalidRequest, match="expected"):
+                await call(client)
+            assert len(fake.requests) == 0, name
+        keyless = OutreachClient(transport=client._engine.transport, workspace="space_1")
+        with pytest.raises(InvalidRequest, match=r"owner_key: .* OUTREACH_OWNER_KEY"):
+            await keyless.contacts.create(CONTACT)
+        assert len(fake.requests) == 0
+
+
+@over("httpx", "aiohttp")
+async def test_a_drip_ends_at_the_deadline_however_alive_the_connection_seems(make: Make) -> None:
+    async with world(make) as (fake, client):
+        fake.faults.script("list_mailboxes", f.slow_drip(every=0.05))
+        with pytest.raises(DeadlineExceeded):
+            await client.mailboxes.list(deadline=0.3)
+
+
+@over("httpx", "aiohttp")
+async def test_a_content_length_too_small_is_an_error_whoever_notices_it(make: Make) -> None:
+    async with world(make) as (fake, client):
+        fake.faults.script("create_contact", f.wrong_length())
+        with pytest.raises((UnexpectedResponse, TransportError)) as caught:
+            await client.contacts.create(CONTACT)
+        assert caught.value.maybe_applied
+        assert len((await client.mailboxes.list()).data) == 3
+
+
+@over("httpx", "aiohttp")
+async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> None:
+    dead = OutreachClient(
+        transport=make("http://127.0.0.1:1"), owner_key="key_1", workspace="space_1", retry=RetryPolicy(attempts=2)
+    )
+    async with dead:
+        with pytest.raises(TransportError) as caught:
+            await dead.contacts.create(CONTACT)
+        assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
+        with pytest.raises(BulkSuspended, match="service unreachable") as ended:
+            await dead.contacts.create_many([CONTACT])
+        assert ended.value.report is not None
+        assert ended.value.report["outcomes"]["not_applied"] == 1
+
+
+@over("httpx")
+async def test_a_service_that_says_200_and_means_no_is_met_with_an_error_or_an_unknown_outcome(make: Make) -> None:
+    fake = FakeService(behaviour=Behaviour(error_renderer="200_with_error"))
+    space = fake.add_workspace()
+    async with serve(fake) as url, OutreachClient(transport=make(url), owner_key="key_none", workspace=space) as client:
+        with pytest.raises(UnexpectedResponse, match="200 with status 'error'"):
+            await client.contacts.create(CONTACT)
+        report = await client.contacts.create_many([CONTACT] * 3)
+    assert report.outcomes[Outcome.UNKNOWN] == 3

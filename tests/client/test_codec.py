@@ -1,0 +1,458 @@
+"""The one door between bytes and models: what goes through, what comes back, what is refused and how that is said."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cattrs import Converter
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.wire import (
+    KINDS,
+    OF_EVERY_KIND,
+    TABLES,
+    TAKES,
+    Wire,
+    changed,
+    exactly,
+    kind_of,
+    made,
+    names,
+    numbers,
+    places,
+    unhurried,
+    values,
+    wire,
+    without,
+    written,
+)
+
+from outreach_async.codec import DecodeError, decode_json, decode_model, decode_page, encode, encode_model, structure, to_wire
+from outreach_async.contacts import CreateContactResponse, NewContact
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Template, Undecodable, WorkspaceField, WorkspaceFields
+from outreach_async.structuring import configure_converter
+from outreach_async.vocabulary import Outcome
+
+ANSWER: Wire = {"status": "added", "id": "contact_1", "details": None}
+TEMPLATE: Wire = {field: {"str": "x", "number": 1}.get(kind) for field, kind in TABLES["Template"].items()}
+STEP: Wire = {
+    **{field: {"str": "x", "number": 1}.get(kind, []) for field, kind in TABLES["Step"].items()},
+    "templates": [TEMPLATE, TEMPLATE],
+}
+MAILBOX: Wire = {field: {"str": "x", "number": 1, "bool": True}.get(kind) for field, kind in TABLES["Mailbox"].items()}
+PAGE: Wire = {"status": "ok", "headers": ["email"], "data": [], "total_found": 5, "current_page": 1, "total_pages": 1}
+
+UNREADABLE = {
+    "an empty body": b"",
+    "blanks": b" \r\n\t",
+    "HTML": b"<!doctype html><html><body>502 Bad Gateway</body></html>",
+    "XML": b'  <?xml version="1.0"?><error/>',
+    "plain text": b"upstream timed out",
+    "a truncated object": b'{"status": "added", "id": "contact_1", "det',
+    "a truncated text": b'{"status": "added',
+    "a truncated number": b'{"status": -',
+    "two values": b'{"status": "added"}{"status": "added"}',
+    "a comma too many": b'{"status": "added",}',
+    "single quotes": b"{'status': 'added'}",
+    "NaN": b'{"status": NaN, "id": null, "details": null}',
+    "Infinity": b'{"status": "added", "id": null, "details": -Infinity}',
+    "a number beyond floats": b'{"status": "added", "id": null, "details": null, "new": 1e400}',
+    "a number of 5,000 digits": b'{"status": "added", "id": null, "details": null, "new": ' + b"9" * 5000 + b"}",
+    "a lone surrogate": b'{"status": "\\ud800", "id": null, "details": null}',
+    "a surrogate in UTF-8": b'{"status": "\xed\xa0\x80", "id": null, "details": null}',
+    "a byte that is no UTF-8": b'{"status": "\xff", "id": null, "details": null}',
+    "a byte that is no UTF-8 in a name": b'{"\xff": 1, "status": "added", "id": null, "details": null}',
+    "a byte that is no UTF-8 in an unknown member": b'{"status": "added", "id": null, "details": null, "new": "\xc3"}',
+    "a byte order mark": b"\xef\xbb\xbf" + json.dumps(ANSWER).encode(),
+    "UTF-16": json.dumps(ANSWER).encode("utf-16"),
+    "gzip": b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
+    "100,000 open brackets": b"[" * 100_000,
+    "100,000 brackets": b"[" * 100_000 + b"]" * 100_000,
+    "100,000 objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "100,000 brackets in a member": b'{"status": ' + b"[" * 100_000 + b"]" * 100_000 + b', "id": null, "details": null}',
+    "100,000 brackets in an unknown member": json.dumps(ANSWER).encode()[:-1]
+    + b', "new":'
+    + b"[" * 100_000
+    + b"]" * 100_000
+    + b"}",
+}
+
+NO_OBJECT = {"null": "None", "true": "bool", "1": "int", "1.5": "float", '"text"': "str", "[]": "list"}
+
+
+def drawn(**options: Any) -> st.SearchStrategy[tuple[str, Wire]]:
+    """Draw a table and wire JSON of it."""
+    return names.flatmap(lambda name: st.tuples(st.just(name), wire(name, **options)))
+
+
+def fault(name: str, value: Any) -> list[str]:
+    """Return the faults of JSON, which must be the same whichever way it is read."""
+    with pytest.raises(DecodeError) as read:
+        decode_model(KINDS[name], json.dumps(value).encode())
+    if isinstance(value, dict):
+        with pytest.raises(DecodeError) as structured:
+            structure(KINDS[name], value)
+        assert (structured.value.faults, structured.value.value) == (read.value.faults, read.value.value)
+        assert read.value.value == value
+    assert str(read.value) == "; ".join(read.value.faults)
+    return read.value.faults
+
+
+@unhurried
+@given(drawn(), st.integers(0))
+def test_what_the_service_writes_becomes_the_model_that_it_means(answer: tuple[str, Wire], seed: int) -> None:
+    name, value = answer
+    assert exactly(decode_model(KINDS[name], written(value, seed))) == exactly(made(name, value))
+
+
+@unhurried
+@given(drawn())
+def test_a_model_becomes_the_json_that_it_came_from_unknown_members_and_all(answer: tuple[str, Wire]) -> None:
+    name, value = answer
+    model = made(name, value)
+    assert exactly(to_wire(model)) == exactly(value)
+    assert exactly(json.loads(encode_model(model))) == exactly(value)
+
+
+@unhurried
+@given(drawn())
+def test_a_model_written_and_read_again_is_the_same_model(answer: tuple[str, Wire]) -> None:
+    model = made(*answer)
+    again = decode_model(KINDS[answer[0]], encode_model(model))
+    assert again == model
+    assert exactly(again) == exactly(model)
+
+
+@unhurried
+@given(drawn(), st.integers(0))
+def test_both_ways_of_reading_agree(answer: tuple[str, Wire], seed: int) -> None:
+    name, value = answer
+    body = written(value, seed)
+    assert exactly(decode_model(KINDS[name], body)) == exactly(structure(KINDS[name], decode_json(body)))
+
+
+@settings(unhurried, max_examples=80)
+@given(drawn(), st.data())
+def test_nothing_is_ever_coerced_and_the_fault_says_where_and_what(answer: tuple[str, Wire], data: st.DataObject) -> None:
+    name, value = answer
+    place = data.draw(st.sampled_from(places(name, value)))
+    wrong = data.draw(st.sampled_from([other for other in OF_EVERY_KIND if type(other) not in place.takes]))
+    said = f"{place.path}: expected {place.expected}, got {kind_of(wrong)}"
+    assert fault(name, changed(value, place.way, wrong)) == [said]
+
+
+@unhurried
+@given(drawn(), st.data())
+def test_a_missing_member_is_named_with_its_path(answer: tuple[str, Wire], data: st.DataObject) -> None:
+    name, value = answer
+    members = [place for place in places(name, value) if place.way and isinstance(place.way[-1], str)]
+    place = data.draw(st.sampled_from(members))
+    assert fault(name, without(value, place.way)) == [f"{place.path}: missing member {place.way[-1]!r}"]
+
+
+@unhurried
+@given(st.lists(wire("Mailbox", unknown=False), min_size=1, max_size=3), st.data())
+def test_every_fault_of_an_answer_is_named(items: list[Wire], data: st.DataObject) -> None:
+    value: Wire = {**PAGE, "data": items}
+    leaves = [place for place in places("Page[Mailbox]", value) if place.takes not in {TAKES["array"][1], TAKES["object"][1]}]
+    wrong = data.draw(st.lists(st.sampled_from(leaves), min_size=1, max_size=5, unique_by=lambda place: place.path))
+    for place in wrong:
+        value = changed(value, place.way, {"of": "no kind"})
+    assert sorted(fault("Page[Mailbox]", value)) == sorted(
+        f"{place.path}: expected {place.expected}, got dict" for place in wrong
+    )
+
+
+def test_a_fault_reads_as_the_design_says() -> None:
+    items = [MAILBOX, MAILBOX, MAILBOX, {**MAILBOX, "spf": "true"}]
+    assert fault("Page[Mailbox]", {**PAGE, "data": items}) == ["$.data[3].spf: expected bool, got str"]
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_json_that_is_no_object_is_a_fault_of_the_whole(name: str) -> None:
+    for text, kind in NO_OBJECT.items():
+        with pytest.raises(DecodeError) as caught:
+            decode_model(KINDS[name], text.encode())
+        assert (caught.value.faults, caught.value.value) == ([f"$: expected object, got {kind}"], None)
+
+
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_body_that_is_no_json_is_one_fault_whatever_was_expected(body: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"^\$: expected JSON") as read:
+        decode_json(body)
+    for kind in KINDS.values():
+        with pytest.raises(DecodeError) as caught:
+            decode_model(kind, body)
+        assert (caught.value.faults, caught.value.value) == (read.value.faults, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "$: expected JSON, got an empty body"),
+        (b" \n", "$: expected JSON, got an empty body"),
+        (b"\n<html>", "$: expected JSON, got a page of HTML or XML"),
+        (b"oops", "$: expected JSON: JSON is malformed: invalid character (byte 0)"),
+    ],
+)
+def test_what_came_instead_of_json_is_said(body: bytes, said: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode_json(body)
+    assert str(caught.value) == said
+
+
+def damaged(body: bytes) -> st.SearchStrategy[bytes]:
+    """Draw the body with some of its bytes replaced, dropped or added."""
+    spans = st.tuples(st.integers(0, len(body)), st.integers(0, 3), st.binary(max_size=3))
+    return spans.map(lambda span: body[: span[0]] + span[2] + body[span[0] + span[1] :])
+
+
+@settings(unhurried, max_examples=80)
+@given(st.binary() | drawn().flatmap(lambda answer: damaged(written(answer[1], 0))), names)
+@example(b'{"status":"added","id":null,"details":null,"new" : 1}', "CreateContactResponse")
+def test_any_bytes_are_a_model_that_keeps_all_of_them_or_a_fault(body: bytes, name: str) -> None:
+    for load in (decode_model, decode_page) if name.startswith("Page") else (decode_model,):
+        try:
+            model = load(KINDS[name], body)
+        except DecodeError:
+            continue
+        if not (name.startswith("Page") and model.undecodable):
+            assert exactly(to_wire(model)) == exactly(decode_json(body))
+
+
+@unhurried
+@given(values, st.integers(0))
+def test_any_json_is_read_as_it_is(value: Any, seed: int) -> None:
+    assert exactly(decode_json(written(value, seed))) == exactly(value)
+    assert exactly(decode_json(encode({"value": value}))) == exactly({"value": value})
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [b',"new":1}', b',"new" :1}', b',"new"\n:\t1}', b',"new"\r:1}', b', "new":1}', b',"n\\u0065w":1}'],
+)
+@pytest.mark.parametrize(
+    "known", [b'{"status":"added","id":null,"details":null', b'{"status" : "added","id" :null,"details":null']
+)
+def test_an_unknown_member_is_kept_however_blanks_are_set(known: bytes, inner: bytes) -> None:
+    assert decode_model(CreateContactResponse, known + inner).extra == {"new": 1}
+
+
+@pytest.mark.parametrize("text", ['"new":1', '":', '\\":', "a : b", '{"x":1}'])
+def test_a_text_that_looks_like_members_is_a_text(text: str) -> None:
+    answer = decode_model(CreateContactResponse, json.dumps({**ANSWER, "details": text}).encode())
+    assert (answer.details, answer.extra) == (text, {})
+
+
+@pytest.mark.parametrize("name", ["extra", "undecodable"])
+@pytest.mark.parametrize("value", [None, {}, {"a": 1}, [], [{"index": 0, "id": None, "error": ""}], 1, "x"])
+@pytest.mark.parametrize(
+    ("kind", "known"), [(CreateContactResponse, ANSWER), (Page[Campaign], PAGE), (Mailbox, MAILBOX)], ids=str
+)
+def test_a_member_named_as_an_attribute_of_ours_is_an_unknown_member(kind: Any, known: Wire, name: str, value: Any) -> None:
+    model = decode_model(kind, json.dumps({**known, name: value}).encode())
+    assert model.extra == {name: value}
+    assert json.loads(encode_model(model)) == {**known, name: value}
+    assert not getattr(model, "undecodable", [])
+
+
+def test_of_a_member_written_twice_the_last_one_counts_as_in_all_of_json() -> None:
+    body = b'{"status":"skipped","id":null,"details":null,"status":"added"}'
+    assert decode_model(CreateContactResponse, body).status is Outcome.ADDED
+
+
+def test_unknown_members_are_kept_at_every_depth() -> None:
+    value = {
+        "status": "ok",
+        "days_left": 1,
+        "days_left_date": "Complete",
+        "days_left_display": "",
+        "data": [{**STEP, "new": 1, "templates": [{**TEMPLATE, "newer": [2]}]}],
+        "newest": {"a": None},
+    }
+    steps = decode_model(CampaignSteps, json.dumps(value).encode())
+    assert (steps.extra, steps.data[0].extra, steps.data[0].templates[0].extra) == (
+        {"newest": {"a": None}},
+        {"new": 1},
+        {"newer": [2]},
+    )
+    assert json.loads(encode_model(steps)) == value
+
+
+@pytest.mark.parametrize("number", [0, 3, 3.0, 3.5, -1, 2**63, 2**64, 2**70, 1e300, 5e-324])
+def test_whole_and_fractional_numbers_are_taken_as_they_came(number: float) -> None:
+    for extra in ({}, {"new": 1}):
+        box = decode_model(Mailbox, json.dumps({**MAILBOX, "sent_today": number, **extra}).encode())
+        assert exactly(box.sent_today) == exactly(number)
+
+
+@pytest.mark.parametrize("date", ["Complete", "Mar 14, 2026", 1773446400, 1773446400.5])
+def test_an_estimated_end_is_a_text_or_a_number(date: str | float) -> None:
+    value = {"status": "ok", "days_left": 1, "days_left_date": date, "days_left_display": "", "data": []}
+    assert exactly(decode_model(CampaignSteps, json.dumps(value).encode()).days_left_date) == exactly(date)
+
+
+@pytest.mark.parametrize("extra", [{}, {"new": 1}])
+def test_the_services_spelling_of_overwritten_is_right_in_both_directions(extra: Wire) -> None:
+    answer = decode_model(CreateContactResponse, json.dumps({**ANSWER, "status": "overwriten", **extra}).encode())
+    assert answer.status is Outcome.OVERWRITTEN
+    assert json.loads(encode_model(answer))["status"] == "overwriten"
+    assert (
+        decode_model(CreateContactResponse, json.dumps({**ANSWER, "status": "overwritten"}).encode()).status
+        is not Outcome.OVERWRITTEN
+    )
+
+
+@pytest.mark.parametrize("extra", [{}, {"new": 1}])
+def test_an_unknown_status_is_kept_whichever_way_it_is_read(extra: Wire) -> None:
+    answer = decode_model(CreateContactResponse, json.dumps({**ANSWER, "status": "merged", **extra}).encode())
+    assert type(answer.status) is Outcome
+    assert (answer.status, answer.status.value, type(to_wire(answer)["status"])) == ("merged", "merged", str)
+
+
+@unhurried
+@given(st.lists(st.tuples(wire("Mailbox"), st.booleans()), max_size=5), st.data())
+def test_reading_item_by_item_keeps_the_good_and_reports_the_bad(items: list[tuple[Wire, bool]], data: st.DataObject) -> None:
+    sent: list[Any] = []
+    bad: list[tuple[int, str | None, str]] = []
+    for index, (item, good) in enumerate(items):
+        place = data.draw(st.sampled_from(places("Mailbox", item)[1:]))
+        wrong = data.draw(st.sampled_from([other for other in OF_EVERY_KIND if type(other) not in place.takes]))
+        sent.append(item if good else changed(item, place.way, wrong))
+        if not good:
+            name = None if place.path == "$.id" else item["id"]
+            bad.append((index, name, f"$.data[{index}]{place.path[1:]}: expected {place.expected}, got {kind_of(wrong)}"))
+    page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": sent, "new": 1}).encode())
+    assert exactly(page.data) == exactly([made("Mailbox", item) for item, good in items if good])
+    assert [(each.index, each.id, each.error) for each in page.undecodable] == bad
+    assert [each.fields for each in page.undecodable] == [sent[index] for index, _, _ in bad]
+    assert (page.total_found, page.extra) == (5, {"new": 1})
+
+
+def test_an_item_that_is_no_object_is_reported_without_fields() -> None:
+    page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [None, MAILBOX, 7]}).encode())
+    assert page.undecodable == [
+        Undecodable(index=0, id=None, error="$.data[0]: expected object, got None"),
+        Undecodable(index=2, id=None, error="$.data[2]: expected object, got int"),
+    ]
+    assert page.data == [made("Mailbox", MAILBOX)]
+
+
+def test_an_item_with_several_faults_reports_them_all_each_with_its_path() -> None:
+    item = {**MAILBOX, "id": 5, "spf": 1}
+    page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [without(item, ("email",))]}).encode())
+    assert page.undecodable[0].error == (
+        "$.data[0].id: expected str, got int; $.data[0].email: missing member 'email'; $.data[0].spf: expected bool, got int"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "faults"),
+    [
+        ({**PAGE, "data": {}}, ["$.data: expected array, got dict"]),
+        (without(PAGE, ("data",)), ["$.data: missing member 'data'"]),
+        ({**PAGE, "data": [1], "total_found": "5"}, ["$.total_found: expected number, got str"]),
+        ({**PAGE, "data": [1], "headers": None}, ["$.headers: expected array, got None"]),
+    ],
+)
+def test_a_page_that_is_itself_wrong_is_a_fault_even_item_by_item(value: Wire, faults: list[str]) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode_page(Page[Mailbox], json.dumps(value).encode())
+    assert caught.value.faults == faults
+    assert caught.value.value is not None
+
+
+def test_no_json_is_a_fault_even_item_by_item() -> None:
+    with pytest.raises(DecodeError, match="empty body"):
+        decode_page(Page[Mailbox], b"")
+
+
+def test_a_good_page_is_read_item_by_item_as_it_is_as_a_whole() -> None:
+    body = json.dumps({**PAGE, "data": [MAILBOX]}).encode()
+    assert exactly(decode_page(Page[Mailbox], body)) == exactly(decode_model(Page[Mailbox], body))
+
+
+def test_a_new_contact_is_written_as_what_was_set() -> None:
+    contact = NewContact("a@b.example", first_name="A", last_name=None, custom={"custom_1": "x"}, extra={"linkedin": None})
+    members = {"email": "a@b.example", "first_name": "A", "last_name": None, "custom_1": "x", "linkedin": None}
+    assert to_wire(contact) == members
+    assert json.loads(encode_model(contact)) == members
+
+
+class Masked(str):
+    """A text of a class of its own, as secret stores give them."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+
+def test_a_text_of_a_class_of_its_own_is_written_as_its_characters() -> None:
+    assert encode({"a": Masked("x"), "b": [Masked("é")], Masked("c"): Outcome.OVERWRITTEN}) == (
+        '{"a":"x","b":["é"],"c":"overwriten"}'.encode()
+    )
+
+
+def test_what_is_no_json_value_cannot_be_written() -> None:
+    with pytest.raises(TypeError):
+        encode({"a": object()})
+
+
+@given(st.lists(st.text(), min_size=1), st.none() | st.dictionaries(st.text(), st.text()))
+def test_a_fault_survives_pickling_and_copying(faults: list[str], value: Wire | None) -> None:
+    error = DecodeError(faults, value)
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301 - our own bytes
+        assert (type(again), str(again), again.faults, again.value) == (DecodeError, str(error), faults, value)
+
+
+def test_the_hooks_make_any_converter_strict() -> None:
+    converter = configure_converter(Converter())
+    assert converter.structure({**ANSWER, "new": 1}, CreateContactResponse).extra == {"new": 1}
+    with pytest.raises(BaseException, match="CreateContactResponse"):
+        converter.structure({**ANSWER, "status": None}, CreateContactResponse)
+    assert converter.structure({"label": "A", "code": "a", "searchable": []}, WorkspaceField).searchable == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "loaded"),
+    [
+        (CreateContactResponse, ANSWER, False),
+        (Page[Mailbox], {**PAGE, "data": [MAILBOX]}, False),
+        (CampaignSteps, {"status": "ok", "days_left": 1, "days_left_date": 5, "days_left_display": "", "data": [STEP]}, False),
+        (WorkspaceFields, {"status": "ok", "data": [{"label": "A", "code": "a", "searchable": ["a"]}]}, False),
+        (Template, {**TEMPLATE, "new": 1}, True),
+    ],
+    ids=["creation", "page", "steps", "fields", "unknown member"],
+)
+def test_cattrs_is_imported_only_for_what_the_fast_way_cannot_keep(kind: Any, value: Wire, loaded: bool) -> None:
+    decode_model(kind, json.dumps(value).encode())
+    code = (
+        "import sys\n"
+        "from outreach_async.contacts import *\n"
+        "from outreach_async.codec import decode_model\n"
+        "from outreach_async.models import *\n"
+        f"decode_model({name_of(kind)}, {json.dumps(value, separators=(',', ':')).encode()!r})\n"
+        "print('cattrs' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    assert done.stdout.strip() == str(loaded)
+
+
+def name_of(kind: Any) -> str:
+    """Return how a kind is written."""
+    return next(name for name, each in KINDS.items() if each == kind)
+
+
+@given(numbers)
+def test_a_number_written_and_read_again_is_the_same_number(number: float) -> None:
+    assert exactly(decode_json(encode({"n": number}))) == exactly({"n": number})

@@ -1,0 +1,547 @@
+"""Hooks: what they are told of calls and of bulk runs, what they are never told, and that they cannot break anything."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.time import virtual_time
+from support.transport import HANG, STUCK, Script, added, lost, page, skipped, status, unsent
+
+from outreach_async import (
+    BulkStopped,
+    BulkSuspended,
+    InvalidRequest,
+    Journal,
+    JournalError,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    OutreachError,
+    Request,
+    Response,
+    RetryPolicy,
+    StatusError,
+    UnexpectedResponse,
+)
+from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.call import CallOptions
+from outreach_async.engine import Engine
+from outreach_async.hooks import (
+    AttemptEnded,
+    AttemptStarted,
+    BulkRateChanged,
+    BulkStateChanged,
+    CallEnded,
+    CallStarted,
+    Event,
+    RetryScheduled,
+    RowEnded,
+)
+from outreach_async.operations import Operation
+from outreach_async.testing import VirtualTime
+
+pytestmark = virtual_time
+
+FULL: Callable[[], float] = lambda: 1.0  # noqa: E731 - every wait as long as it may be
+CONTACT = NewContact("ann@b.example", first_name="Annabel")
+
+
+class Spy:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def __call__(self, event: Event, /) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [type(event).__name__ for event in self.events]
+
+    @property
+    def states(self) -> list[str]:
+        return [event.state for event in self.of(BulkStateChanged)]
+
+
+def client(transport: Any, *hooks: Any, **options: Any) -> OutreachClient:
+    options = {"retry": RetryPolicy(jitter=FULL), "hooks": hooks, **options}
+    return OutreachClient(transport=transport, owner_key="key_secret", workspace="space_1", **options)
+
+
+def rows(count: int) -> list[NewContact]:
+    return [NewContact(f"user{number}@b.example") for number in range(count)]
+
+
+async def call(transport: Any, **options: Any) -> Spy:
+    """Create a contact, and return what a hook was told, whatever came of it."""
+    spy = Spy()
+    with suppress(OutreachError):
+        await client(transport, spy, **options).contacts.create(CONTACT)
+    return spy
+
+
+# Calls
+
+
+async def test_a_call_is_told_from_its_start_over_its_attempts_to_its_end() -> None:
+    spy = await call(Script(2.0, lost(), status(429, retry_after="7"), added()))
+    number = spy.events[0].call
+    one = {"call": number, "operation": "create_contact"}
+    lost_one = {**one, "attempt": 1, "error": "TransportError", "status_code": None}
+    refused = {**one, "attempt": 2, "status_code": 429}
+    answered = {**one, "status_code": 201, "request_id": "req_1", "error": None}
+    assert [(type(event), attrs.asdict(event)) for event in spy.events] == [
+        (CallStarted, {**one, "method": "POST", "target": "/contacts", "base_url": None, "run": None}),
+        (AttemptStarted, {**one, "attempt": 1}),
+        (AttemptEnded, {**lost_one, "seconds": pytest.approx(2.0), "request_id": None}),
+        (RetryScheduled, {**lost_one, "evidence": "ambiguous", "wait": pytest.approx(0.5)}),
+        (AttemptStarted, {**one, "attempt": 2}),
+        (AttemptEnded, {**refused, "seconds": pytest.approx(0.0), "request_id": None, "error": None}),
+        (RetryScheduled, {**refused, "error": "RateLimited", "evidence": "refused", "wait": pytest.approx(7.0)}),
+        (AttemptStarted, {**one, "attempt": 3}),
+        (AttemptEnded, {**answered, "attempt": 3, "seconds": pytest.approx(0.0)}),
+        (CallEnded, {**answered, "attempts": 3, "seconds": pytest.approx(9.5)}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "ended", "error"),
+    [
+        (status(422, b"{}", x_request_id="req_9"), (422, "req_9", None), (422, "req_9", "StatusError")),
+        (
+            Response(200, {"x-request-id": "req_8"}, b'{"status":"odd"}'),
+            (200, "req_8", None),
+            (200, "req_8", "UnexpectedResponse"),
+        ),
+        (lost(), (None, None, "TransportError"), (None, None, "TransportError")),
+        (ValueError("key_secret"), (None, None, "TransportError"), (None, None, "TransportError")),
+        (HANG, (None, None, "timeout"), (None, None, "TransportError")),
+        (STUCK, (None, None, "timeout"), (None, None, "TransportError")),
+    ],
+    ids=["refused", "unexpected", "lost", "foreign", "hanging", "stuck"],
+)
+async def test_a_failure_is_told_of_the_attempt_and_of_the_call(entry: Any, ended: Any, error: Any) -> None:
+    spy = await call(Script(entry), retry=RetryPolicy(attempts=1), timeout=3.0)
+    assert spy.kinds == ["CallStarted", "AttemptStarted", "AttemptEnded", "CallEnded"]
+    told = [(event.status_code, event.request_id, event.error) for event in spy.events[2:]]
+    assert told == [ended, error]
+    assert spy.events[3].attempts == 1
+
+
+async def test_a_call_whose_deadline_passes_before_its_first_attempt_has_none() -> None:
+    spy, script = Spy(), Script(HANG)
+    one = client(script, spy, max_in_flight=1, timeout=None, deadline=9.0)
+    async with anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(partial(ignoring, one.contacts.create))
+    first, second = sorted(spy.of(CallEnded), key=lambda event: event.attempts)
+    assert (first.attempts, first.seconds, first.error) == (0, pytest.approx(9.0), "DeadlineExceeded")
+    assert (second.attempts, second.seconds, second.error) == (1, pytest.approx(9.0), "DeadlineExceeded")
+
+
+async def ignoring(create: Any) -> None:
+    with pytest.raises(OutreachError):
+        await create(CONTACT)
+
+
+@pytest.mark.parametrize(("entry", "attempts"), [(HANG, 1), (status(429, retry_after="60"), 1), (STUCK, 1)], ids=repr)
+async def test_a_cancelled_call_is_told_as_cancelled_wherever_it_was(entry: Any, attempts: int) -> None:
+    spy = Spy()
+    with anyio.move_on_after(5.0):
+        await client(Script(entry), spy).contacts.create(CONTACT)
+    assert spy.events[-1].error == "cancelled"
+    assert (spy.events[-1].attempts, spy.events[-1].seconds) == (attempts, pytest.approx(5.0))
+    ended = spy.of(AttemptEnded)
+    assert [event.error for event in ended] == ["cancelled" if isinstance(entry, str) else None]
+
+
+async def test_an_error_that_is_none_of_the_librarys_ends_a_call_too() -> None:
+    def parse(_response: Response, _trail: Any) -> None:
+        raise ZeroDivisionError
+
+    spy = Spy()
+    engine = client(Script(page()), spy)._engine
+    with pytest.raises(ZeroDivisionError):
+        await engine.run(Operation("read", Request("GET", "/"), parse), CallOptions(1.0, 1.0))
+    assert (spy.kinds[-1], spy.events[-1].error, spy.events[-1].attempts) == ("CallEnded", "ZeroDivisionError", 1)
+
+
+ENDS = {"finished", "interrupted", "stopped", "suspended"}
+FAULTS: dict[str, Any] = {
+    "lost": lost(),
+    "unsent": unsent(),
+    "429": status(429),
+    "503": status(503, retry_after="1"),
+    "400": status(400),
+    "401": status(401),
+    "garbled": Response(201, {}, b"<html>"),
+    "hang": HANG,
+    "stuck": STUCK,
+    "added": added(),
+    "skipped": skipped(),
+    "slow": 1.0,
+}
+
+
+@settings(max_examples=50)
+@given(faults=st.lists(st.sampled_from(sorted(FAULTS)), max_size=12), left=st.none() | st.floats(0.0, 60.0), many=st.booleans())
+def test_whatever_happens_every_start_is_followed_by_its_end(
+    anyio_backend: Any, faults: list[str], left: float | None, many: bool
+) -> None:
+    spy = Spy()
+    script = Script(*(FAULTS[fault] for fault in faults), added())
+    one = client(script, spy, timeout=10.0)
+
+    async def run() -> None:
+        with anyio.move_on_after(left):
+            with suppress(OutreachError):
+                await (one.contacts.create_many(rows(6), concurrency=3) if many else one.contacts.create(CONTACT))
+
+    anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
+    assert not one._engine._calls  # type: ignore[attr-defined]  # the engine is one that is observed
+    for number in {event.call for event in spy.of(CallStarted)}:
+        own = [event for event in spy.events if getattr(event, "call", None) == number]
+        assert [type(own[0]), type(own[-1])] == [CallStarted, CallEnded]
+        assert sum(isinstance(event, CallStarted | CallEnded) for event in own) == 2
+        tried = [event for event in own if isinstance(event, AttemptStarted | AttemptEnded)]
+        assert [type(event) for event in tried] == [AttemptStarted, AttemptEnded] * (len(tried) // 2)
+        assert [event.attempt for event in tried[::2]] == list(range(1, len(tried) // 2 + 1))
+        assert own[-1].attempts == len(tried) // 2
+    assert len(spy.of(AttemptStarted)) == len(script.requests)
+    assert not spy.states or (spy.states[0], spy.states[-1] in ENDS) == ("running", True)
+
+
+# Bulk runs
+
+
+class Breaking(Journal):
+    """A journal whose disk is full when its writer does this."""
+
+    verb = "end"
+
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
+        writer = super().writer(identity, resume=resume, **options)
+
+        def failing(*_values: Any) -> None:
+            raise JournalError("the disk is full")
+
+        setattr(writer, self.verb, failing)
+        return writer
+
+
+async def test_a_run_that_goes_well_begins_and_finishes_and_tells_of_every_row() -> None:
+    spy = Spy()
+    await client(Script(added(), skipped(), added()), spy).contacts.create_many(rows(3), concurrency=1)
+    assert spy.states == ["running", "finished"]
+    ended = spy.of(RowEnded)
+    assert [(row.index, row.status, row.certain, row.attempts) for row in ended] == [
+        (0, Outcome.ADDED, True, 1),
+        (1, Outcome.SKIPPED, True, 1),
+        (2, Outcome.ADDED, True, 1),
+    ]
+    assert {row.run for row in ended} == {event.run for event in spy.of(CallStarted)} == {spy.events[0].run}
+    assert spy.events[-1] == BulkStateChanged(run=spy.events[0].run, state="finished", before="running", rows=3)
+
+
+async def test_a_row_that_fails_is_told_with_its_status_and_request_id_and_without_the_contact() -> None:
+    spy = Spy()
+    script = Script(added(), status(422, b'{"error":"bad ann@b.example"}', x_request_id="req_7"))
+    await client(script, spy).contacts.create_many([*rows(2), {"email": ""}], concurrency=1)
+    told = [(row.status, row.error, row.status_code, row.request_id) for row in spy.of(RowEnded)]
+    assert told == [
+        (Outcome.ADDED, None, None, None),
+        (Outcome.REJECTED, "StatusError", 422, "req_7"),
+        (Outcome.REJECTED, "InvalidRequest", None, None),
+    ]
+    assert "b.example" not in repr(spy.events)
+
+
+async def test_a_run_that_is_held_up_says_so_at_once_and_says_when_it_no_longer_is() -> None:
+    spy = Spy()
+    script = Script(added(), status(429, retry_after="10"), added())
+    times: list[float] = []
+
+    def timed(event: Event, /) -> None:
+        if isinstance(event, BulkRateChanged):
+            times.append(anyio.current_time())
+
+    await client(script, spy, timed).contacts.create_many(rows(200), concurrency=2)
+    assert spy.states[:2] == ["running", "paused"]
+    assert spy.states[2:] in (["throttled", "running", "finished"], ["throttled", "finished"])
+    paused, after = spy.of(BulkStateChanged)[1:3]
+    assert (paused.before, paused.wait, paused.rows) == ("running", pytest.approx(11.0), 1)
+    assert paused.limit > 0
+    assert (after.before, after.wait) == ("paused", 0.0)
+    paced = spy.of(BulkRateChanged)
+    assert paced
+    assert all(later - earlier > 0.99 for earlier, later in pairwise(times))
+    assert [event.limit for event in paced] == sorted(event.limit for event in paced)
+
+
+async def test_a_run_that_waits_for_its_quota_is_throttled_though_nothing_failed() -> None:
+    spy = Spy()
+    spent = Response(201, {"ratelimit-limit": "10", "ratelimit-remaining": "0", "ratelimit-reset": "5"}, added().body)
+    await client(Script(spent, added()), spy).contacts.create_many(rows(4), concurrency=1)
+    assert spy.states[:2] == ["running", "throttled"]
+    assert {event.error for event in spy.of(CallEnded)} == {None}
+
+
+async def test_a_run_whose_journal_fails_while_it_is_held_up_ends_at_once(tmp_path: Path) -> None:
+    spy, journal = Spy(), Breaking(tmp_path / "run.db", inline=True)
+    journal.verb = "record"
+    script, begun = Script(status(429, retry_after="600"), 1.0, added(), together=2), anyio.current_time()
+    with pytest.raises(JournalError):
+        await client(script, spy).contacts.create_many(rows(2), journal=journal, concurrency=3)
+    assert "paused" in spy.states
+    assert anyio.current_time() - begun < 60.0
+
+
+async def test_a_run_is_running_again_after_a_quiet_second() -> None:
+    spy = Spy()
+
+    async def slow() -> Any:
+        for row in rows(12):
+            yield row
+            await anyio.sleep(5.0)
+
+    script = Script(added(), status(429, retry_after="1"), added(), added(), status(429, retry_after="1"), added())
+    await client(script, spy).contacts.create_many(slow(), concurrency=2)
+    assert spy.states[0] == "running"
+    assert spy.states.count("paused") == 2
+    assert spy.states[-2:] == ["running", "finished"]
+    assert all(event.state != event.before for event in spy.of(BulkStateChanged))
+
+
+async def test_a_run_without_hooks_is_followed_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="outreach_async"):
+        await client(Script(added(), status(429, retry_after="1"), added())).contacts.create_many(rows(2), concurrency=2)
+    assert [record.state for record in caplog.records if hasattr(record, "state")][:2] == ["running", "paused"]
+
+
+async def test_a_run_that_is_suspended_or_stopped_says_why() -> None:
+    spy = Spy()
+    with pytest.raises(BulkSuspended):
+        await client(Script(added(), status(503, retry_after="5000", x_request_id="req_5")), spy).contacts.create_many(rows(3))
+    last = spy.events[-1]
+    assert (last.state, last.error, last.status_code, last.request_id) == ("suspended", "BulkSuspended", 503, "req_5")
+    with pytest.raises(BulkStopped):
+        await client(Script(status(401)), spy).contacts.create_many(rows(3))
+    assert (spy.events[-1].state, spy.events[-1].error, spy.events[-1].status_code) == ("stopped", "BulkStopped", 401)
+
+
+async def test_a_run_that_is_left_early_is_interrupted_and_so_are_its_calls() -> None:
+    spy = Spy()
+    async with client(Script(added(), HANG), spy).contacts.create_many(rows(9), concurrency=3) as outcomes:
+        await anext(outcomes)
+    assert [event.error for event in spy.of(CallEnded)] == [None, "cancelled", "cancelled", "cancelled"]
+    assert spy.events[-1] == BulkStateChanged(run=spy.events[0].run, state="interrupted", before="running", rows=1)
+
+
+async def test_a_run_that_is_left_while_it_is_held_up_leaves_nothing_behind() -> None:
+    spy = Spy()
+    async with client(Script(status(429, retry_after="100")), spy).contacts.create_many(rows(9), concurrency=3):
+        await anyio.sleep(5.0)
+    assert spy.states == ["running", "paused", "interrupted"]
+    told = len(spy.events)
+    await anyio.sleep(500.0)
+    assert len(spy.events) == told
+
+
+@pytest.mark.parametrize("verb", ["record", "end"])
+async def test_a_run_whose_journal_fails_is_stopped_even_at_its_last_word(tmp_path: Path, verb: str) -> None:
+    spy, journal = Spy(), Breaking(tmp_path / "run.db", inline=True)
+    journal.verb = verb
+    with pytest.raises(JournalError):
+        await client(Script(added()), spy).contacts.create_many(rows(2), journal=journal)
+    assert (spy.events[-1].state, spy.events[-1].error) == ("stopped", "JournalError")
+    assert len(spy.of(RowEnded)) == spy.events[-1].rows == (2 if verb == "end" else 0)
+
+
+async def test_a_resumed_run_counts_the_rows_of_those_before(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.db", inline=True)
+    async with client(Script(added())).contacts.create_many(rows(3), journal=journal, concurrency=1) as outcomes:
+        async for outcome in outcomes:
+            if outcome.index == 1:
+                break
+    spy = Spy()
+    await client(Script(added()), spy).contacts.create_many(rows(3), journal=journal, resume=True)
+    begun = 3 - len(spy.of(RowEnded))
+    assert begun > 0
+    assert [event.rows for event in spy.of(BulkStateChanged)] == [begun, 3]
+
+
+async def test_an_error_of_the_rows_own_code_is_told_by_its_kind_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> Any:
+        yield from rows(1)
+        raise ValueError("ann@b.example")
+
+    spy = Spy()
+    with caplog.at_level(logging.INFO, logger="outreach_async"), pytest.raises(ValueError, match=r"ann@b\.example"):
+        await client(Script(added()), spy).contacts.create_many(broken())
+    assert (spy.events[-1].state, spy.events[-1].error) == ("interrupted", "ValueError")
+    assert "ValueError" in caplog.text
+    assert "ann@" not in caplog.text
+
+
+# Request ids
+
+
+async def test_the_request_id_is_kept_in_answers_errors_and_outcomes() -> None:
+    script = Script(added(), status(400, x_request_id="req_2"), Response(200, {"x-request-id": "req_3"}, b"{}"), added())
+    one = client(script)
+    assert (await one.contacts.create(CONTACT)).request_id == "req_1"
+    with pytest.raises(StatusError) as refused:
+        await one.contacts.create(CONTACT)
+    with pytest.raises(UnexpectedResponse) as strange:
+        await one.contacts.create(CONTACT)
+    assert (refused.value.request_id, strange.value.request_id) == ("req_2", "req_3")
+    async with client(Script(added(), status(422, x_request_id="req_4"))).contacts.create_many(rows(2)) as outcomes:
+        errors = [outcome.error async for outcome in outcomes if outcome.error is not None]
+    assert [error.request_id for error in errors] == ["req_4"]
+
+
+@pytest.mark.parametrize(
+    ("given_id", "told"),
+    [("req_1", "req_1"), ("for key_secret", "for ***"), ("", None), ("x" * 256, "x" * 256), ("x" * 257, None), (None, None)],
+    ids=["plain", "secret", "empty", "long", "too long", "none"],
+)
+async def test_a_request_id_is_told_without_secrets_and_unless_it_is_none(given_id: str | None, told: str | None) -> None:
+    headers = {} if given_id is None else {"x-request-id": given_id}
+    spy = await call(Script(Response(201, headers, added().body)))
+    assert [event.request_id for event in spy.events[2:]] == [told, told]
+
+
+# What is not told
+
+
+async def test_no_event_holds_a_key_a_header_a_body_or_what_a_raw_query_says() -> None:
+    spy = Spy()
+    echo = b'{"error":"key_secret of ann@b.example, Annabel, token-12345"}'
+    script = Script(status(500, echo), lost(), status(400, echo), added(), status(400, echo))
+    one = client(script, spy, headers={"authorization": "Bearer token-12345"})
+    with pytest.raises(StatusError):
+        await one.contacts.create(CONTACT)
+    await one.request("GET", "/search/key_secret?email=ann@b.example&api_key=other")
+    await one.contacts.create_many([CONTACT])
+    shown = repr(spy.events)
+    for secret in ("key_secret", "Annabel", "ann@", "token-12345", "api_key", "other", "Bearer"):
+        assert secret not in shown
+    assert spy.of(CallStarted)[1].target == "/search/***"
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("https://ann:pass-word@api.example/v1", "https://api.example/v1"),
+        ("http://api.example:8080/", "http://api.example:8080"),
+        ("nowhere", None),
+        (None, None),
+    ],
+    ids=["credentials", "port", "junk", "none"],
+)
+async def test_where_a_transport_sends_is_told_without_user_and_password(told: str | None, shown: str | None) -> None:
+    script = Script(added())
+    script.base_url = told  # type: ignore[attr-defined]  # a transport may have one
+    assert (await call(script)).events[0].base_url == shown
+
+
+def test_where_a_client_of_a_base_url_sends_is_told(anyio_backend: Any) -> None:
+    def engine(*url: str) -> Any:
+        return OutreachClient(*url, hooks=[Spy()])._engine
+
+    assert engine("https://ann:pass-word@api.example/v1")._base_url == "https://api.example/v1"
+    assert anyio_backend
+
+
+# What hooks may do
+
+
+async def test_a_hook_that_fails_is_logged_once_and_breaks_neither_the_call_nor_other_hooks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(event: Event, /) -> None:
+        raise ZeroDivisionError(type(event).__name__)
+
+    spy = Spy()
+    one = client(Script(status(500, b"words of a body"), added()), broken, spy)
+    await one.contacts.create(CONTACT)
+    await one.contacts.create_many(rows(3))
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "broken raised" in record.getMessage()
+    assert "ZeroDivisionError: CallStarted" in caplog.text
+    assert len(spy.of(RowEnded)) == 3
+
+
+async def test_a_hooks_failure_amid_a_calls_own_does_not_show_that(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def __call__(self, event: Event, /) -> None:
+            if isinstance(event, CallEnded):
+                raise ZeroDivisionError
+
+    with pytest.raises(StatusError, match="words of a body"):
+        await client(Script(status(400, b"words of a body")), Broken()).contacts.create(CONTACT)
+    assert "ZeroDivisionError" in caplog.text
+    assert "words of a body" not in caplog.text
+
+
+async def test_a_copy_with_other_options_tells_the_same_hooks() -> None:
+    spy = Spy()
+    await client(Script(added()), spy).with_options(workspace="space_2", timeout=1.0).contacts.create(CONTACT)
+    assert spy.kinds == ["CallStarted", "AttemptStarted", "AttemptEnded", "CallEnded"]
+
+
+async def test_hooks_are_told_in_their_order() -> None:
+    told: list[int] = []
+    await client(Script(added()), lambda _: told.append(1), lambda _: told.append(2)).contacts.create(CONTACT)
+    assert told == [1, 2] * 4
+
+
+def test_a_client_without_hooks_has_the_plain_engine(anyio_backend: Any) -> None:
+    assert type(client(Script(added()))._engine) is Engine
+    assert anyio_backend
+
+
+async def wait_for_it(_event: Event) -> None: ...
+
+
+class Waiting:
+    async def __call__(self, _event: Event) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("hooks", "said"),
+    [
+        (print, "expected a list of callables, got builtin_function_or_method; pass hooks="),
+        (["print"], "expected callables, got str"),
+        ([wait_for_it], "got an async one"),
+        ([Waiting()], "got an async one"),
+    ],
+    ids=["one", "text", "async", "async object"],
+)
+def test_what_cannot_be_a_hook_is_refused_at_once(anyio_backend: Any, hooks: Any, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^hooks: .*{said}"):
+        client(Script(added()), hooks=hooks)
+    assert anyio_backend
+
+
+async def test_an_attempt_that_ends_by_the_calls_deadline_is_a_timeout_too() -> None:
+    spy = await call(Script(HANG), timeout=None, deadline=4.0)
+    assert [(event.error, event.seconds) for event in spy.events[2:]] == [
+        ("timeout", pytest.approx(4.0)),
+        ("DeadlineExceeded", pytest.approx(4.0)),
+    ]

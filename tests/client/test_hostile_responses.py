@@ -1,0 +1,385 @@
+"""Whatever a service answers, a call returns or raises an error of the tree, in bounded memory and time."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import pickle
+import random
+import tracemalloc
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import anyio.lowlevel
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.fuzz import KEY, ODD_BODIES, OPERATIONS, Says, answers, client_of, ending, grows_by_at_most, operations
+from support.paging import mailbox
+from support.time import virtual_time
+from support.wire import KINDS, OF_EVERY_KIND, TABLES, changed, places, unhurried, wire, without
+
+from outreach_async import OutreachClient
+from outreach_async.codec import DecodeError, decode_model, decode_page
+from outreach_async.errors import BODY_LIMIT, OutreachError, TransportError
+from outreach_async.models import CampaignSteps, Mailbox, Page
+from outreach_async.responses import (
+    MASK,
+    _secret_patterns,
+    build_status_error,
+    build_unexpected_response,
+    mask_bytes,
+    mask_headers,
+)
+from outreach_async.transport.wire import Progress, Request, Response
+
+MEGABYTE = 1_000_000
+LIST = b'{"status":"ok","headers":[],"total_found":1,"current_page":1,"total_pages":1,"data":[%b]}'
+
+
+@settings(unhurried, max_examples=60)
+@given(operations, answers)
+async def test_any_answer_ends_a_call_with_a_result_or_an_error_of_the_tree(operation: str, answer: Response) -> None:
+    async with client_of(Says(answer)) as client:
+        try:
+            given = await OPERATIONS[operation](client)
+        except OutreachError as error:
+            assert len(error.body) <= BODY_LIMIT  # noqa: PT017 - there may be none
+            assert len(str(error)) <= 1_500  # noqa: PT017 - there may be none
+            for seen in (str(error), repr(vars(error)), repr(pickle.loads(pickle.dumps(error))), repr(copy.copy(error))):  # noqa: S301 - our own bytes
+                assert KEY not in seen
+        else:
+            assert operation == "request" or answer.status < 300
+            repr(given)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_the_oddest_bodies_end_a_call_with_a_result_or_an_error_of_the_tree(
+    operation: str, anyio_backend_name: str
+) -> None:
+    for status in (200, 400):
+        for body in ODD_BODIES[anyio_backend_name == "trio" :: 2]:  # half of them on either loop
+            async with client_of(Says(Response(status, {}, body))) as client:
+                assert (await ending(client, operation)).kind in {
+                    *("Response", "Page", "list", "CampaignSteps", "CreatedContact"),
+                    *("UnexpectedResponse", "StatusError"),
+                }
+
+
+# Memory
+
+
+FLOODS: dict[str, bytes] = {
+    "items without members": LIST % b",".join([b"{}"] * 20_000),
+    "items of the wrong kind": LIST % b",".join([b"1"] * 30_000),
+    "steps of templates without members": b'{"status":"ok","days_left":1,"days_left_date":"","days_left_display":"","data":[%b]}'
+    % b",".join([b'{"templates":[%b]}' % b",".join([b"{}"] * 500)] * 60),
+    "headers that are no texts": b'{"status":"ok","headers":[%b]}' % b",".join([b"1"] * 30_000),
+    "empty lists": b'{"status":"ok","data":[%b]}' % b",".join([b"[]"] * 20_000),
+    "members that nobody knows": b'{%b"status":"ok"}' % b"".join(b'"%x":{},' % number for number in range(4_000)),
+    "one long text": b'{"status":"%b"}' % (b"x" * 200_000),
+    "one long error": b'{"error":"%b"}' % (b"x" * 200_000),
+    "keys": (KEY.encode() + b" ") * 12_000,
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+@pytest.mark.parametrize("kind", [Page[Mailbox], CampaignSteps], ids=["page", "steps"])
+def test_nonsense_takes_a_bounded_multiple_of_its_size_to_read(kind: Any, flood: str) -> None:
+    for load in (decode_model, decode_page) if kind is Page[Mailbox] else (decode_model,):
+        with grows_by_at_most(16), pytest.raises(DecodeError) as caught:
+            load(kind, FLOODS[flood])
+        assert len(str(caught.value)) < 500_000
+
+
+def test_of_a_list_of_nonsense_the_first_faults_are_told_and_all_is_kept_of_a_page_with_few() -> None:
+    page = LIST % b",".join([b"1"] * 100)
+    with pytest.raises(DecodeError) as caught:
+        decode_model(Page[Mailbox], page)
+    assert caught.value.faults == [f"$.data[{index}]: expected object, got int" for index in range(20)]
+    assert [item.index for item in decode_page(Page[Mailbox], page).undecodable] == [*range(100)]
+
+
+def test_a_page_of_more_faults_than_anyone_reads_is_itself_a_fault() -> None:
+    assert len(decode_page(Page[Mailbox], LIST % b",".join([b"1"] * 10_000)).undecodable) == 10_000
+    with pytest.raises(DecodeError, match=r"^\$\.data\[0\]: expected object, got int; "):
+        decode_page(Page[Mailbox], LIST % b",".join([b"1"] * 10_001))
+
+
+@pytest.mark.parametrize("make", ["refused", "unexpected"])
+@pytest.mark.parametrize("body", [b'{"status":"%b' % FLOODS["keys"], b'{"error":"%b"}' % FLOODS["keys"], b"\\" * MEGABYTE])
+def test_an_error_is_made_from_the_beginning_of_a_large_answer_alone(make: str, body: bytes) -> None:
+    response = Response(200, {f"x-{number}": "y" * MEGABYTE for number in range(3)}, body)
+    fault = DecodeError(["$: x"], {"status": body.decode()})
+    with grows_by_at_most(1):  # its parts are some 20 KB each
+        error = (
+            build_status_error("op", response, (KEY,), now=0.0)
+            if make == "refused"
+            else build_unexpected_response("op", response, (KEY,), fault)
+        )
+    assert len(error.body) <= BODY_LIMIT
+    assert len(pickle.dumps(error)) < 100_000
+    assert KEY not in repr(vars(error)) + str(error)
+
+
+def test_header_fields_beyond_what_any_backend_takes_are_left_out() -> None:
+    assert len(mask_headers({f"x-{number}": "y" for number in range(1_000)}, (KEY,))) == 256
+
+
+# Large answers, of which nothing is read that msgspec refuses
+
+_LARGE = 2**21
+_ITEMS = {"objects": b"{}", "lists": b"[]", "numbers": b"1", "nested lists": b"[" * 40 + b"]" * 40}
+LARGE: dict[str, bytes] = {
+    **{f"items that are {name}": LIST % b",".join([item] * (_LARGE // (len(item) + 1))) for name, item in _ITEMS.items()},
+    **{f"no object but {name}": b"[%b]" % b",".join([item] * (_LARGE // (len(item) + 1))) for name, item in _ITEMS.items()},
+    **{
+        f"an unknown member of {name} and no status": b'{"x":[%b]}' % b",".join([item] * (_LARGE // (len(item) + 1)))
+        for name, item in _ITEMS.items()
+    },
+    "deep nesting": b'{"data":' + b"[" * _LARGE,
+    "one long text": b'{"status":"%b"}' % (b"x" * _LARGE),
+    "what is cut": (LIST % (b"[]," * (_LARGE // 3)))[:-9],
+}
+
+
+class Marked(bytes):
+    """A body that says when it is gone; bytes take no weak reference."""
+
+    gone: list[bool]
+
+    def __del__(self) -> None:
+        self.gone.append(True)
+
+
+class SaysAnew:
+    """Answers with a body of which it keeps nothing."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.gone: list[bool] = []
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        await anyio.lowlevel.checkpoint()
+        body = Marked(self._body)
+        body.gone = self.gone
+        return Response(200, {}, body)
+
+    async def aclose(self) -> None: ...
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("flood", LARGE)
+@pytest.mark.parametrize("operation", ["list_mailboxes", "list_mailboxes, kept", "create_contact"])
+async def test_a_large_answer_that_is_wrong_takes_little_and_leaves_nothing(operation: str, flood: str) -> None:
+    says = SaysAnew(LARGE[flood])
+    client = client_of(says)
+    await ending(client, operation)
+    with without_collector(), grows_by_at_most(10 * _LARGE / 1e6):
+        ended = await ending(client, operation)
+        assert says.gone == [True, True]
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    assert ended.kind == "UnexpectedResponse"
+
+
+class Foreign(KeyError):
+    """An error of a transport that was written elsewhere; unlike a plain one it takes a weak reference."""
+
+
+class Turns:
+    """Answers in turn, the last answer for ever; each answer is made anew, and what is none is raised."""
+
+    def __init__(self, *answers: Response | type[Exception]) -> None:
+        self._answers = [*answers]
+        self.asked: list[bool] = []
+        self.gone: list[bool] = []
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        async with anyio.create_task_group() as group:
+            # In a task of its own: on Python 3.13, trio's sleep leaves a cycle that holds the frames of who sleeps.
+            group.start_soon(anyio.sleep, 1.0)
+        self.asked.append(True)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Response):
+            body = Marked(answer.body)
+            body.gone = self.gone
+            return Response(answer.status, {}, body)
+        error = answer("lost")
+        weakref.finalize(error, self.gone.append, True)
+        raise error
+
+    async def aclose(self) -> None: ...
+
+
+NO, YES = Response(503, {}, b"x" * MEGABYTE), Response(200, {}, b'{"status":"added","id":"contact_1","details":null}')
+TURNS: dict[str, tuple[Response | type[Exception], ...]] = {
+    "refused": (NO,),
+    "faults": (Response(200, {}, b"{}"),),
+    "no JSON": (Response(200, {}, b"[" * 200),),
+    "foreign": (Foreign,),
+    "lost": (TransportError,),
+    "lost, then refused": (Foreign, NO),
+    "refused, then answered": (NO, YES),
+    "lost, then answered": (TransportError, Foreign, YES),
+}
+
+
+@virtual_time
+@pytest.mark.parametrize("deadline", [None, 1.5])
+@pytest.mark.parametrize("turns", TURNS)
+async def test_a_call_that_fails_leaves_nothing_for_the_garbage_collector(turns: str, deadline: float | None) -> None:
+    transport = Turns(*TURNS[turns])
+    client = OutreachClient(transport=transport, owner_key=KEY, workspace="space_1", deadline=deadline)
+    with without_collector():
+        with suppress(OutreachError):
+            await client.contacts.create({"email": "ann@company.example"})
+        assert transport.gone == transport.asked
+
+
+@unhurried
+@given(st.sampled_from(sorted(TABLES)).flatmap(lambda name: st.tuples(st.just(name), wire(name, unknown=False))), st.data())
+def test_the_one_fault_of_a_large_answer_is_one_of_those_that_a_small_one_is_told(
+    answer: tuple[str, dict[str, Any]], data: st.DataObject
+) -> None:
+    name, value = answer
+    place = data.draw(st.sampled_from(places(name, value)))
+    if place.way and isinstance(place.way[-1], str) and data.draw(st.booleans()):
+        value = without(value, place.way)
+    else:
+        value = changed(value, place.way, data.draw(st.sampled_from([o for o in OF_EVERY_KIND if type(o) not in place.takes])))
+    body = json.dumps(value).encode()
+    with pytest.raises(DecodeError) as small:
+        decode_model(KINDS[name], body)
+    with pytest.raises(DecodeError) as large:
+        decode_model(KINDS[name], body + b" " * 2**20)
+    assert len(large.value.faults) == 1
+    assert set(large.value.faults) <= set(small.value.faults)
+    assert (large.value.value is None) == (small.value.value is None)
+
+
+def test_of_a_large_object_the_status_is_read_whatever_else_is_wrong() -> None:
+    padding = b" " * 2**20
+    for body, value in (
+        (b'{"id":1,"status":"error","data":[1]}', {"status": "error"}),
+        (b'{"id":"contact_1","status":[1]}', {"id": "contact_1"}),
+        (b'{"id":"contact_1","status":1', None),
+        (b'{"status":"ok","days_left":1e400}', None),
+        (b'["status"]', None),
+        (b"", None),
+    ):
+        with pytest.raises(DecodeError) as caught:
+            decode_model(CampaignSteps, body + padding)
+        assert caught.value.value == value
+
+
+def large_page(*items: Any, count: int = 2_600, **members: Any) -> bytes:
+    """Write a page of more than 1 MiB: good mailboxes, then others."""
+    page = {"status": "ok", "headers": [], "total_found": 1, "current_page": 1, "total_pages": 1}
+    body = json.dumps({**page, "data": [*[mailbox("mailbox_1")] * count, *items], **members}).encode()
+    assert len(body) > 2**20
+    return body
+
+
+def test_a_large_page_keeps_its_good_items_and_tells_what_is_wrong_with_the_others() -> None:
+    odd = {**mailbox("mailbox_2"), "spf": "yes", "dkim": 1}
+    page = decode_page(Page[Mailbox], large_page(odd, {**mailbox("mailbox_3"), "new": "x: y"}, {"id": 7}))
+    assert (len(page.data), page.data[-1].extra) == (2_601, {"new": "x: y"})
+    first, second = page.undecodable
+    assert (first.index, first.id, first.fields) == (2_600, "mailbox_2", odd)
+    assert first.error == "$.data[2600].spf: expected bool, got str; $.data[2600].dkim: expected bool, got int"
+    assert (second.id, second.fields) == (None, {"id": 7})
+
+
+def test_of_wrong_items_beyond_a_mebibyte_of_a_large_page_the_first_fault_and_the_id_are_told() -> None:
+    odd = {**mailbox("mailbox_2"), "spf": "yes", "dkim": 1}
+    page = decode_page(Page[Mailbox], large_page(*[odd] * 2_600, count=0, headers=["a"]))
+    assert len(page.undecodable) == 2_600
+    assert page.undecodable[0].fields == odd
+    assert page.undecodable[-1].fields == {"status": "active", "id": "mailbox_2"}
+    assert page.undecodable[-1].error == "$.data[2599].spf: expected bool, got str"
+
+
+def test_a_large_page_with_members_of_its_own_keeps_them_beside_its_good_items() -> None:
+    page = decode_page(Page[Mailbox], large_page({}, more={"a": [1]}))
+    assert (page.extra, len(page.data), len(page.undecodable)) == ({"more": {"a": [1]}}, 2_600, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (large_page(1, total_found="x"), r"\$\.total_found: expected number, got str"),
+        (LIST % b",".join([b"1"] * 600_000), r"\$\.data\[0\]: expected object, got int"),
+        (LIST % b",".join([b'"%b"' % (b"x" * 120)] * 10_001), r"\$\.data\[0\]: expected object, got str"),
+    ],
+    ids=["wrong itself", "too many items", "too many faults"],
+)
+def test_a_large_page_that_is_wrong_itself_or_has_too_many_faults_is_refused(body: bytes, said: str) -> None:
+    with pytest.raises(DecodeError, match=f"^{said}$"):
+        decode_page(Page[Mailbox], body)
+
+
+# What is cut off must not show a part of a key
+
+secrets = st.text(st.characters(codec="utf-8"), min_size=5, max_size=12)
+
+
+@unhurried
+@given(st.data(), secrets)
+def test_no_spelling_of_a_secret_is_wider_than_what_is_left_out_for_it(data: st.DataObject, secret: str) -> None:
+    _, pattern = data.draw(st.sampled_from(_secret_patterns(secret)))
+    assert len(data.draw(st.from_regex(pattern, fullmatch=True))) <= 64 * len(secret)
+
+
+SPELLED = [
+    KEY.encode(),
+    b"".join(b"\\u%04x" % ord(each) for each in KEY),
+    b"".join(b"\\\\\\\\\\\\\\\\U%08x" % ord(each) for each in KEY),
+    b"".join(b"%%%02x" % ord(each) for each in KEY),
+    KEY.encode("utf-16-le"),
+]
+
+
+@settings(unhurried, max_examples=60)
+@given(st.sampled_from(SPELLED), st.integers(0, 1_600), st.booleans())
+@example(SPELLED[2], 350, True)
+def test_a_key_across_the_end_of_what_is_looked_at_leaves_no_part_behind(spelling: bytes, back: int, keys: bool) -> None:
+    reach = 4 * BODY_LIMIT + 64 * len(KEY)
+    lead = spelling * (reach // len(spelling)) if keys else b"x" * (reach - back)
+    body = lead[: reach - back] if not keys else lead[back % len(spelling) :]
+    whole = body + spelling + b"y" * reach
+    error = build_status_error("op", Response(500, {"x": whole.decode("latin-1")}, whole), (KEY,), now=0.0)
+    expected = mask_bytes(whole, (KEY,))
+    assert expected.startswith(error.body)
+    assert expected.decode("latin-1").startswith(error.headers["x"])
+    assert len(error.body) > 0 or keys
+
+
+def test_a_key_too_long_to_be_told_from_what_follows_leaves_nothing_behind() -> None:
+    key = "key_" + "x" * 1_500
+    error = build_status_error("op", Response(500, {}, key.encode() * 100), (key,), now=0.0)
+    assert error.body == MASK.encode() * (len(error.body) // 3)
+    assert "key_" not in str(error)
+
+
+@unhurried
+@given(st.integers(0, 2**32))
+def test_a_body_within_what_is_looked_at_is_masked_as_a_whole(seed: int) -> None:
+    choice = random.Random(seed)  # noqa: S311 - nothing here is secret
+    words = [choice.choice([KEY, "x" * 50, json.dumps(KEY)]) for _ in range(100)]
+    body = json.dumps({"error": " ".join(words)}).encode()
+    error = build_status_error("op", Response(500, {}, body), (KEY,), now=0.0)
+    assert error.body == mask_bytes(body, (KEY,))[:BODY_LIMIT]

@@ -1,0 +1,342 @@
+"""No id, header, target, method or base URL makes another request than was meant: it is refused, or sent as it is."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.fuzz import CONTACT, KEY, Says, client_of
+from support.listener import Listener, serve
+from support.transports import GET, LOOPS, MAKERS, OWN, Make
+from support.wire import unhurried
+
+from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError
+from outreach_async.transport.aiohttp_session import resolve_destination as place_of
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.httpx_pool import FAMILIES
+from outreach_async.transport.urls import parse_base_url
+from outreach_async.transport.wire import Progress, Request, Response
+
+
+def places(*places: tuple[str, str]) -> pytest.MarkDecorator:
+    """Run a test over these transports, each on its event loop."""
+    cells = [pytest.param(MAKERS[name], LOOPS[loop], id=f"{name}-{loop}") for name, loop in places]
+    return pytest.mark.parametrize(("make", "anyio_backend"), cells, indirect=["anyio_backend"])
+
+
+on_asyncio = places(*((name, "asyncio") for name in OWN))
+over_all = places(*((name, "asyncio") for name in OWN), ("httpx", "trio"))
+
+TRICKS: Final = (
+    *("\r\n", "\r", "\n", "\0", " ", "\t", "\x7f", "\x85", "\u2028", "\uff0f", "\ud800", "\U0001f600", "\\", '"'),
+    *(
+        "..",
+        ".",
+        "/",
+        "//",
+        "/../",
+        "/./",
+        "%2e%2e",
+        "%2E%2e/",
+        "%2f",
+        "%0d%0a",
+        "%00",
+        "%",
+        "%%",
+        "%zz",
+        "?",
+        "#",
+        "&",
+        "=",
+        ";",
+        "@",
+        ":",
+    ),
+    *(
+        "http://evil.example/",
+        "//evil.example",
+        "@evil.example",
+        " HTTP/1.1\r\nx-evil: 1\r\n\r\n",
+        "\r\nx-evil: 1",
+        "\r\n\r\nGET /evil HTTP/1.1\r\n\r\n",
+    ),
+    *("a", "camp_1", "[", "]", "{}", "<", "|", "^", "`", "+", "é"),
+)
+texts = st.lists(st.sampled_from(TRICKS) | st.characters(), max_size=5).map("".join)
+ANSWER: Final = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+
+
+TARGET: Final = r"/(?!/)[!$%&-;=@A-Z\[\]_a-z~]*(?:\?[!$%&-;=?@A-Z\[\]_a-z~]+)?"
+"""What is sent byte for byte, but for `.` and `..`."""
+
+
+class Seen(Says):
+    """Keeps what it is asked to send."""
+
+    def __init__(self) -> None:
+        super().__init__(Response(404))
+        self.requests: list[Request] = []
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        self.requests.append(request)
+        return await super().send(request, progress)
+
+
+async def sent(call: Any) -> Request | None:
+    """Return the one request that a call sent; nothing if the call was refused, which must be before anything was sent."""
+    transport = Seen()
+    async with client_of(transport) as client:
+        try:
+            await call(client)
+        except InvalidRequest:
+            assert not transport.requests
+            return None
+        except OutreachError:
+            pass
+    (request,) = transport.requests
+    return request
+
+
+def head(request: bytes) -> tuple[str, str, dict[str, str]]:
+    """Take apart what a listener read: exactly one request."""
+    lines, _, body = request.partition(b"\r\n\r\n")
+    first, *fields = lines.decode("latin-1").split("\r\n")
+    method, target, version = first.split(" ")
+    assert version == "HTTP/1.1"
+    named = dict(field.split(": ", 1) for field in fields)
+    assert len(named) == len(fields)
+    assert len(body) == int({name.lower(): value for name, value in named.items()}.get("content-length", "0"))
+    return method, target, {name.lower(): value for name, value in named.items()}
+
+
+async def arrives(make: Make, request: Request, path: str = "") -> bool:
+    """Send, and check that it came as it is or not at all. Says whether it came."""
+    with Listener(serve(ANSWER)) as listener, anyio.fail_after(60):
+        transport = make(f"{listener.url}{path}")
+        try:
+            await transport.send(request, Progress())
+        except InvalidRequest:
+            assert listener.received == b""
+            return False
+        finally:
+            await transport.aclose()
+        (whole,) = listener.requests
+        assert listener.received == whole
+        method, target, fields = head(whole)
+        assert (method, target) == (request.method, f"{path}{request.target}")
+        assert {name.lower(): value for name, value in request.headers.items()}.items() <= fields.items()
+        assert set(fields) <= {
+            "host",
+            "accept-encoding",
+            "content-length",
+            "accept",
+            "user-agent",
+            "connection",
+            *map(str.lower, request.headers),
+        }
+        return True
+
+
+# Ids become one segment or one value, whatever is in them
+
+
+@settings(unhurried, max_examples=40)
+@given(texts)
+async def test_an_id_in_a_path_is_one_segment_of_it(text: str) -> None:
+    for call, prefix, path in (
+        (lambda client: client.campaigns.steps(f"camp_{text}"), "camp_", "/campaigns/{}/steps"),
+        (lambda client: client.workspaces.fields(workspace=f"space_{text}"), "space_", "/workspaces/{}/all-fields"),
+    ):
+        if (request := await sent(call)) is not None:
+            before, after = path.split("{}")
+            assert re.fullmatch(re.escape(before) + r"(?:[A-Za-z0-9\-._~]|%[0-9A-F]{2})+" + re.escape(after), request.target)
+            assert unquote(request.target[len(before) : -len(after)]) == prefix + text
+        else:
+            assert not text or not encodable(text)
+
+
+@settings(unhurried, max_examples=40)
+@given(texts)
+async def test_an_id_in_a_query_is_one_value_of_it(text: str) -> None:
+    for resource in ("campaigns", "mailboxes"):
+        request = await sent(
+            lambda client, resource=resource: getattr(client, resource).list(workspace=f"space_{text}", page=2, display=9)
+        )
+        if request is not None:
+            parts = urlsplit(request.target)
+            assert (parts.path, parts.fragment) == (f"/{resource}", "")
+            assert re.fullmatch(r"[A-Za-z0-9\-._~%=&]*", parts.query)
+            query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True)
+            assert query == [("workspace", f"space_{text}"), ("page", "2"), ("display", "9")]
+        else:
+            assert not text or not encodable(text)
+
+
+@settings(unhurried, max_examples=40)
+@given(texts, texts, texts)
+async def test_what_a_contact_holds_stays_in_the_body(text: str, email: str, value: str) -> None:
+    contact = NewContact(email, first_name=value, extra={f"x{text}": value})
+    request = await sent(lambda client: client.contacts.create(contact, workspace=f"space_{text}", owner_key=f"key_{text}"))
+    if request is not None:
+        assert (request.method, request.target) == ("POST", "/contacts")
+        assert set(request.headers) == {"content-type", "accept", "accept-encoding", "user-agent"}
+        assert b"\r" not in request.body
+        assert b"\n" not in request.body
+
+
+def encodable(text: str) -> bool:
+    return not any(0xD800 <= ord(character) <= 0xDFFF for character in text)
+
+
+# The raw request, and the client's header fields
+
+
+def plain(text: str, allowed: str) -> bool:
+    return re.fullmatch(allowed, text) is not None
+
+
+@settings(unhurried, max_examples=60)
+@given(texts, texts, texts, texts)
+async def test_what_a_raw_request_sends_is_refused_or_sent_as_it_is(method: str, target: str, name: str, value: str) -> None:
+    for call, fine in (
+        (lambda client: client.request(method, "/a"), plain(method, "[A-Z]+(-[A-Z]+)*")),
+        (lambda client: client.request("GET", target), whole(target.removesuffix("?")) or whole(target)),
+        (lambda client: client.request("GET", "/a", headers={name: value}), field(name, value)),
+    ):
+        request = await sent(call)
+        assert (request is not None) is fine
+        if request is not None:
+            assert request.method in {method, "GET"}
+            assert request.target in {target, "/a"}
+            assert set(request.headers) <= {name.lower(), "accept", "accept-encoding", "user-agent"}
+    try:
+        OutreachClient(transport=Seen(), headers={name: value})
+    except InvalidRequest:
+        assert not field(name, value)
+    else:
+        assert field(name, value)
+
+
+def whole(target: str) -> bool:
+    return plain(target, TARGET) and not dotted(target)
+
+
+def dotted(target: str) -> bool:
+    path = re.sub("%2e", ".", target.partition("?")[0], flags=re.IGNORECASE)
+    return bool({".", ".."} & set(path.split("/")))
+
+
+def field(name: str, value: str) -> bool:
+    return plain(name, r"[!#$%&'*+.^_`|~0-9A-Za-z-]+") and plain(value, r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+
+
+# On the wire
+
+
+@over_all
+@settings(unhurried, max_examples=12)
+@given(texts, st.sampled_from(["", "/", "/a", "/a?b="]))
+async def test_a_target_arrives_as_it_is_or_not_at_all(make: Make, text: str, start: str) -> None:
+    await arrives(make, Request("GET", start + text, {"x-a": "b"}))
+
+
+@on_asyncio
+@pytest.mark.parametrize("trick", TRICKS)
+async def test_no_trick_in_a_target_a_method_or_a_field_makes_another_request(make: Make, trick: str) -> None:
+    for target in (trick, f"/a{trick}b", f"/{trick}"):
+        came = await arrives(make, Request("GET", target))
+        assert came is whole(target)
+    for request in (
+        Request(f"GET{trick}", "/a"),
+        Request("GET", "/a", {f"x-a{trick}": "b"}),
+        Request("GET", "/a", {"x-a": f"b{trick}c"}),
+        Request("POST", "/a", {"x-a": trick}, b"{}"),
+    ):
+        await arrives(make, request)
+
+
+@over_all
+@pytest.mark.parametrize("path", ["", "/v1", "//v1", "/v1//x", "/v1/%2F/x", "/;a=b/%0D%0A", "/a:80@b", "/%25"])
+async def test_a_path_in_the_base_url_stands_before_every_target_as_it_is(make: Make, path: str) -> None:
+    assert await arrives(make, GET, path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            f"http://localhost/{trick}x"
+            for trick in (
+                "\r\n",
+                "\n",
+                "\0",
+                " ",
+                "\\",
+                "é",
+                "\u2028",
+                "../",
+                "./",
+                "a/../",
+                "%2e%2e/",
+                "%2E./",
+                "?a",
+                "#a",
+                "{}",
+                "|",
+            )
+        ),
+        *(f"http://local{trick}host" for trick in ("\r\n", "\n", "\0", " ", "\\", "\x7f", "?", "#")),
+        *("localhost", "//localhost", "http:localhost", "http://", "ftp://localhost", "http://localhost:x", "http://localhost:0"),
+        *("http://localhost:99999", "http://[::1", "http://:80", "javascript:alert(1)", "file:///etc/passwd", ""),
+    ],
+)
+def test_a_base_url_that_could_be_read_in_two_ways_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OUTREACH_BASE_URL", raising=False)
+    with pytest.raises(InvalidRequest):
+        OutreachClient(text, owner_key=KEY)
+    for name in ("httpx", "httpx2", "aiohttp"):
+        with pytest.raises(InvalidRequest):
+            MAKERS[name](text)
+
+
+@settings(unhurried, max_examples=100)
+@given(
+    st.lists(st.sampled_from([*TRICKS, "http://", "localhost", "[::1]", ":80", "user:pw@"]) | st.characters(), max_size=6).map(
+        "".join
+    )
+)
+async def test_any_base_url_is_refused_or_leads_to_its_own_host(text: str) -> None:
+    for family in FAMILIES.values():
+        try:
+            route: Any = HttpxTransport(f"http://{text}", family=family)._sender
+            lanes = route._pool.get()
+        except InvalidRequest:
+            continue
+        parts = urlsplit(f"http://{text}")
+        assert parts.hostname
+        assert route.base_url == f"http://{place(parts)}"
+        assert re.fullmatch(r"[!-~]+", route._default_headers["host"])
+        assert route._root.raw_path.decode().rstrip("/") == parts.path.rstrip("/")
+        await lanes.aclose()
+    with suppress(InvalidRequest):
+        place_of(parse_base_url(f"http://{text}"))
+
+
+def place(parts: Any) -> str:
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{host}{f':{parts.port}' if parts.port not in {None, 80} else ''}{parts.path.rstrip('/')}"
+
+
+async def test_a_created_contact_arrives_as_one_request() -> None:
+    with Listener(serve(ANSWER)) as listener:
+        async with OutreachClient(listener.url, owner_key=KEY, workspace="space_\r\n\r\nGET / HTTP/1.1\r\n") as client:
+            with pytest.raises(OutreachError):
+                await client.contacts.create(CONTACT)
+        (whole,) = listener.requests
+        assert head(whole)[:2] == ("POST", "/contacts")

@@ -1,0 +1,224 @@
+"""Logging: off unless the environment asks for it, and then to stderr; what is logged, at which level, and what never is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+from support.time import virtual_time
+from support.transport import Script, added, lost, status
+
+from outreach_async import NewContact, OutreachClient, OutreachError, Response, RetryPolicy
+from outreach_async.logs import LOGGER
+
+CLIENT = """
+import logging
+import os
+from outreach_async import OutreachClient
+{before}
+for _ in range(2):
+    OutreachClient("https://api.example", owner_key="key_secret")
+logger = logging.getLogger("outreach_async")
+logger.debug("a debug line")
+logger.warning("a warning")
+print(logger.level, *(type(handler).__name__ for handler in logger.handlers))
+"""
+
+PAUSING = """
+import logging
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake.faults import status
+from outreach_async.testing import VirtualTime
+{before}
+virtual = VirtualTime()
+fake = FakeService(clock=virtual)
+space = fake.add_workspace()
+fake.faults.script("create_contact", status(429, retry_after=60))
+client = OutreachClient(transport=FakeTransport(fake), owner_key=fake.add_owner_key(space), workspace=space)
+
+async def main():
+    report = await client.contacts.create_many([{{"email": "a@a.example"}}, {{"email": "b@a.example"}}])
+    print(report.outcomes["added"], virtual.elapsed >= 60)
+
+anyio.run(main, backend_options=virtual.options("asyncio"))
+"""
+
+
+def ran(code: str, level: str | None) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "OUTREACH_LOG"}
+    environment |= {} if level is None else {"OUTREACH_LOG": level}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "key_" not in done.stdout + done.stderr
+    return done
+
+
+def logged(level: str | None, before: str = "") -> tuple[str, list[str]]:
+    """Return what a program with clients prints, and the lines it logs."""
+    done = ran(CLIENT.format(before=before), level)
+    return done.stdout.strip(), done.stderr.splitlines()
+
+
+def test_there_is_one_logger_and_it_bears_the_librarys_name() -> None:
+    assert LOGGER.name == "outreach_async"
+
+
+def test_the_environment_switches_logging_on_once_for_all_clients() -> None:
+    printed, lines = logged("debug")
+    assert printed == "10 NullHandler StreamHandler"
+    assert [line.partition(" outreach_async: ")[2] for line in lines] == ["a debug line", "a warning"]
+    assert " DEBUG outreach_async: " in lines[0]
+
+
+@pytest.mark.parametrize("level", ["info", "INFO"])
+def test_the_level_is_the_one_asked_for(level: str) -> None:
+    printed, lines = logged(level)
+    assert printed == "20 NullHandler StreamHandler"
+    assert len(lines) == 1
+    assert lines[0].endswith(" WARNING outreach_async: a warning")
+
+
+@pytest.mark.parametrize("level", [None, "", "chatty", "10"])
+def test_without_a_level_that_exists_nothing_is_switched_on(level: str | None) -> None:
+    assert logged(level) == ("0 NullHandler", [])
+
+
+def test_a_program_that_set_the_logger_up_keeps_its_own_ways() -> None:
+    before = "logging.getLogger('outreach_async').addHandler(logging.FileHandler(os.devnull))"
+    assert logged("debug", before) == ("0 NullHandler FileHandler", [])
+
+
+@pytest.mark.parametrize(("before", "lines"), [("", 0), ("logging.basicConfig()", 1)], ids=["none", "basic"])
+def test_a_run_that_pauses_warns_only_a_program_that_set_logging_up(before: str, lines: int) -> None:
+    told = ran(PAUSING.format(before=before), None)
+    assert told.stdout == "2 True\n"
+    assert len(told.stderr.splitlines()) == lines
+    assert ("WARNING:outreach_async:create_many: run 1 paused" in told.stderr) == (lines > 0)
+
+
+# What is logged
+
+CONTACT = NewContact("ann@b.example")
+OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
+
+
+async def slowly(rows: list[NewContact]) -> AsyncIterator[NewContact]:
+    for row in rows:
+        yield row
+        await anyio.sleep(5.0)
+
+
+async def records(caplog: pytest.LogCaptureFixture, *entries: Any, many: int = 0, slow: bool = False) -> list[logging.LogRecord]:
+    """Create a contact, or many, and return what is logged, whatever comes of it."""
+    retry = RetryPolicy(jitter=lambda: 1.0)
+    one = OutreachClient(transport=Script(*entries), owner_key="key_secret", workspace="space_1", retry=retry)
+    rows = [NewContact(f"ann{number}@b.example") for number in range(many)]
+    with caplog.at_level(logging.DEBUG, logger="outreach_async"), suppress(OutreachError):
+        await (one.contacts.create_many(slowly(rows) if slow else rows, concurrency=2) if many else one.contacts.create(CONTACT))
+    return [record for record in caplog.records if record.name == "outreach_async"]
+
+
+def shown(record: logging.LogRecord) -> tuple[str, str]:
+    return record.levelname, record.getMessage()
+
+
+def extras(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in OF_EVERY_RECORD}
+
+
+@virtual_time
+async def test_attempts_are_logged_at_debug_and_waits_before_a_repeat_at_info(caplog: pytest.LogCaptureFixture) -> None:
+    told = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
+    assert [shown(record) for record in told] == [
+        ("DEBUG", "create_contact: attempt 1 failed: the answer was lost"),
+        ("INFO", "create_contact: retrying in 0.5 s after attempt 1: the answer was lost"),
+        ("DEBUG", "create_contact: 429 on attempt 2"),
+        ("DEBUG", "create_contact: attempt 2 failed: RateLimited 429"),
+        ("INFO", "create_contact: retrying in 7 s after attempt 2: RateLimited 429"),
+        ("DEBUG", "create_contact: 201 on attempt 3"),
+    ]
+
+
+@virtual_time
+async def test_a_record_has_what_it_says_as_fields_too(caplog: pytest.LogCaptureFixture) -> None:
+    told = await records(caplog, 2.0, lost(), status(503, retry_after="7", x_request_id="req_0"), added())
+    first = {"operation": "create_contact", "attempt": 1, "seconds": pytest.approx(2.0)}
+    failed = {**first, "status_code": None, "request_id": None, "error": "TransportError", "evidence": "ambiguous"}
+    second = {"operation": "create_contact", "attempt": 2, "seconds": pytest.approx(0.0)}
+    answered = {**second, "status_code": 503, "request_id": "req_0"}
+    refused = {**answered, "error": "StatusError", "evidence": "refused"}
+    last = {**second, "attempt": 3, "status_code": 201, "request_id": "req_1"}
+    expected = [failed, {**failed, "wait": 0.5}, answered, refused, {**refused, "wait": 7.0}, last]
+    assert [extras(record) for record in told] == expected
+
+
+@virtual_time
+async def test_a_run_logs_its_states_and_its_rows_only_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    told = await records(caplog, added(), status(429, retry_after="1"), added(), many=30)
+    states = [shown(record) for record in told if record.levelno > logging.DEBUG]
+    number = next(record.run for record in told if hasattr(record, "run"))
+    assert states[0] == ("INFO", f"create_many: run {number} running: 0 rows so far")
+    assert states[1][0] == "WARNING"
+    assert states[1][1].startswith(f"create_many: run {number} paused: 1 rows so far, at most ")
+    assert states[1][1].endswith("requests/s, for 1.1 s")
+    assert states[-1][0] == "INFO"
+    assert states[-1][1].startswith(f"create_many: run {number} finished: 30 rows so far")
+    repeats = [record.levelname for record in told if "retrying" in record.getMessage()]
+    assert repeats == ["DEBUG"] * len(repeats) != []
+    paused = next(record for record in told if extras(record).get("state") == "paused")
+    assert set(extras(paused)) == {"run", "state", "before", "rows", "limit", "wait", "error"}
+
+
+@virtual_time
+async def test_a_run_that_is_held_up_no_more_is_resumed(caplog: pytest.LogCaptureFixture) -> None:
+    told = await records(caplog, added(), status(429, retry_after="1"), added(), many=6, slow=True)
+    (resumed,) = [record for record in told if "resumed" in record.getMessage()]
+    assert (resumed.levelname, extras(resumed)["state"], extras(resumed)["before"] in {"paused", "throttled"}) == (
+        "INFO",
+        "running",
+        True,
+    )
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (status(401, b"words of a body"), "stopped: 2 rows so far, BulkStopped 401"),
+        (status(503, b"words of a body", retry_after="9999"), "suspended: 0 rows so far, BulkSuspended 503"),
+    ],
+    ids=["stopped", "suspended"],
+)
+async def test_a_run_that_ends_early_is_a_warning_that_says_why(
+    caplog: pytest.LogCaptureFixture, entry: Response, said: str
+) -> None:
+    last = (await records(caplog, entry, many=2))[-1]
+    assert last.levelname == "WARNING"
+    assert said.partition(":")[0] in last.getMessage()
+    assert last.getMessage().endswith(said.rpartition(" ")[2])
+    assert extras(last)["error"] == said.rpartition(", ")[2]
+
+
+@virtual_time
+@pytest.mark.parametrize("many", [0, 2])
+async def test_no_record_holds_a_key_or_anything_of_a_body(caplog: pytest.LogCaptureFixture, many: int) -> None:
+    echo = b'{"error":"key_secret of ann@b.example is odd"}'
+    entries = [
+        status(500, echo),
+        Response(201, {"x-request-id": "for key_secret"}, echo + b"<"),
+        status(429, echo),
+        status(400, echo),
+    ]
+    told = await records(caplog, *entries, many=many)
+    assert len(told) > 6
+    for record in told:
+        for secret in ("key_secret", "ann", "is odd"):
+            assert secret not in repr(vars(record)) + record.getMessage()

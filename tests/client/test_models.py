@@ -1,0 +1,368 @@
+"""The values that the service speaks of, and its words."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.wire import ENUMS, TABLES, exactly, made, names, unhurried, wire
+
+from outreach_async import contacts, models
+from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
+from outreach_async.models import (
+    Campaign,
+    CampaignSteps,
+    Mailbox,
+    Page,
+    Step,
+    Template,
+    Undecodable,
+    WorkspaceField,
+    WorkspaceFields,
+)
+from outreach_async.validation import to_contact
+from outreach_async.vocabulary import (
+    DUPLICATE_OUTCOMES,
+    DUPLICATE_POLICIES,
+    ID_PREFIXES,
+    MAX_MAILBOX_DISPLAY,
+    RESERVED_FIELDS,
+    SERVICE_OUTCOMES,
+    STANDARD_FIELDS,
+    UNSET,
+    CampaignStatus,
+    MailboxStatus,
+    MailboxType,
+    OpenEnum,
+    Outcome,
+    StepStatus,
+    StepType,
+    TemplateStatus,
+)
+
+OPTIONAL_FIELDS = [
+    "first_name",
+    "middle_name",
+    "last_name",
+    "full_name",
+    "nickname",
+    "title",
+    "mobile_phone",
+    "work_phone",
+    "home_phone",
+    "voip_phone",
+    "other_phone",
+    "company_name",
+    "company_formal_name",
+    "company_industry",
+    "address_1",
+    "address_2",
+    "city",
+    "zip",
+    "region",
+    "state",
+    "country",
+    "timezone",
+    "gender",
+    "occupation",
+    "stack_overflow",
+    "website",
+    "website_2",
+    "website_3",
+    "personal_note",
+    "personal_note_2",
+    "personal_note_3",
+    "job_start_date",
+    "graduation_date",
+    "school",
+    "degree",
+]
+
+ANSWERS: dict[str, Any] = {
+    "Campaign": Campaign,
+    "Mailbox": Mailbox,
+    "Step": Step,
+    "Template": Template,
+    "WorkspaceField": WorkspaceField,
+    "CreateContactResponse": CreateContactResponse,
+    "Page[Campaign]": Page,
+    "Page[Mailbox]": Page,
+    "CampaignSteps": CampaignSteps,
+    "WorkspaceFields": WorkspaceFields,
+}
+MODELS = [*dict.fromkeys(ANSWERS.values()), NewContact, CreatedContact, Undecodable]
+OPEN_ENUMS = [*dict.fromkeys(ENUMS.values())]
+
+texts = st.text(max_size=8)
+unset_or_text = st.just(UNSET) | st.none() | texts
+some_fields = st.dictionaries(st.sampled_from(OPTIONAL_FIELDS), unset_or_text)
+codes = st.dictionaries(st.integers(1, 99).map("custom_{}".format), texts | st.none(), max_size=3)
+others = st.dictionaries(st.sampled_from(["linkedin", "twitter", "x"]), texts | st.none(), max_size=3)
+built = st.builds(
+    lambda email, fields, **more: NewContact(email, **fields, **more), texts, some_fields, custom=codes, extra=others
+)
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_a_model_has_every_field_of_its_table_in_its_order_and_no_other(name: str) -> None:
+    fields = [field.alias for field in attrs.fields(ANSWERS[name]) if field.alias not in {"extra", "undecodable"}]
+    assert fields == list(TABLES[name])
+
+
+def test_a_new_contact_has_the_35_optional_fields_of_the_interface() -> None:
+    assert len(OPTIONAL_FIELDS) == 35
+    assert [field.alias for field in attrs.fields(NewContact)] == ["email", *OPTIONAL_FIELDS, "custom", "extra"]
+    assert list(STANDARD_FIELDS) == OPTIONAL_FIELDS
+    assert {"owner_key", "workspace", "email", "upload_options", *OPTIONAL_FIELDS} == RESERVED_FIELDS
+
+
+def test_every_class_of_the_model_modules_is_tested_here() -> None:
+    defined = {each for module in (models, contacts) for each in vars(module).values() if attrs_class_of(each, module.__name__)}
+    assert defined == set(MODELS)
+
+
+def attrs_class_of(value: Any, module: str) -> bool:
+    return isinstance(value, type) and attrs.has(value) and value.__module__ == module
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_model_is_a_frozen_slotted_value(kind: Any) -> None:
+    fields = {field.name: field.name for field in attrs.fields(kind) if field.default is attrs.NOTHING}
+    model = kind(**fields)
+    assert not hasattr(model, "__dict__")
+    for name in (*(field.name for field in attrs.fields(kind)), "not_a_field"):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(model, name, 1)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        del model.extra
+    assert [field.name for field in attrs.fields(kind) if not field.kw_only] == (["email"] if kind is NewContact else [])
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_models_docstring_speaks_of_every_field(kind: Any) -> None:
+    described = set(re.findall(r"^    (\w+): \S", inspect.getdoc(kind) or "", re.MULTILINE))
+    undescribed = set(OPTIONAL_FIELDS) if kind is NewContact else set()  # "And all that follow"
+    assert described >= {field.alias for field in attrs.fields(kind)} - undescribed
+    assert kind in {NewContact, CreatedContact, Undecodable, CreateContactResponse} or "(section" in (kind.__doc__ or "")
+
+
+@unhurried
+@given(names.flatmap(lambda name: st.tuples(st.just(name), wire(name))))
+def test_a_model_survives_pickling_and_copying_with_its_unknown_fields(answer: tuple[str, Any]) -> None:
+    model = made(*answer)
+    for again in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
+        assert again == model
+        assert exactly(again) == exactly(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        CreatedContact(
+            status=Outcome("merged"), id="contact_1", details=None, possible=frozenset({Outcome.ADDED}), extra={"new": 1}
+        ),
+        Undecodable(index=3, id=None, error="$.data[3]: expected object, got int", fields={"a": 1}),
+    ],
+)
+def test_what_the_library_makes_of_an_answer_survives_pickling_and_copying(model: Any) -> None:
+    for again in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
+        assert exactly(again) == exactly(model)
+
+
+@unhurried
+@given(wire("Mailbox", unknown=False), wire("Template", unknown=False))
+def test_unknown_fields_are_outside_equality_hash_and_repr(mailbox: Any, template: Any) -> None:
+    for name, value in (("Mailbox", mailbox), ("Template", template)):
+        plain, more = made(name, value), made(name, {**value, "new": [1]})
+        assert more.extra == {"new": [1]}
+        assert plain == more
+        assert hash(plain) == hash(more)
+        assert repr(plain) == repr(more)
+
+
+def test_what_a_page_could_not_read_is_outside_its_equality() -> None:
+    page = Page[Campaign](status="ok", headers=[], data=[], total_found=0, current_page=1, total_pages=0)
+    assert attrs.evolve(page, undecodable=[Undecodable(index=0, id=None, error="x")]) == page
+    assert attrs.evolve(page, total_found=1) != page
+
+
+def test_an_unreadable_item_keeps_its_members_out_of_its_repr() -> None:
+    item = Undecodable(index=3, id="mailbox_1", error="$.data[3].spf: expected bool, got str", fields={"email": "a@b.example"})
+    assert repr(item) == "Undecodable(index=3, id='mailbox_1', error='$.data[3].spf: expected bool, got str')"
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen"),
+    [
+        (CampaignStatus, ["draft", "live", "paused"]),
+        (MailboxStatus, ["active"]),
+        (MailboxType, ["Google", "SMTP & IMAP"]),
+        (StepStatus, ["live"]),
+        (StepType, ["auto_email"]),
+        (TemplateStatus, ["live"]),
+        (Outcome, ["added", "skipped", "overwriten", "updated_missing_fields", "rejected", "not_applied", "unknown"]),
+    ],
+)
+def test_an_enumeration_has_the_words_of_the_interface(kind: type[OpenEnum], seen: list[str]) -> None:
+    assert [member.value for member in kind] == seen
+
+
+def test_every_open_enumeration_is_tested_here() -> None:
+    assert set(OpenEnum.__subclasses__()) == set(OPEN_ENUMS)
+
+
+@given(st.sampled_from(OPEN_ENUMS), st.text() | st.sampled_from(["live", "added", "Google"]))
+def test_any_text_is_a_member_that_equals_and_hashes_as_its_text(kind: type[OpenEnum], text: str) -> None:
+    member = kind(text)
+    assert type(member) is kind
+    assert member == text
+    assert hash(member) == hash(text)
+    assert {text: 1}[member] == 1
+    assert (str(member), f"{member}", member.value, member.upper()) == (text, text, text, text.upper())
+
+
+@given(st.sampled_from(OPEN_ENUMS), st.text())
+def test_an_unknown_member_survives_pickling_and_copying(kind: type[OpenEnum], text: str) -> None:
+    member = kind(text)
+    for again in (pickle.loads(pickle.dumps(member)), copy.copy(member), copy.deepcopy(member), kind(member)):  # noqa: S301 - our own bytes
+        assert (type(again), again, again.value) == (kind, member, text)
+    assert repr(member).endswith(f": {text!r}>")
+
+
+@given(st.sampled_from(OPEN_ENUMS), st.text())
+def test_an_unknown_member_does_not_become_a_known_one(kind: type[OpenEnum], text: str) -> None:
+    before = list(kind)
+    kind(text)
+    assert list(kind) == before
+
+
+@pytest.mark.parametrize("value", [None, 1, True, b"live", ["live"]])
+@pytest.mark.parametrize("kind", OPEN_ENUMS)
+def test_only_a_text_is_a_word(kind: type[OpenEnum], value: Any) -> None:
+    with pytest.raises(ValueError, match="is not a valid"):
+        kind(value)
+
+
+def test_known_members_are_themselves() -> None:
+    assert Outcome("overwriten") is Outcome.OVERWRITTEN
+    assert CampaignStatus("live") is CampaignStatus.LIVE
+    assert CampaignStatus("LIVE") != CampaignStatus.LIVE
+
+
+def test_the_outcomes_of_the_service_are_spelled_as_the_service_spells_them() -> None:
+    assert {"added", "skipped", "overwriten", "updated_missing_fields"} == SERVICE_OUTCOMES
+    assert DUPLICATE_OUTCOMES == {
+        "skip": "skipped",
+        "overwrite": "overwriten",
+        "update_missing_fields": "updated_missing_fields",
+    }
+    assert tuple(DUPLICATE_OUTCOMES) == DUPLICATE_POLICIES
+    assert Outcome.OVERWRITTEN.value == "overwriten"
+
+
+def test_identifiers_start_as_the_interface_says() -> None:
+    assert ID_PREFIXES == {
+        "workspace": "space_",
+        "campaign": "camp_",
+        "mailbox": "mailbox_",
+        "step": "step_",
+        "template": "temp_",
+        "personalized template": "personalized_step_",
+        "contact": "contact_",
+        "owner_key": "key_",
+    }
+    assert MAX_MAILBOX_DISPLAY == 2000
+
+
+def test_unset_is_one_false_value_that_is_not_none() -> None:
+    assert not UNSET
+    assert repr(UNSET) == "UNSET"
+    for again in (pickle.loads(pickle.dumps(UNSET)), copy.copy(UNSET), copy.deepcopy(UNSET)):  # noqa: S301 - our own bytes
+        assert again is UNSET
+
+
+# What is sent
+
+
+@given(texts, some_fields, codes, others)
+def test_a_new_contact_has_what_was_set_and_none_only_where_asked_for(
+    email: str, fields: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]
+) -> None:
+    contact = NewContact(email, **fields, custom=custom, extra=extra)
+    standard = {name: value for name, value in fields.items() if value is not UNSET}
+    assert contact.standard() == standard
+    assert contact.members() == {"email": email, **standard, **custom, **extra}
+
+
+def test_a_new_contact_with_an_email_alone_sends_that_alone() -> None:
+    assert NewContact("a@b.example").members() == {"email": "a@b.example"}
+
+
+@given(built)
+def test_the_repr_of_a_new_contact_shows_what_was_set_and_makes_it_again(contact: NewContact) -> None:
+    assert eval(repr(contact)) == contact  # noqa: S307 - the text is our own repr
+    assert "UNSET" not in repr(contact.standard())
+
+
+def test_the_repr_of_a_new_contact_is_short() -> None:
+    contact = NewContact("a@b.example", city="Paris", state=None, custom={"custom_1": "x"})
+    assert repr(contact) == "NewContact('a@b.example', city='Paris', state=None, custom={'custom_1': 'x'})"
+
+
+@given(built)
+def test_a_new_contact_survives_pickling_and_copying(contact: NewContact) -> None:
+    for again in (pickle.loads(pickle.dumps(contact)), copy.copy(contact), copy.deepcopy(contact)):  # noqa: S301 - our own bytes
+        assert again == contact
+        assert again.members() == contact.members()
+
+
+@given(built)
+def test_new_contacts_hash_as_they_compare(contact: NewContact) -> None:
+    assert hash(attrs.evolve(contact, custom={}, extra={})) == hash(contact)
+    assert {contact: 1}[copy.deepcopy(contact)] == 1
+
+
+@given(built)
+def test_the_members_of_a_new_contact_make_it_again(contact: NewContact) -> None:
+    plain = {name: value for name, value in contact.members().items() if name not in contact.extra}
+    assert to_contact({**plain, "extra": contact.extra}) == contact
+
+
+def test_a_new_contact_keeps_codes_of_its_own() -> None:
+    row = {"custom_1": "x"}
+    contact = NewContact("a@b.example", custom=row, extra=row)
+    row["custom_1"] = "y"
+    assert contact.custom == contact.extra == {"custom_1": "x"}
+
+
+# What is answered
+
+
+@pytest.mark.parametrize("status", [*Outcome, Outcome("merged")])
+def test_an_answer_without_a_lost_one_before_it_is_certain(status: Outcome) -> None:
+    assert possible_outcomes(status, maybe_applied=False) == {status}
+
+
+@pytest.mark.parametrize(
+    ("status", "possible"),
+    [
+        (Outcome.ADDED, {"added"}),
+        (Outcome.SKIPPED, {"added", "skipped"}),
+        (Outcome.OVERWRITTEN, {"added", "overwriten"}),
+        (Outcome.UPDATED_MISSING_FIELDS, {"added", "updated_missing_fields"}),
+    ],
+)
+def test_after_a_lost_answer_a_duplicate_may_be_our_own(status: Outcome, possible: set[str]) -> None:
+    assert possible_outcomes(status, maybe_applied=True) == possible
+    made_so = CreatedContact(status=status, id=None, details=None, possible=possible_outcomes(status, maybe_applied=True))
+    assert made_so.certain is (status is Outcome.ADDED)

@@ -1,0 +1,390 @@
+"""The five operations as values: what is sent, byte for byte, and what is made of an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.wire import exactly, made, unhurried, wire
+
+from outreach_async.contacts import CreatedContact, NewContact
+from outreach_async.errors import InvalidRequest, UnexpectedResponse
+from outreach_async.models import Page
+from outreach_async.operations import (
+    AttemptInfo,
+    ContactRequests,
+    Operation,
+    RequestDefaults,
+    list_campaigns,
+    list_fields,
+    list_mailboxes,
+    list_steps,
+    raw_request,
+)
+from outreach_async.responses import secret_value
+from outreach_async.retry import Idempotency
+from outreach_async.transport.wire import Request, Response
+from outreach_async.vocabulary import STANDARD_FIELDS, UNSET, Outcome
+
+DIALECT = RequestDefaults.from_headers({"authorization": "Bearer abcdef123456", "x-team": "red"})
+READ = {
+    "accept": "application/json",
+    "accept-encoding": "gzip, deflate",
+    "user-agent": RequestDefaults.from_headers({}).read_headers["user-agent"],
+    "authorization": "Bearer abcdef123456",
+    "x-team": "red",
+}
+WRITE = {"content-type": "application/json", **READ}
+FIRST, LATER = AttemptInfo(1, maybe_applied=False), AttemptInfo(3, maybe_applied=True)
+ODD = "camp_é ü/%2F?#"
+
+READS: dict[str, tuple[Callable[[], Operation[Any]], str, str]] = {
+    "list_campaigns": (
+        lambda: list_campaigns("space_1", 2, 50, DIALECT, keep=False),
+        "/campaigns?workspace=space_1&page=2&display=50",
+        "Page[Campaign]",
+    ),
+    "list_mailboxes": (
+        lambda: list_mailboxes("space_1", 0, 2000, DIALECT, keep=False),
+        "/mailboxes?workspace=space_1&page=0&display=2000",
+        "Page[Mailbox]",
+    ),
+    "list_steps": (lambda: list_steps("camp_1", DIALECT), "/campaigns/camp_1/steps", "CampaignSteps"),
+    "list_fields": (lambda: list_fields("space_1", DIALECT), "/workspaces/space_1/all-fields", "WorkspaceFields"),
+}
+
+
+def creation(key: Any = "key_1", workspace: Any = "space_1", **options: Any) -> ContactRequests:
+    settings = {"duplicates": "skip", "strict_validation": True, "campaign": None, **options}
+    return ContactRequests.from_options(key, workspace, DIALECT, **settings)
+
+
+def answer(**members: Any) -> Response:
+    body = {"status": "added", "id": "contact_1", "details": None, **members}
+    return Response(201, {"x-request-id": "req_1"}, json.dumps(body).encode())
+
+
+def create(response: Response, trail: AttemptInfo = FIRST) -> CreatedContact:
+    return creation().build(NewContact("a@b.example")).parse(response, trail)
+
+
+# What is sent
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_is_a_get_without_a_body_that_may_be_repeated_freely(name: str) -> None:
+    make, target, _ = READS[name]
+    operation = make()
+    assert operation.request == Request("GET", target, READ)
+    assert (operation.name, operation.idempotency, operation.any_status) == (name, Idempotency.SAFE, False)
+    assert {secret_value(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456"}
+
+
+ids = st.text(min_size=1)
+
+
+@given(ids)
+@example(ODD.removeprefix("camp_"))
+@example("../..")
+def test_any_id_in_a_path_is_one_segment_that_means_the_id(rest: str) -> None:
+    steps = list_steps(f"camp_{rest}", DIALECT).request.target
+    fields = list_fields(f"space_{rest}", DIALECT).request.target
+    for target, wanted in ((steps, f"camp_{rest}"), (fields, f"space_{rest}")):
+        assert target.isascii()
+        assert urlsplit(target).path == target
+        assert len(target.split("/")) == 4
+        assert unquote(target.split("/")[2]) == wanted
+
+
+@given(ids, st.integers(0, 2**40), st.integers(1, 2000), st.booleans())
+@example(ODD, 1, 1, False)
+def test_any_id_in_a_query_is_one_value_that_means_the_id(rest: str, page: int, display: int, keep: bool) -> None:
+    for make in (list_campaigns, list_mailboxes):
+        target = make(f"space_{rest}", page, display, DIALECT, keep=keep).request.target
+        assert target.isascii()
+        assert "+" not in target
+        query = parse_qsl(urlsplit(target).query, keep_blank_values=True, strict_parsing=True)
+        assert query == [("workspace", f"space_{rest}"), ("page", str(page)), ("display", str(display))]
+
+
+def test_only_a_page_of_mailboxes_has_a_largest_size() -> None:
+    assert list_campaigns("space_1", 1, 1_000_000, DIALECT, keep=False).request.target.endswith("&display=1000000")
+    assert list_mailboxes("space_1", 1, 2000, DIALECT, keep=False).request.target.endswith("&display=2000")
+
+
+WRONG_READS: list[tuple[Callable[[], object], str]] = [
+    (lambda: list_campaigns("camp_1", 1, 1, DIALECT, keep=False), "workspace: .*campaign id.*OUTREACH_WORKSPACE"),
+    (lambda: list_campaigns(None, 1, 1, DIALECT, keep=False), "workspace: .*got None; .* or set OUTREACH_WORKSPACE"),
+    (lambda: list_campaigns("space_1", -1, 1, DIALECT, keep=False), "page: expected at least 0"),
+    (lambda: list_campaigns("space_1", "1", 1, DIALECT, keep=False), "page: expected a whole number, got str"),
+    (lambda: list_campaigns("space_1", 10**5000, 1, DIALECT, keep=False), "page: expected at most"),
+    (lambda: list_campaigns("space_1", 1, 0, DIALECT, keep=False), "display: expected at least 1"),
+    (lambda: list_mailboxes("space_1", 1, 2001, DIALECT, keep=False), "display: expected at most 2000, got 2001"),
+    (lambda: list_mailboxes("", 1, 1, DIALECT, keep=False), "workspace: .*blank"),
+    (lambda: list_steps("space_1", DIALECT), r"campaign: .*workspace id.*in the campaign list"),
+    (lambda: list_fields("mailbox_1", DIALECT), "workspace: .*mailbox id.*OUTREACH_WORKSPACE"),
+    (lambda: creation(key=None), "owner_key: .*got None; pass an owner key or set OUTREACH_OWNER_KEY"),
+    (lambda: creation(workspace=None), "workspace: .*got None; pass a workspace id or set OUTREACH_WORKSPACE"),
+    (lambda: creation(duplicates="merge"), "duplicates: .*got 'merge'"),
+    (lambda: creation(strict_validation=1), "strict_validation: expected bool, got int"),
+    (lambda: creation(campaign="space_1"), "campaign: .*workspace id"),
+    (lambda: creation().build(NewContact("")), "email: .*blank"),
+    (lambda: creation().build(NewContact("a@b.example", custom={"plan": "x"})), r"custom\['plan'\]"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), WRONG_READS)
+def test_what_can_never_be_right_is_refused_before_it_is_sent(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        make()
+
+
+@pytest.mark.parametrize("duplicates", ["skip", "overwrite", "update_missing_fields"])
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("campaign", [None, "camp_1", ODD])
+def test_a_creation_sends_the_interfaces_body(duplicates: str, strict: bool, campaign: str | None) -> None:
+    kind = creation(duplicates=duplicates, strict_validation=strict, campaign=campaign)
+    operation = kind.build(NewContact("a@b.example", first_name="Zoë", custom={"custom_1": "x"}))
+    assert (operation.request.method, operation.request.target, operation.request.headers) == ("POST", "/contacts", WRITE)
+    assert json.loads(operation.request.body) == {
+        "owner_key": "key_1",
+        "workspace": "space_1",
+        "upload_options": {"duplicates": duplicates, "strict_validation": strict, "campaign": campaign},
+        "email": "a@b.example",
+        "first_name": "Zoë",
+        "custom_1": "x",
+    }
+    assert (operation.name, operation.idempotency, operation.any_status) == ("create_contact", Idempotency.IDEMPOTENT, False)
+    assert {secret_value(secret) for secret in operation.secrets} == {"key_1", "Bearer abcdef123456", "Bearer", "abcdef123456"}
+    assert kind.duplicates == duplicates
+
+
+@given(
+    st.text(min_size=1).filter(str.strip),
+    st.dictionaries(st.sampled_from(STANDARD_FIELDS), st.just(UNSET) | st.none() | st.text()),
+    st.dictionaries(st.integers(1).map("custom_{}".format), st.none() | st.text(), max_size=3),
+    st.dictionaries(st.sampled_from(["linkedin", "twitter"]), st.none() | st.text()),
+)
+def test_a_creation_sends_what_was_set_and_null_only_where_asked_for(
+    email: str, fields: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]
+) -> None:
+    body = creation().build(NewContact(email, **fields, custom=custom, extra=extra)).request.body
+    members = json.loads(body)
+    sent = {name: members[name] for name in members.keys() - {"owner_key", "workspace", "upload_options"}}
+    assert sent == {"email": email, **{name: value for name, value in fields.items() if value is not UNSET}, **custom, **extra}
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_any_key_and_workspace_are_sent_as_they_are(key: str, workspace: str) -> None:
+    body = json.loads(creation(key=f"key_{key}", workspace=f"space_{workspace}").build(NewContact("a@b.example")).request.body)
+    assert (body["owner_key"], body["workspace"]) == (f"key_{key}", f"space_{workspace}")
+
+
+class Guarded(str):
+    """A text as secret stores give it: it shows itself as stars."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+
+def test_texts_of_a_class_of_their_own_are_sent_as_their_characters() -> None:
+    body = json.loads(
+        creation(key=Guarded("key_1")).build(NewContact(Guarded("a@b.example"), city=Guarded("Paris"))).request.body
+    )
+    assert (body["owner_key"], body["email"], body["city"]) == ("key_1", "a@b.example", "Paris")
+
+
+def test_no_repr_shows_a_key_or_a_header() -> None:
+    kind = creation(key="key_secret")
+    operation = kind.build(NewContact("a@b.example"))
+    for value in (kind, operation, operation.request, DIALECT, *(make() for make, _, _ in READS.values())):
+        assert "key_secret" not in repr(value)
+        assert "abcdef123456" not in repr(value)
+
+
+# Header fields
+
+
+def test_every_request_names_what_it_takes_and_what_it_gives() -> None:
+    plain = RequestDefaults.from_headers({})
+    assert plain.read_headers == {name: READ[name] for name in ("accept", "accept-encoding", "user-agent")}
+    assert plain.write_headers == {**plain.read_headers, "content-type": "application/json"}
+    assert plain.secrets == ()
+
+
+def test_a_callers_field_comes_before_the_librarys() -> None:
+    own = RequestDefaults.from_headers({"user-agent": "mine", "content-type": "application/json; charset=utf-8"})
+    assert (own.read_headers["user-agent"], own.write_headers["content-type"]) == ("mine", "application/json; charset=utf-8")
+
+
+# What is made of an answer
+
+
+@unhurried
+@given(st.sampled_from(sorted(READS)).flatmap(lambda name: st.tuples(st.just(name), wire(READS[name][2]))))
+def test_an_answer_to_a_read_becomes_its_model_if_its_status_is_ok(drawn: tuple[str, Any]) -> None:
+    name, value = drawn
+    make, _, table = READS[name]
+    value = {**value, "status": "ok"}
+    model = make().parse(Response(200, {}, json.dumps(value).encode()), FIRST)
+    assert exactly(model) == exactly(made(table, value))
+
+
+@unhurried
+@given(st.sampled_from(sorted(READS)).flatmap(lambda name: st.tuples(st.just(name), wire(READS[name][2]))), st.text())
+def test_an_answer_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[str, Any], status: str) -> None:
+    name, value = drawn
+    response = Response(200, {"x-request-id": "req_1"}, json.dumps({**value, "status": f"no {status}"}).encode())
+    with pytest.raises(UnexpectedResponse) as caught:
+        READS[name][0]().parse(response, FIRST)
+    assert str(caught.value) == f"{name}: the service answered 200 with status {f'no {status}'!r} instead of 'ok'"
+    assert (caught.value.operation, caught.value.request_id, caught.value.well_formed) == (name, "req_1", True)
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize(
+    ("body", "said", "well_formed"),
+    [
+        (b"", "expected JSON, got an empty body", False),
+        (b"<html>", "expected JSON, got a page of HTML or XML", False),
+        (b"[]", "expected object, got list", False),
+        (b'{"status": "ok"', "Input data was truncated", False),
+        (b'{"status": "ok"}', "$.data: missing member 'data'", True),
+        (b'{"status": "ok", "data": null}', "$.data: expected array, got None", True),
+        (b'{"status": "error", "error": "no such id"}', "status 'error': no such id", True),
+        (b'{"error": {"message": "no such id"}}', "$.status: missing member 'status'", True),
+    ],
+)
+def test_an_answer_that_is_not_the_interfaces_is_unexpected(name: str, body: bytes, said: str, well_formed: bool) -> None:
+    with pytest.raises(UnexpectedResponse) as caught:
+        READS[name][0]().parse(Response(200, {}, body), FIRST)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{name}: the service answered 200 with ")
+    assert (caught.value.well_formed, caught.value.body, caught.value.maybe_sent) == (well_formed, body, True)
+
+
+@pytest.mark.parametrize("make", [list_campaigns, list_mailboxes])
+def test_a_bad_item_is_an_error_or_kept_aside_as_the_caller_wishes(make: Any) -> None:
+    page = {"status": "ok", "headers": [], "data": [{"id": "x_1"}], "total_found": 1, "current_page": 1, "total_pages": 1}
+    response = Response(200, {}, json.dumps(page).encode())
+    with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\.status: missing member 'status'"):
+        make("space_1", 1, 5, DIALECT, keep=False).parse(response, FIRST)
+    kept: Page[Any] = make("space_1", 1, 5, DIALECT, keep=True).parse(response, FIRST)
+    assert (kept.data, [(item.index, item.id) for item in kept.undecodable]) == ([], [(0, "x_1")])
+    with pytest.raises(UnexpectedResponse, match="total_found"):
+        make("space_1", 1, 5, DIALECT, keep=True).parse(
+            Response(200, {}, json.dumps({**page, "total_found": "1"}).encode()), FIRST
+        )
+
+
+@pytest.mark.parametrize(
+    ("status", "id_"),
+    [
+        ("added", "contact_1"),
+        ("skipped", None),
+        ("overwriten", "contact_1"),
+        ("updated_missing_fields", "contact_1"),
+        ("merged", "contact_1"),
+        ("added", None),
+    ],
+)
+@pytest.mark.parametrize("trail", [FIRST, LATER])
+def test_an_answer_to_a_creation_becomes_a_contact_with_what_the_trail_says(
+    status: str, id_: str | None, trail: AttemptInfo
+) -> None:
+    contact = create(answer(status=status, id=id_, details="why", new=1), trail)
+    assert type(contact.status) is Outcome
+    assert contact == CreatedContact(
+        status=Outcome(status),
+        id=id_,
+        details="why",
+        possible=frozenset({Outcome(status), Outcome.ADDED} if trail.maybe_applied else {Outcome(status)}),
+        request_id="req_1",
+        attempts=trail.attempts,
+    )
+    assert contact.extra == {"new": 1}
+
+
+def test_an_answer_without_a_request_id_makes_a_contact_without_one() -> None:
+    body = b'{"status": "skipped", "id": null, "details": "duplicate"}'
+    assert create(Response(200, {}, body)).request_id is None
+
+
+@pytest.mark.parametrize("new", [{}, {"new": 1}])
+@pytest.mark.parametrize("id_", [None, "", "camp_1", "1", " contact_1"])
+@pytest.mark.parametrize("status", ["merged", "ok", "", "overwritten", "Added"])
+def test_an_unknown_outcome_without_a_contacts_id_is_unexpected(status: str, id_: str | None, new: dict[str, Any]) -> None:
+    with pytest.raises(UnexpectedResponse) as caught:
+        create(answer(status=status, id=id_, **new))
+    assert str(caught.value) == f"create_contact: the service answered 201 with unknown status {status!r}, no contact id"
+    assert (caught.value.status_code, caught.value.request_id, caught.value.well_formed) == (201, "req_1", True)
+
+
+@pytest.mark.parametrize(
+    ("body", "said", "well_formed"),
+    [
+        (b"", "expected JSON, got an empty body", False),
+        (b'{"status": "added", "id"', "Input data was truncated", False),
+        (b'{"status": "added"}', "$.id: missing member 'id'; $.details: missing member 'details'", True),
+        (b'{"status": "error", "error": "no such key"}', "status 'error': no such key", True),
+        (b'{"status": [], "id": null, "details": null}', "$.status: expected str, got list", True),
+        (b'{"status": "added", "id": 5, "details": null}', "$.id: expected str, got int", True),
+    ],
+)
+def test_an_answer_to_a_creation_that_is_not_the_interfaces_is_unexpected(body: bytes, said: str, well_formed: bool) -> None:
+    with pytest.raises(UnexpectedResponse) as caught:
+        create(Response(200, {}, body))
+    assert str(caught.value).startswith("create_contact: the service answered 200 with ")
+    assert str(caught.value).endswith(said)
+    assert caught.value.well_formed is well_formed
+
+
+@pytest.mark.parametrize("body", [b'{"status": "key_1 is wrong"}', b'{"status": "key_1", "id": null, "details": null}', b"key_1"])
+def test_an_answer_that_echoes_the_key_does_not_show_it(body: bytes) -> None:
+    with pytest.raises(UnexpectedResponse) as caught:
+        create(Response(200, {"x-echo": "key_1"}, body))
+    assert "key_1" not in repr((caught.value, vars(caught.value)))
+
+
+# Anything else
+
+
+def test_a_raw_request_is_sent_as_it_is_and_any_answer_is_its_answer() -> None:
+    operation = raw_request("PATCH", "/campaigns/camp_1?x=%2F", b"{}", {"x-team": "blue", "x-api-key": "hunter2"}, DIALECT)
+    assert operation.request == Request(
+        "PATCH", "/campaigns/camp_1?x=%2F", {**WRITE, "x-team": "blue", "x-api-key": "hunter2"}, b"{}"
+    )
+    assert (operation.name, operation.idempotency, operation.any_status) == ("request", Idempotency.UNKNOWN, True)
+    assert {secret_value(secret) for secret in operation.secrets} == {"Bearer abcdef123456", "Bearer", "abcdef123456", "hunter2"}
+    response = Response(503, {}, b"<html>")
+    assert operation.parse(response, FIRST) is response
+
+
+def test_a_raw_request_without_a_body_names_no_type_of_one() -> None:
+    assert raw_request("GET", "/campaigns", b"", {}, DIALECT).request == Request("GET", "/campaigns", READ)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "said"),
+    [
+        ("get", "/", b"", "method: "),
+        ("GET x", "/", b"", "method: "),
+        (None, "/", b"", "method: expected an upper-case HTTP method, got None"),
+        ("GET", "campaigns", b"", "target: "),
+        ("GET", "/a/../b", b"", "target: "),
+        ("GET", "/", "{}", "body: expected bytes, got str"),
+        ("GET", "/", {"a": 1}, "body: expected bytes, got dict"),
+    ],
+)
+def test_a_raw_request_that_can_never_be_right_is_refused(method: Any, target: Any, body: Any, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        raw_request(method, target, body, {}, DIALECT)

@@ -1,0 +1,333 @@
+"""OpenTelemetry: the spans and metrics of calls and bulk runs, as the SDK's exporters in memory receive them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from opentelemetry import baggage, context, trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanKind, StatusCode
+from support.time import virtual_time
+from support.transport import HANG, Script, added, lost, page, skipped, status
+
+from outreach_async import (
+    HttpxTransport,
+    InvalidRequest,
+    NewContact,
+    OutreachClient,
+    OutreachError,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+)
+from outreach_async.otel import OtelHook, TracingTransport
+
+pytestmark = virtual_time
+
+FULL: Callable[[], float] = lambda: 1.0  # noqa: E731 - every wait as long as it may be
+CONTACT = NewContact("ann@b.example")
+SAMPLED = 1
+BASE = "https://ann:pass-word@api.example/v1"
+
+
+class Telemetry:
+    """A hook and what it exports."""
+
+    def __init__(self, *, base_url: str | None = BASE, **options: Any) -> None:
+        self._spans = InMemorySpanExporter()
+        self._metrics = InMemoryMetricReader()
+        self.tracers = TracerProvider(**options)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._spans))
+        meters = MeterProvider(metric_readers=[self._metrics])
+        self.hook = OtelHook(tracer_provider=self.tracers, meter_provider=meters, base_url=base_url)
+
+    def client(self, transport: Any, **options: Any) -> OutreachClient:
+        options = {"retry": RetryPolicy(jitter=FULL), "hooks": [self.hook], **options}
+        return OutreachClient(transport=transport, owner_key="key_secret", workspace="space_1", **options)
+
+    def spans(self, kind: SpanKind = SpanKind.CLIENT) -> list[ReadableSpan]:
+        return [span for span in self._spans.get_finished_spans() if span.kind is kind]
+
+    def points(self, name: str) -> list[Any]:
+        data = self._metrics.get_metrics_data()
+        resources = data.resource_metrics if data else []
+        metrics = [metric for resource in resources for scope in resource.scope_metrics for metric in scope.metrics]
+        return [point for metric in metrics if metric.name == name for point in metric.data.data_points]
+
+    def counts(self, name: str) -> dict[tuple[Any, ...], float]:
+        return {tuple(point.attributes.values()): point.value for point in self.points(name)}
+
+
+def ids(span: ReadableSpan) -> tuple[int, int]:
+    """Return a span's trace and its own id."""
+    own = span.get_span_context()
+    assert own is not None
+    return own.trace_id, own.span_id
+
+
+def attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    assert span.attributes is not None
+    return span.attributes
+
+
+async def test_an_attempt_is_a_client_span_beneath_its_call_by_the_conventions_for_http() -> None:
+    telemetry = Telemetry()
+    await telemetry.client(Script(0.25, added())).contacts.create(CONTACT)
+    (attempt,), (call,) = telemetry.spans(), telemetry.spans(SpanKind.INTERNAL)
+    assert (attempt.name, call.name) == ("POST /v1/contacts", "create_contact")
+    assert attempt.parent is not None
+    assert (attempt.parent.span_id, call.parent) == (ids(call)[1], None)
+    assert attributes(attempt) == {
+        "http.request.method": "POST",
+        "url.full": "https://api.example/v1/contacts",
+        "url.scheme": "https",
+        "url.template": "/v1/contacts",
+        "server.address": "api.example",
+        "server.port": 443,
+        "http.response.status_code": 201,
+        "http.response.header.x-request-id": ("req_1",),
+    }
+    assert attributes(call) == {
+        "outreach.operation": "create_contact",
+        "outreach.attempts": 1,
+        "outreach.request_id": "req_1",
+    }
+    assert (attempt.status.status_code, call.status.status_code) == (StatusCode.UNSET, StatusCode.UNSET)
+
+
+async def test_each_attempt_that_is_sent_again_is_a_span_with_its_ordinal_and_its_error() -> None:
+    telemetry = Telemetry()
+    one = telemetry.client(Script(lost(), status(503, retry_after="2"), HANG, page()), timeout=5.0)
+    await one.campaigns.list(display=7)
+    first, second, third, last = map(attributes, telemetry.spans())
+    ordinals = [told.get("http.request.resend_count") for told in (first, second, third, last)]
+    errors = [told.get("error.type") for told in (first, second, third, last)]
+    assert ordinals == [None, 1, 2, 3]
+    assert errors == ["TransportError", "503", "timeout", None]
+    assert (second["http.response.status_code"], "http.response.status_code" in first) == (503, False)
+    assert last["url.full"] == "https://api.example/v1/campaigns?workspace=space_1&page=1&display=7"
+    codes = [span.status.status_code for span in telemetry.spans()]
+    assert codes == [StatusCode.ERROR] * 3 + [StatusCode.UNSET]
+    (call,) = telemetry.spans(SpanKind.INTERNAL)
+    assert (attributes(call)["outreach.attempts"], call.status.status_code) == (4, StatusCode.UNSET)
+    repeats = telemetry.counts("outreach.client.repeats")
+    assert repeats == {("list_campaigns", "ambiguous"): 2, ("list_campaigns", "refused"): 1}
+
+
+async def test_a_call_that_fails_is_an_error_of_its_class() -> None:
+    telemetry = Telemetry()
+    with pytest.raises(OutreachError):
+        await telemetry.client(Script(status(404, b"{}"))).campaigns.steps("camp_1")
+    (call,), (attempt,) = telemetry.spans(SpanKind.INTERNAL), telemetry.spans()
+    assert (attributes(call)["error.type"], call.status.status_code) == ("StatusError", StatusCode.ERROR)
+    assert (attempt.name, attributes(attempt)["error.type"]) == ("GET /v1/campaigns/{campaign_id}/steps", "404")
+
+
+async def test_a_cancelled_call_ends_its_spans() -> None:
+    telemetry = Telemetry()
+    with anyio.move_on_after(3.0):
+        await telemetry.client(Script(HANG)).workspaces.fields()
+    (call,), (attempt,) = telemetry.spans(SpanKind.INTERNAL), telemetry.spans()
+    assert (attributes(call)["error.type"], attributes(attempt)["error.type"]) == ("cancelled", "cancelled")
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+async def test_a_call_is_beneath_the_span_it_is_made_in_and_its_attempt_is_current_while_it_is_sent() -> None:
+    telemetry = Telemetry()
+    current: list[Any] = []
+
+    class Looking(Script):
+        async def send(self, request: Request, progress: Progress, /) -> Response:
+            current.append(trace.get_current_span().get_span_context().span_id)
+            return await super().send(request, progress)
+
+    tracer = telemetry.tracers.get_tracer("user")
+    with tracer.start_as_current_span("mine") as mine:
+        await telemetry.client(Looking(lost(), added())).contacts.create(CONTACT)
+        assert trace.get_current_span() is mine
+        await telemetry.client(Looking(added())).contacts.create_many([CONTACT])
+    single, row = telemetry.spans(SpanKind.INTERNAL)[:2]
+    assert single.parent is not None
+    assert row.parent is not None
+    assert single.parent.span_id == row.parent.span_id == mine.get_span_context().span_id
+    assert current == [ids(span)[1] for span in telemetry.spans()]
+    assert attributes(row)["outreach.run"] > 0
+
+
+async def test_the_duration_of_each_attempt_is_measured_in_seconds() -> None:
+    telemetry = Telemetry()
+    await telemetry.client(Script(2.0, status(500), 0.5, added(), 0.25, added())).contacts.create_many([CONTACT, CONTACT])
+    points = telemetry.points("http.client.request.duration")
+    told = {point.attributes["http.response.status_code"]: (point.count, point.sum) for point in points}
+    assert told == {500: (1, pytest.approx(2.0)), 201: (2, pytest.approx(0.75))}
+    assert points[0].attributes["error.type"] == "500"
+    assert set(points[1].attributes) == {
+        "http.request.method",
+        "http.response.status_code",
+        "server.address",
+        "server.port",
+        "url.scheme",
+        "url.template",
+    }
+    assert points[0].explicit_bounds[0] == 0.005
+
+
+async def test_rows_limits_and_states_of_bulk_runs_are_counted() -> None:
+    telemetry = Telemetry()
+    script = Script(added(), status(429, retry_after="5"), skipped(), lost(), skipped(), status(422), added())
+    await telemetry.client(script).contacts.create_many([NewContact(f"u{n}@b.example") for n in range(9)], concurrency=1)
+    rows = telemetry.counts("outreach.bulk.rows")
+    assert rows == {("added", True): 6, ("skipped", True): 1, ("skipped", False): 1, ("rejected", True): 1}
+    states = telemetry.counts("outreach.bulk.state_changes")
+    assert (states["paused",], states["finished",]) == (1, 1)
+    (limit,) = telemetry.points("outreach.bulk.rate_limit")
+    assert limit.value > 0
+
+
+async def test_nothing_exported_holds_a_secret_a_body_or_what_a_raw_query_says() -> None:
+    telemetry = Telemetry()
+    one = telemetry.client(Script(status(500, b'{"error":"key_secret ann@b.example"}'), added()))
+    await one.request("GET", "/find/key_secret?email=ann@b.example")
+    await one.contacts.create(CONTACT)
+    shown = [span.to_json() for kind in (SpanKind.CLIENT, SpanKind.INTERNAL) for span in telemetry.spans(kind)]
+    shown += [repr(telemetry.points("http.client.request.duration"))]
+    for secret in ("key_secret", "ann@", "pass-word", "email"):
+        assert secret not in "".join(shown)
+    assert attributes(telemetry.spans()[0])["url.full"] == "https://api.example/v1/find/***"
+
+
+async def test_a_method_that_the_conventions_do_not_know_is_other() -> None:
+    telemetry = Telemetry()
+    await telemetry.client(Script(page())).request("PURGE", "/campaigns")
+    (span,) = telemetry.spans()
+    told = attributes(span)
+    assert (span.name, told["http.request.method"], told["http.request.method_original"]) == ("HTTP", "_OTHER", "PURGE")
+
+
+@pytest.mark.parametrize(
+    ("own", "place"),
+    [(None, ("fallback.example", 80)), ("http://api.example:8080", ("api.example", 8080))],
+    ids=["the hook's", "the transport's"],
+)
+async def test_the_place_is_the_transports_own_or_else_the_hooks(own: str | None, place: tuple[str, int]) -> None:
+    telemetry = Telemetry(base_url="http://fallback.example")
+    script = Script(added())
+    script.base_url = own  # type: ignore[attr-defined]  # a transport may have one
+    await telemetry.client(script).contacts.create(CONTACT)
+    told = attributes(telemetry.spans()[0])
+    assert (told["server.address"], told["server.port"]) == place
+
+
+@pytest.mark.parametrize("wrap", [lambda transport: transport, TracingTransport], ids=["bare", "traced"])
+async def test_a_transport_over_ones_own_client_tells_the_place(wrap: Callable[[Any], Any]) -> None:
+    telemetry = Telemetry(base_url=None)
+    mock = httpx.MockTransport(lambda _: httpx.Response(200, json={"status": "ok", "data": []}))
+    own = HttpxTransport(httpx.AsyncClient(base_url=BASE, transport=mock))
+    async with telemetry.client(wrap(own)) as client:
+        await client.workspaces.fields()
+    told = attributes(telemetry.spans()[0])
+    assert told["url.full"] == "https://api.example/v1/workspaces/space_1/all-fields"
+    assert (told["server.address"], told["url.scheme"]) == ("api.example", "https")
+
+
+async def test_a_place_that_nobody_tells_is_left_out() -> None:
+    telemetry = Telemetry(base_url=None)
+    await telemetry.client(Script(added())).contacts.create(CONTACT)
+    told = attributes(telemetry.spans()[0])
+    assert not {"server.address", "server.port", "url.full", "url.scheme"} & set(told)
+    assert told["url.template"] == "/contacts"
+
+
+def test_a_kind_of_event_that_the_hook_does_not_know_is_ignored(anyio_backend: Any) -> None:
+    unknown: Any = object()
+    telemetry = Telemetry()
+    telemetry.hook(unknown)
+    assert telemetry.spans() == telemetry.points("outreach.bulk.rows") == []
+    assert anyio_backend
+
+
+def test_a_base_url_that_is_none_is_refused(anyio_backend: Any) -> None:
+    with pytest.raises(InvalidRequest, match="base_url"):
+        OtelHook(base_url="api.example")
+    assert anyio_backend
+
+
+async def test_without_an_sdk_the_hook_does_nothing_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script(lost(), added())
+    one = OutreachClient(transport=script, owner_key="key_secret", workspace="space_1", hooks=[OtelHook()])
+    await one.contacts.create(CONTACT)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+# The header fields
+
+
+async def test_the_service_is_told_of_the_trace_only_if_asked() -> None:
+    telemetry = Telemetry()
+    plain, traced = Script(added()), Script(lost(), added())
+    token = context.attach(baggage.set_baggage("user", "ann"))
+    await telemetry.client(plain).contacts.create(CONTACT)
+    await telemetry.client(TracingTransport(traced)).contacts.create(CONTACT)
+    context.detach(token)
+    assert "traceparent" not in plain.requests[0].headers
+    parents = [request.headers["traceparent"].split("-") for request in traced.requests]
+    assert [parent[:3] for parent in parents] == [
+        ["00", f"{of:032x}", f"{own:016x}"] for of, own in map(ids, telemetry.spans()[1:])
+    ]
+    assert all(int(parent[3], 16) & SAMPLED for parent in parents)
+    assert not any("baggage" in request.headers for request in traced.requests)
+    assert traced.requests[0].headers["content-type"] == "application/json"
+    assert traced.requests[0].body == plain.requests[0].body
+
+
+async def test_a_trace_that_is_not_sampled_says_so_to_the_service() -> None:
+    telemetry = Telemetry(sampler=ALWAYS_OFF)
+    script = Script(added())
+    await telemetry.client(TracingTransport(script)).contacts.create(CONTACT)
+    assert not int(script.requests[0].headers["traceparent"].rpartition("-")[2], 16) & SAMPLED
+    assert telemetry.spans() == []
+
+
+async def test_another_propagator_writes_its_own_fields() -> None:
+    script = Script(added())
+    token = context.attach(baggage.set_baggage("user", "ann"))
+    await Telemetry().client(TracingTransport(script, propagator=W3CBaggagePropagator())).contacts.create(CONTACT)
+    context.detach(token)
+    assert script.requests[0].headers["baggage"] == "user=ann"
+    assert "traceparent" not in script.requests[0].headers
+
+
+async def test_a_tracing_transport_is_otherwise_the_one_it_wraps() -> None:
+    script = Script(status(500, b"pass-word"), max_in_flight=3)
+    script.secrets, script.base_url = ("pass-word",), "https://api.example"  # type: ignore[attr-defined]  # a transport may have them
+    traced = TracingTransport(script)
+    assert (traced.max_in_flight, traced.secrets, traced.base_url) == (3, ("pass-word",), "https://api.example")
+    assert repr(traced) == f"<TracingTransport over {script!r}>"
+    async with Telemetry().client(traced, retry=RetryPolicy(attempts=1)) as one:
+        assert one._engine.max_in_flight == 3
+        with pytest.raises(OutreachError) as caught:
+            await one.campaigns.list()
+    assert b"pass-word" not in caught.value.body
+    assert script.closed == 1
+
+
+def test_without_the_extra_the_error_names_it(anyio_backend: Any) -> None:
+    code = "import sys\nsys.modules['opentelemetry'] = None\nimport outreach_async.otel"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: opentelemetry is not installed; run: pip install 'outreach_async[otel]'"
+    )
+    assert anyio_backend

@@ -1,0 +1,486 @@
+"""Walking pages: it ends, and every item comes once, whatever the service makes of paging."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qs
+
+import anyio
+import attrs
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from support.paging import (
+    Change,
+    IgnoresThePage,
+    PagingService,
+    Reading,
+    ShortPages,
+    campaign,
+    deletions,
+    insertions,
+    readings,
+)
+
+from outreach_async import (
+    Campaign,
+    Collected,
+    InvalidRequest,
+    OutreachClient,
+    Page,
+    Pager,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+    StatusError,
+    TransportError,
+)
+from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.transport.wire import Transport
+
+Walker = Callable[[Pager[Campaign]], Awaitable[list[str]]]
+
+
+async def items(pager: Pager[Campaign]) -> list[str]:
+    return [item.id async for item in pager]
+
+
+async def pages(pager: Pager[Campaign]) -> list[str]:
+    return [item.id async for page in pager.pages() for item in page.data]
+
+
+def collect(prefetch: int) -> Walker:
+    async def collected(pager: Pager[Campaign]) -> list[str]:
+        return [item.id for item in await pager.collect(prefetch=prefetch)]
+
+    collected.__name__ = f"collect({prefetch})"
+    return collected
+
+
+WALKERS = [items, pages, *map(collect, (1, 2, 3, 9))]
+walkers = st.sampled_from(WALKERS)
+sizes = st.integers(0, 9)
+displays = st.integers(1, 4)
+
+
+def campaigns(transport: Transport, **options: Any) -> Pager[Campaign]:
+    client = OutreachClient(transport=transport, workspace="space_1", retry=RetryPolicy(attempts=1))
+    return client.campaigns.list(**options)
+
+
+def page_count(service: PagingService, display: int) -> int:
+    return max(1, -(-service.made // min(display, service.reading.most or display)))
+
+
+@given(readings(), sizes, displays, walkers, st.booleans())
+async def test_every_item_comes_once_under_every_reading(
+    reading: Reading, size: int, display: int, walk: Walker, told: bool
+) -> None:
+    service = PagingService(size, reading)
+    found = await walk(campaigns(service, display=display, page=reading.first_page if told else 1))
+    assert sorted(found) == sorted(service.ids)
+    if told or reading.first_page == 1:
+        assert found == service.listed()
+        assert sorted(service.answered) == list(range(reading.first_page, reading.first_page + page_count(service, display)))
+    # at most: the page behind the end, once more when it was fetched ahead, and page 0
+    assert len(service.answered) <= page_count(service, display) + 2
+    assert service.displays == {display}
+
+
+@given(readings(), sizes, displays, walkers, st.integers(-12, 12))
+async def test_a_wrong_total_loses_nothing(reading: Reading, size: int, display: int, walk: Walker, miscounted: int) -> None:
+    service = PagingService(size, attrs.evolve(reading, miscounted=miscounted))
+    only_page_0 = reading.first_page == 0 and page_count(service, display) == 1
+    assume(size + miscounted > 0 or not only_page_0)  # an empty page 1 of a list of nothing: no one would look further
+    assert sorted(await walk(campaigns(service, display=display))) == sorted(service.ids)
+    assert len(service.answered) <= page_count(service, display) + 2
+
+
+@attrs.frozen
+class Changing:
+    """A list that changes while it is walked."""
+
+    reading: Reading
+    size: int
+    display: int
+    changes: list[Change]
+    patience: list[int] = attrs.Factory(list)
+    from_1: bool = False
+
+    def service(self) -> PagingService:
+        return PagingService(self.size, self.reading, self.changes, self.patience)
+
+    @property
+    def start(self) -> int:
+        return 1 if self.from_1 else self.reading.first_page
+
+
+def changing(changes: st.SearchStrategy[list[Change]]) -> st.SearchStrategy[Changing]:
+    patience = st.lists(st.integers(0, 6), max_size=20)
+    return st.builds(Changing, readings(), st.integers(0, 15), displays, changes, patience, st.booleans())
+
+
+@given(changing(insertions()), walkers)
+@example(Changing(Reading(newest_first=True), 5, 1, [Change(1, 2)]), items)  # a page of old news, then another
+@example(Changing(Reading(newest_first=True), 3, 2, [Change(1, 1)]), items)  # looks for a page 0 that is not there
+@example(Changing(Reading(first_page=0, past_end=404, newest_first=True), 2, 2, [Change(1, 3)], from_1=True), items)
+@example(Changing(Reading(first_page=0, newest_first=True), 4, 2, [Change(1, 1)], from_1=True), items)
+@example(
+    Changing(Reading(first_page=0, past_end="clamped as asked", newest_first=True), 3, 2, [Change(1, 1)], from_1=True), items
+)
+@example(Changing(Reading(first_page=0, past_end="clamped as asked"), 2, 1, [Change(1, 1)], from_1=True), items)
+@example(
+    Changing(Reading(first_page=0, past_end="clamped", newest_first=True), 6, 2, [Change(1, 1), Change(5, 2)], from_1=True), items
+)
+async def test_insertions_between_pages_lose_nothing(case: Changing, walk: Walker) -> None:
+    service = case.service()
+    present = set(service.ids)
+    found = await walk(campaigns(service, display=case.display, page=case.start))
+    assert present <= set(found)
+    assert walk is pages or len(found) == len(set(found))
+    assert len(service.answered) <= 3 * page_count(service, case.display) + 3
+
+
+@given(changing(deletions()), st.integers(1, 4))
+@example(Changing(Reading(), 6, 2, [Change(1, deleted=(0,))]), 1)
+async def test_what_deletions_hide_is_counted_as_missing(case: Changing, prefetch: int) -> None:
+    service = case.service()
+    try:
+        found = await campaigns(service, display=case.display, page=case.start).collect(prefetch=prefetch)
+    except StatusError:
+        assert isinstance(case.reading.past_end, int)  # a page that was there, and is no more
+    else:
+        assert len(set(service.ids) - {item.id for item in found}) <= found.missing
+
+
+@given(st.integers(1, 9), displays, walkers, insertions(), st.booleans())
+async def test_a_service_that_ignores_the_page_is_left_soon(
+    size: int, display: int, walk: Walker, changes: list[Change], newest_first: bool
+) -> None:
+    service = IgnoresThePage(size, Reading(newest_first=newest_first), changes)
+    assert await walk(campaigns(service, display=display))
+    assert len(service.answered) <= 3 * page_count(service, display) + 3
+
+
+@pytest.mark.parametrize(("size", "asked"), [(0, [1]), (2, [1]), (4, [1, 2, 0]), (9, [1, 2])])
+@pytest.mark.parametrize("walk", [items, pages])
+async def test_a_page_of_nothing_new_ends_the_walk(size: int, asked: list[int], walk: Walker) -> None:
+    service = IgnoresThePage(size)
+    assert await walk(campaigns(service, display=2)) == service.ids[:2]
+    assert service.answered == asked  # 0 only where 2 is said to be the last page, which a service that counts from 0 has not
+
+
+async def test_what_a_service_holds_back_is_missing() -> None:
+    found = await campaigns(IgnoresThePage(9), display=2).collect()
+    assert (len(found), found.missing, found.total_found) == (2, 7, 9)
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=6), walkers)
+async def test_a_short_page_does_not_end_the_walk(lengths: list[int], walk: Walker) -> None:
+    service = ShortPages(lengths)
+    assert await walk(campaigns(service, display=3)) == service.ids
+    assert len(service.answered) == len(lengths)
+
+
+@given(sizes, displays, walkers, st.integers(1, 12))
+async def test_max_items_ends_the_walk_and_is_no_loss(size: int, display: int, walk: Walker, most: int) -> None:
+    service = PagingService(size)
+    assert await walk(campaigns(service, display=display, max_items=most)) == service.ids[:most]
+    if walk in (items, pages):
+        assert len(service.answered) == max(1, -(-min(most, size) // display))
+    whole = await campaigns(PagingService(size), display=display, max_items=most).collect()
+    assert whole.missing == 0
+
+
+@pytest.mark.parametrize("walk", WALKERS)
+async def test_a_walk_may_start_at_a_later_page(walk: Walker) -> None:
+    service = PagingService(9)
+    assert await walk(campaigns(service, display=2, page=3)) == service.ids[4:]
+    assert sorted(service.answered) == [3, 4, 5]
+
+
+async def test_a_walk_that_starts_later_does_not_miss_what_came_before() -> None:
+    assert (await campaigns(PagingService(9), display=2, page=3).collect()).missing == 0
+
+
+@pytest.mark.parametrize("walk", WALKERS)
+async def test_a_walk_that_starts_behind_the_end_finds_nothing(walk: Walker) -> None:
+    service = PagingService(9)
+    assert await walk(campaigns(service, display=2, page=7)) == []
+    assert service.answered == [7]
+
+
+async def test_awaiting_a_list_gives_the_one_page_as_it_is() -> None:
+    service = PagingService(9)
+    page = await campaigns(service, page=3, display=2)
+    assert isinstance(page, Page)
+    assert [item.id for item in page.data] == ["camp_4", "camp_5"]
+    assert (page.status, page.headers, page.total_found, page.current_page, page.total_pages) == ("ok", ["name"], 9, 3, 5)
+    assert service.answered == [3]
+
+
+@pytest.mark.parametrize("walk", WALKERS)
+async def test_nothing_is_asked_before_the_list_is_used_and_each_use_asks_anew(walk: Walker) -> None:
+    service = PagingService(3)
+    pager = campaigns(service, display=2)
+    assert service.answered == []
+    assert await walk(pager) == await walk(pager) == service.ids
+    assert service.answered == [1, 2, 1, 2]
+
+
+async def test_a_service_that_counts_from_0_has_its_page_0_visited_last() -> None:
+    service = PagingService(6, Reading(first_page=0))
+    assert await items(campaigns(service, display=2)) == ["camp_2", "camp_3", "camp_4", "camp_5", "camp_0", "camp_1"]
+    assert service.answered == [1, 2, 3, 0]
+
+
+async def test_page_0_is_looked_for_when_the_last_pages_were_deleted_meanwhile() -> None:
+    service = PagingService(6, Reading(first_page=0), [Change(2, deleted=(2, 3, 4))])
+    assert await items(campaigns(service, display=2)) == ["camp_2", "camp_3", "camp_4", "camp_5", "camp_0", "camp_1"]
+    assert service.answered == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+@pytest.mark.parametrize("status", [400, 404])
+@pytest.mark.parametrize("walk", WALKERS)
+async def test_a_service_that_counts_from_0_may_refuse_page_1(size: int, status: Any, walk: Walker) -> None:
+    service = PagingService(size, Reading(first_page=0, past_end=status))
+    assert await walk(campaigns(service, display=2)) == service.ids
+    assert service.answered == [1, 0]
+
+
+async def test_an_empty_list_takes_one_request_and_has_its_one_page() -> None:
+    service = PagingService(0)
+    assert [page.data async for page in campaigns(service).pages()] == [[]]
+    assert service.answered == [1]
+
+
+async def test_pages_leave_out_what_only_ends_the_list() -> None:
+    service = PagingService(4, Reading(first_page=0, past_end="clamped as asked"))
+    given = [(page.current_page, [item.id for item in page.data]) async for page in campaigns(service, display=2).pages()]
+    assert given == [(1, ["camp_2", "camp_3"]), (0, ["camp_0", "camp_1"])]
+    assert service.answered == [1, 2, 0]
+
+
+async def test_pages_are_as_the_service_gave_them_and_cut_only_at_max_items() -> None:
+    cut = [page async for page in campaigns(PagingService(9), display=2, max_items=3).pages()]
+    assert [[item.id for item in page.data] for page in cut] == [["camp_0", "camp_1"], ["camp_2"]]
+    assert [page.total_found for page in cut] == [9, 9]
+
+
+async def test_repeats_are_counted_and_given_once() -> None:
+    service = PagingService(4, Reading(newest_first=True), [Change(1, 1)])
+    found = await campaigns(service, display=2).collect(prefetch=1)
+    assert isinstance(found, Collected)
+    assert [item.id for item in found] == ["camp_3", "camp_2", "camp_1", "camp_0"]
+    assert (found.total_found, found.repeats, found.missing, found.undecodable) == (5, 1, 1, [])
+
+
+async def test_an_item_that_comes_twice_on_one_page_is_given_once() -> None:
+    service = PagingService(2)
+    service.ids = ["camp_0", "camp_0", "camp_1"]
+    found = await campaigns(service).collect()
+    assert [item.id for item in found] == ["camp_0", "camp_1"]
+    assert (found.repeats, found.missing) == (1, 1)
+
+
+class LastFirst(PagingService):
+    """Answers the requests that are open at a time from the last page to the first."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.open: dict[int, anyio.Event] = {}
+        self.most_open = 0
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        page = int(parse_qs(request.target)["page"][0])
+        self.open[page] = anyio.Event()
+        self.most_open = max(self.most_open, len(self.open))
+        await anyio.wait_all_tasks_blocked()
+        while (last := max(self.open)) != page:
+            await self.open[last].wait()
+        response = await super().send(request, progress)
+        self.open.pop(page).set()
+        return response
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 4])
+async def test_pages_are_fetched_side_by_side_and_given_in_order(prefetch: int) -> None:
+    service = LastFirst(18)
+    found = await campaigns(service, display=2).collect(prefetch=prefetch)
+    assert [item.id for item in found] == service.ids
+    assert service.most_open == prefetch
+    batches = [range(start, start + prefetch) for start in range(2, 10, prefetch)]
+    assert service.answered == [1, *(page for batch in batches for page in reversed(batch))]
+
+
+@pytest.mark.parametrize("prefetch", [0, -1, True, 2.0, "2", None])
+async def test_a_prefetch_that_is_no_number_of_pages_is_refused(prefetch: Any) -> None:
+    service = PagingService(1)
+    with pytest.raises(InvalidRequest, match=r"^prefetch: expected .*, got .*; "):
+        await campaigns(service).collect(prefetch=prefetch)
+    assert service.answered == []
+
+
+async def test_a_page_that_was_answered_before_the_one_before_it_is_fetched_again_if_items_came_between() -> None:
+    service = LastFirst(6, Reading(newest_first=True), [Change(2, 1)])  # after page 3, before page 2: camp_2 moves to page 3
+    found = await campaigns(service, display=2).collect(prefetch=2)
+    assert [item.id for item in found] == [f"camp_{number}" for number in (5, 4, 3, 2, 1, 0)]
+    assert service.answered == [1, 3, 2, 4, 3]
+
+
+class Breaks(PagingService):
+    """Fails at one page, so often."""
+
+    def __init__(self, size: int, page: int, failure: Response | Exception, times: int = 99) -> None:
+        super().__init__(size)
+        self.page, self.failure, self.times = page, failure, times
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        response = await super().send(request, progress)
+        if self.answered[-1] != self.page or self.times == 0:
+            return response
+        self.times -= 1
+        if isinstance(self.failure, Exception):
+            raise self.failure
+        return self.failure
+
+
+LOST = TransportError("the answer was lost", maybe_sent=True)
+
+
+@pytest.mark.parametrize("walk", WALKERS)
+@pytest.mark.parametrize("failure", [LOST, Response(500), Response(401), Response(404), Response(200)], ids=repr)
+@pytest.mark.parametrize("page", [1, 2])
+async def test_a_page_that_is_there_and_cannot_be_read_is_an_error(walk: Walker, failure: Any, page: int) -> None:
+    service = Breaks(6, page, failure)
+    with pytest.raises(Exception, match=r"answered|lost") as caught:
+        await walk(campaigns(service, display=2))
+    assert type(caught.value).__module__ == "outreach_async.errors"
+    assert not set(service.answered) - {0, 1, 2, 3}
+
+
+async def test_an_unreadable_first_page_is_not_taken_for_the_end_of_a_list_that_counts_from_0() -> None:
+    refusal = Response(404, {}, b'{"message":"no such workspace"}')
+    with pytest.raises(StatusError, match="no such workspace"):
+        await items(campaigns(Breaks(6, 1, refusal), page=1, display=2))
+
+
+async def test_of_two_refusals_the_one_of_page_1_is_raised() -> None:
+    class Nowhere(PagingService):
+        def _answer(self, page: int, _display: int, _item: Any) -> Response:
+            return Response(404, {}, b'{"message":"page %d of nothing"}' % page)
+
+    service = Nowhere(0)
+    with pytest.raises(StatusError, match="page 1 of nothing"):
+        await items(campaigns(service))
+    assert service.answered == [1, 0]
+
+
+@pytest.mark.parametrize("page", [0, 3])
+async def test_a_refused_page_that_was_asked_for_by_number_is_an_error(page: int) -> None:
+    service = Breaks(6, page, Response(404))
+    with pytest.raises(StatusError, match="404"):
+        await items(campaigns(service, display=2, page=page))
+    assert service.answered == [page]
+
+
+async def test_a_failure_ahead_of_its_turn_is_tried_again_in_its_turn() -> None:
+    service = Breaks(6, 3, LOST, times=1)
+    found = await campaigns(service, display=2).collect(prefetch=2)
+    assert [item.id for item in found] == service.ids
+    assert sorted(service.answered) == [1, 2, 3, 3]
+
+
+async def test_a_failure_behind_the_end_does_not_matter() -> None:
+    service = Breaks(9, 3, LOST)
+    found = await campaigns(service, display=2, max_items=3).collect(prefetch=4)
+    assert [item.id for item in found] == ["camp_0", "camp_1", "camp_2"]
+
+
+@pytest.mark.parametrize("use", [aiter, Pager.pages], ids=["items", "pages"])
+async def test_after_an_error_an_iterator_goes_on_where_it_was(use: Any) -> None:
+    service = Breaks(6, 2, LOST, times=1)
+    iterator = use(campaigns(service, display=2))
+    found = [await anext(iterator)]
+    with pytest.raises(TransportError):
+        found += [item async for item in iterator]
+    found += [item async for item in iterator]
+    assert [item.id for given in found for item in getattr(given, "data", [given])] in (service.ids, ["camp_0", *service.ids[2:]])
+    assert service.answered == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("use", [aiter, Pager.pages], ids=["items", "pages"])
+async def test_a_walk_that_is_left_early_asks_no_further_and_leaves_nothing_to_close(use: Any) -> None:
+    service = PagingService(6)
+    async for _ in use(campaigns(service, display=2)):
+        break
+    gc.collect()  # an unfinished async generator would warn here, and warnings are errors
+    assert service.answered == [1]
+
+
+class Damaged(PagingService):
+    """Sends some items with a fault in them, and some as null."""
+
+    def __init__(self, size: int, reading: Reading, changes: list[Change], *, broken: set[str], gone: set[str]) -> None:
+        super().__init__(size, reading, changes)
+        self.broken, self.gone = broken, gone
+
+    def _answer(self, page: int, display: int, _item: Any) -> Response:
+        return super()._answer(page, display, self._damaged)
+
+    def _damaged(self, name: str) -> Any:
+        return None if name in self.gone else {**campaign(name), "steps": "3"} if name in self.broken else campaign(name)
+
+
+@pytest.mark.parametrize("walk", WALKERS)
+async def test_an_item_that_cannot_be_read_is_an_error_unless_it_is_to_be_kept(walk: Walker) -> None:
+    service = Damaged(3, Reading(), [], broken={"camp_1"}, gone=set())
+    with pytest.raises(Exception, match=r"\$\.data\[1\]\.steps: expected .*, got str"):
+        await walk(campaigns(service))
+    assert await walk(campaigns(service, undecodable="keep")) == ["camp_0", "camp_2"]
+
+
+async def test_items_that_were_kept_count_as_met_and_are_told_once() -> None:
+    changes = [Change(1, 1)]  # pushes camp_4 from page 1 to page 2
+    service = Damaged(6, Reading(newest_first=True), changes, broken={"camp_4", "camp_1"}, gone=set())
+    found = await campaigns(service, display=2, undecodable="keep").collect(prefetch=1)
+    assert [item.id for item in found] == ["camp_5", "camp_3", "camp_2", "camp_0"]
+    assert [(item.id, item.index) for item in found.undecodable] == [("camp_4", 1), ("camp_1", 1)]
+    assert (found.repeats, found.missing, found.total_found) == (1, 1, 7)
+
+
+async def test_pages_of_nothing_that_can_be_read_do_not_end_the_walk() -> None:
+    service = Damaged(6, Reading(), [], broken=set(), gone={f"camp_{number}" for number in range(4)})
+    found = await campaigns(service, display=2, undecodable="keep").collect()
+    assert [item.id for item in found] == ["camp_4", "camp_5"]
+    assert (len(found.undecodable), found.missing) == (4, 0)
+
+
+def test_a_pager_shows_where_it_starts_and_ends() -> None:
+    assert repr(campaigns(PagingService(0), page=2, max_items=5)) == "Pager(first=2, max_items=5)"
+
+
+def paging_behaviours() -> st.SearchStrategy[Behaviour]:
+    return st.builds(
+        Behaviour,
+        first_page=st.sampled_from([0, 1]),
+        past_end=st.sampled_from(["empty", "clamp", "error"]),
+        over_max=st.sampled_from(["clamp", "serve"]),
+        campaign_max_display=st.sampled_from([None, 2, 100]),
+        order=st.sampled_from(["oldest", "newest", "last_activity"]),
+    )
+
+
+@given(paging_behaviours(), st.integers(0, 9), displays, walkers, st.booleans())
+async def test_the_fake_is_walked_whole_under_its_own_readings(
+    behaviour: Behaviour, size: int, display: int, walk: Walker, told: bool
+) -> None:
+    fake = FakeService(seed=0, behaviour=behaviour)
+    space = fake.add_workspace("space_1")
+    made = sorted(fake.add_campaign(space, name=f"Campaign {number}") for number in range(size))
+    found = await walk(campaigns(FakeTransport(fake), display=display, page=behaviour.first_page if told else 1))
+    assert sorted(found) == made

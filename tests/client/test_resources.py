@@ -1,0 +1,416 @@
+"""The five operations as they go over the wire, and what is refused before anything does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from itertools import product
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.paging import PagingService
+from support.time import virtual_time
+from support.transport import Script, added, lost, page, skipped
+
+from outreach_async import (
+    BulkReport,
+    CampaignSteps,
+    CreatedContact,
+    InvalidRequest,
+    Mailbox,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    Pager,
+    Response,
+    UnexpectedResponse,
+    WorkspaceField,
+)
+from outreach_async.transport.wire import Transport
+from outreach_async.vocabulary import STANDARD_FIELDS
+
+CONTACT = NewContact("a@b.example")
+READ = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0"}
+STEPS = Response(200, {}, b'{"status":"ok","days_left":3,"days_left_date":"Complete","days_left_display":"3 days","data":[]}')
+FIELDS = Response(200, {}, b'{"status":"ok","data":[{"label":"Plan","code":"custom_1","searchable":["plan"]}]}')
+
+Call = Callable[[OutreachClient], Awaitable[Any]]
+
+
+def client(transport: Transport, **options: Any) -> OutreachClient:
+    return OutreachClient(transport=transport, **{"owner_key": "key_1", "workspace": "space_1", **options})
+
+
+READS: list[tuple[Call, Response, str]] = [
+    (lambda c: c.campaigns.list(), page(), "/campaigns?workspace=space_1&page=1&display=100"),
+    (lambda c: c.campaigns.list(page=0), page(), "/campaigns?workspace=space_1&page=0&display=100"),
+    (lambda c: c.campaigns.list(page=3, display=10**6), page(), "/campaigns?workspace=space_1&page=3&display=1000000"),
+    (lambda c: c.campaigns.list(workspace="space_2"), page(), "/campaigns?workspace=space_2&page=1&display=100"),
+    (lambda c: c.mailboxes.list(), page(), "/mailboxes?workspace=space_1&page=1&display=500"),
+    (lambda c: c.mailboxes.list(page=2, display=2000), page(), "/mailboxes?workspace=space_1&page=2&display=2000"),
+    (lambda c: c.mailboxes.list(workspace="space_2"), page(), "/mailboxes?workspace=space_2&page=1&display=500"),
+    (lambda c: c.campaigns.steps("camp_1"), STEPS, "/campaigns/camp_1/steps"),
+    (lambda c: c.workspaces.fields(), FIELDS, "/workspaces/space_1/all-fields"),
+    (lambda c: c.workspaces.fields(workspace="space_2"), FIELDS, "/workspaces/space_2/all-fields"),
+]
+
+
+@pytest.mark.parametrize(("call", "answer", "target"), READS, ids=[target for _, _, target in READS])
+async def test_a_read_is_exactly_the_request_of_the_interface(call: Call, answer: Response, target: str) -> None:
+    script = Script(answer)
+    await call(client(script))
+    (request,) = script.requests
+    assert (request.method, request.target, request.headers, request.body) == ("GET", target, READ, b"")
+
+
+async def test_steps_and_fields_are_what_the_service_answered() -> None:
+    steps = await client(Script(STEPS)).campaigns.steps("camp_1")
+    assert steps == CampaignSteps(status="ok", days_left=3, days_left_date="Complete", days_left_display="3 days", data=[])
+    fields = await client(Script(FIELDS)).workspaces.fields()
+    assert fields == [WorkspaceField(label="Plan", code="custom_1", searchable=["plan"])]
+
+
+async def test_both_lists_walk_all_their_pages() -> None:
+    for resource in (client(PagingService(5)).campaigns, client(PagingService(5)).mailboxes):
+        pager: Pager[Any] = resource.list(display=2)
+        assert [item.id async for item in pager] == [f"camp_{number}" for number in range(5)]
+    assert isinstance((await client(PagingService(1)).mailboxes.list()).data[0], Mailbox)
+
+
+# What cannot be read
+
+
+BAD_ITEM = b'{"status":"ok","headers":[],"data":[{"id":"camp_1","steps":"3"}],"total_found":1,"current_page":1,"total_pages":1}'
+
+
+@pytest.mark.parametrize("resource", ["campaigns", "mailboxes"])
+async def test_an_item_that_cannot_be_read_is_an_error_or_kept_as_asked(resource: str) -> None:
+    script = Script(Response(200, {}, BAD_ITEM))
+    lists = getattr(client(script), resource)
+    with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\."):
+        await lists.list()
+    kept = await lists.list(undecodable="keep")
+    assert (kept.data, [item.id for item in kept.undecodable]) == ([], ["camp_1"])
+    assert (await lists.list(undecodable="keep").collect()).missing == 0
+
+
+# Creating
+
+
+async def test_a_creation_is_exactly_the_request_of_the_interface() -> None:
+    script = Script(added())
+    contact = NewContact("A@b.example", first_name="Ann", zip=None, custom={"custom_1": "x"}, extra={"linkedin": "in/ann"})
+    made = await client(script).contacts.create(contact, duplicates="overwrite", strict_validation=False, campaign="camp_1")
+    (request,) = script.requests
+    assert (request.method, request.target) == ("POST", "/contacts")
+    assert request.headers == {**READ, "content-type": "application/json"}
+    assert json.loads(request.body) == {
+        "owner_key": "key_1",
+        "workspace": "space_1",
+        "email": "A@b.example",
+        "upload_options": {"duplicates": "overwrite", "strict_validation": False, "campaign": "camp_1"},
+        "first_name": "Ann",
+        "zip": None,
+        "custom_1": "x",
+        "linkedin": "in/ann",
+    }
+    possible = frozenset({Outcome.ADDED})
+    assert made == CreatedContact(
+        status=Outcome.ADDED, id="contact_1", details=None, possible=possible, request_id="req_1", attempts=1
+    )
+
+
+def pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len(dict(pairs)) == len(pairs), "a member comes twice"
+    return dict(pairs)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+members = st.dictionaries(st.sampled_from(STANDARD_FIELDS), st.none() | texts)
+customs = st.dictionaries(st.integers(0, 99).map("custom_{}".format), st.none() | texts, max_size=3)
+
+
+@given(members, customs, st.sampled_from(["skip", "overwrite", "update_missing_fields"]), st.booleans(), st.none() | texts)
+async def test_only_what_was_set_is_sent_and_the_three_options_always(
+    fields: dict[str, Any], custom: dict[str, Any], duplicates: Any, strict: Any, campaign: str | None
+) -> None:
+    campaign = None if campaign is None else f"camp_1{campaign}"
+    script = Script(added())
+    contacts = client(script).contacts
+    options = {"duplicates": duplicates, "strict_validation": strict, "campaign": campaign}
+    await contacts.create(NewContact("a@b.example", **fields, custom=custom), **options)
+    await contacts.create({"email": "a@b.example", **fields, **custom}, **options)
+    for request in script.requests:
+        assert json.loads(request.body, object_pairs_hook=pairs_once) == {
+            "owner_key": "key_1",
+            "workspace": "space_1",
+            "upload_options": options,
+            "email": "a@b.example",
+            **fields,
+            **custom,
+        }
+
+
+async def test_the_options_are_sent_where_none_was_given() -> None:
+    script = Script(added())
+    await client(script).contacts.create(CONTACT)
+    await client(script).contacts.create_many([CONTACT])
+    for request in script.requests:
+        options = json.loads(request.body)["upload_options"]
+        assert options == {"duplicates": "skip", "strict_validation": True, "campaign": None}
+
+
+async def test_many_are_created_with_the_requests_of_one() -> None:
+    script = Script(added(), skipped())
+    made = client(script)
+    options: dict[str, Any] = {"duplicates": "overwrite", "strict_validation": False, "campaign": "camp_1"}
+    options |= {"owner_key": "key_2", "workspace": "space_2"}
+    report = await made.contacts.create_many([CONTACT, {"email": "c@d.example"}], **options, concurrency=1, order="input")
+    await made.contacts.create(CONTACT, **options)
+    await made.contacts.create({"email": "c@d.example"}, **options)
+    assert isinstance(report, BulkReport)
+    assert {outcome.value: count for outcome, count in report.outcomes.items() if count} == {"added": 1, "skipped": 1}
+    assert script.requests[:2] == script.requests[2:]
+
+
+async def test_each_of_many_sets_of_options_is_sent_as_it_is_whatever_was_sent_before() -> None:
+    script = Script(added())
+    made = client(script)
+    campaigns = [None, *(f"camp_{number}" for number in range(20))]
+    sets = list(product(["key_1", "key_2"], ["space_1", "space_2"], ["skip", "overwrite"], [True, False], campaigns))
+    for key, space, duplicates, strict, campaign in sets * 2:
+        options: dict[str, Any] = {"duplicates": duplicates, "strict_validation": strict, "campaign": campaign}
+        await made.contacts.create(CONTACT, owner_key=key, workspace=space, **options)
+        sent = json.loads(script.requests[-1].body)
+        assert sent == {"owner_key": key, "workspace": space, "upload_options": options, "email": CONTACT.email}
+    assert len(script.requests) == 2 * len(sets)
+
+
+@pytest.mark.parametrize("wrong", [1, 1.0])
+async def test_what_only_equals_a_right_option_is_refused_even_after_that_one(wrong: Any) -> None:
+    script = Script(added())
+    made = client(script)
+    await made.contacts.create(CONTACT, strict_validation=True)
+    with pytest.raises(InvalidRequest, match=r"^strict_validation: expected bool"):
+        await made.contacts.create(CONTACT, strict_validation=wrong)
+    assert len(script.requests) == 1
+
+
+async def test_no_resource_shows_the_keys_it_was_used_with() -> None:
+    made = client(Script(added()), owner_key="key_first")
+    await made.contacts.create(CONTACT)
+    await made.contacts.create(CONTACT, owner_key="key_second")
+    resources = (made, made.contacts, made.campaigns, made.mailboxes, made.workspaces)
+    assert not [resource for resource in resources if "key_" in repr(resource)]
+
+
+@virtual_time
+async def test_many_are_created_under_the_clocks_of_the_call() -> None:
+    script = Script(8.0, added())
+    made = client(script, timeout=None, deadline=5.0)
+    assert (await made.contacts.create_many([CONTACT], deadline=None)).outcomes[Outcome.ADDED] == 1
+    script.entries = [8.0, added()]
+    assert (await made.contacts.create_many([CONTACT])).outcomes[Outcome.UNKNOWN] == 1
+
+
+@virtual_time
+async def test_a_repeat_that_finds_the_contact_says_what_is_possible() -> None:
+    made = await client(Script(lost(), skipped())).contacts.create(CONTACT)
+    assert made.possible == {Outcome.ADDED, Outcome.SKIPPED}
+    assert (made.status, made.certain, made.attempts) == (Outcome.SKIPPED, False, 2)
+
+
+# Odd ids
+
+
+ids = texts.filter(bool).map("1{}".format) | st.sampled_from(["é ü/%2F?#", "..", ".", "%", "+ &=", "\0", "\U0001f600"])
+
+
+@given(ids)
+async def test_an_odd_id_means_the_same_to_whoever_decodes_the_target(odd: str) -> None:
+    script = Script(page(), page(), STEPS, FIELDS)
+    made = client(script, workspace=f"space_{odd}")
+    await made.campaigns.list()
+    await made.mailboxes.list()
+    await made.campaigns.steps(f"camp_{odd}")
+    await made.workspaces.fields()
+    campaigns, mailboxes, steps, fields = [urlsplit(f"http://x{request.target}") for request in script.requests]
+    for url in (campaigns, mailboxes):
+        assert dict(parse_qsl(url.query, strict_parsing=True))["workspace"] == f"space_{odd}"
+    assert [unquote(part) for part in steps.path.split("/")] == ["", "campaigns", f"camp_{odd}", "steps"]
+    assert [unquote(part) for part in fields.path.split("/")] == ["", "workspaces", f"space_{odd}", "all-fields"]
+    for request in script.requests:
+        assert request.target.isascii()
+        assert not set(request.target) & set(' "<>\\^`{|}#+\t\r\n\0')
+
+
+async def test_an_odd_id_is_percent_encoded_as_utf_8() -> None:
+    script = Script(STEPS, page())
+    await client(script).campaigns.steps("camp_é ü/%2F?#")
+    await client(script).campaigns.list(workspace="space_a&page=9+b")
+    assert [request.target for request in script.requests] == [
+        "/campaigns/camp_%C3%A9%20%C3%BC%2F%252F%3F%23/steps",
+        f"/campaigns?workspace={quote('space_a&page=9+b')}&page=1&display=100",
+    ]
+
+
+# Refused before anything is sent
+
+WRONG_IDS: list[tuple[Any, str]] = [
+    (7, "got int; "),
+    (b"space_1", "got bytes; "),
+    ("", "got a blank string; "),
+    (" \t", "got a blank string; "),
+    ("mailbox_1", "got what looks like a mailbox id .+; "),
+    ("key_secret", "got what looks like an owner_key .+; "),
+    ("SPACE_1", "got a string of 7 characters .+; "),
+    ("x_\ud800", "got a string of 3 characters .+; "),
+]
+
+ID_CALLS: dict[str, tuple[str, str, Callable[[OutreachClient, Any], Any]]] = {
+    "campaigns.list": ("workspace", "space_", lambda c, value: c.campaigns.list(workspace=value)),
+    "mailboxes.list": ("workspace", "space_", lambda c, value: c.mailboxes.list(workspace=value)),
+    "workspaces.fields": ("workspace", "space_", lambda c, value: c.workspaces.fields(workspace=value)),
+    "campaigns.steps": ("campaign", "camp_", lambda c, value: c.campaigns.steps(value)),
+    "create workspace": ("workspace", "space_", lambda c, value: c.contacts.create(CONTACT, workspace=value)),
+    "create campaign": ("campaign", "camp_", lambda c, value: c.contacts.create(CONTACT, campaign=value)),
+    "many workspace": ("workspace", "space_", lambda c, value: c.contacts.create_many([CONTACT], workspace=value)),
+    "many campaign": ("campaign", "camp_", lambda c, value: c.contacts.create_many([CONTACT], campaign=value)),
+}
+
+
+@pytest.mark.parametrize(("value", "fault"), [*WRONG_IDS, ("prefix alone", "")], ids=repr)
+@pytest.mark.parametrize(("field", "prefix", "call"), ID_CALLS.values(), ids=ID_CALLS)
+async def test_a_wrong_id_is_refused_by_field_kind_and_remedy(
+    field: str, prefix: str, call: Callable[[OutreachClient, Any], Any], value: Any, fault: str
+) -> None:
+    script = Script(page())
+    value, fault = (prefix, f"got only the prefix '{prefix}'; ") if value == "prefix alone" else (value, fault)
+    with pytest.raises(InvalidRequest, match=rf"^{field}: expected a string starting with '{prefix}', {fault}.+") as caught:
+        await call(client(script), value)
+    assert script.requests == []
+    assert "secret" not in str(caught.value)
+    assert (caught.value.maybe_sent, caught.value.attempts) == (False, 0)
+
+
+@pytest.mark.parametrize(("field", "prefix", "call"), ID_CALLS.values(), ids=ID_CALLS)
+async def test_an_id_that_no_request_can_carry_is_refused(
+    field: str, prefix: str, call: Callable[[OutreachClient, Any], Any]
+) -> None:
+    script = Script(page())
+    with pytest.raises(InvalidRequest, match=rf"^{field}: expected .+ Unicode, got a lone surrogate at character 5|6; .+"):
+        await call(client(script), f"{prefix}\ud800")
+    assert script.requests == []
+
+
+def contact(*arguments: Any, **fields: Any) -> NewContact:
+    return NewContact(*arguments, **fields)
+
+
+CREATIONS: list[tuple[Any, dict[str, Any], str]] = [
+    (
+        CONTACT,
+        {"owner_key": "space_1"},
+        "owner_key: expected .+ 'key_', got what looks like a workspace id .+; pass an owner key .+",
+    ),
+    (CONTACT, {"owner_key": ""}, "owner_key: expected .+ 'key_', got a blank string; .+"),
+    (CONTACT, {"owner_key": 7}, "owner_key: expected .+ 'key_', got int; .+"),
+    (CONTACT, {"duplicates": "Skip"}, "duplicates: expected one of 'skip', 'overwrite', .+, got 'Skip'; .+"),
+    (CONTACT, {"duplicates": None}, "duplicates: expected one of .+, got None; .+"),
+    (CONTACT, {"duplicates": ["skip"]}, "duplicates: expected one of .+, got list; .+"),
+    (CONTACT, {"strict_validation": "true"}, "strict_validation: expected bool, got str; .+"),
+    (CONTACT, {"strict_validation": 1}, "strict_validation: expected bool, got int; .+"),
+    (CONTACT, {"strict_validation": None}, "strict_validation: expected bool, got None; .+"),
+    (contact(""), {}, "email: expected an address, got a blank string; .+"),
+    (contact(" \n"), {}, "email: expected an address, got a blank string; .+"),
+    (contact(None), {}, "email: expected a string, got None; .+"),
+    (contact(b"a@b.co"), {}, "email: expected a string, got bytes; .+"),
+    (contact("\ud800@b.co"), {}, "email: expected .+ Unicode, got a lone surrogate at character 0; .+"),
+    (contact("a@b.co", zip=12345), {}, "zip: expected a string or None, got int; .+"),
+    (contact("a@b.co", city="\ud800"), {}, "city: expected .+ Unicode, got a lone surrogate at character 0; .+"),
+    (contact("a@b.co", custom={"custom_x": "a"}), {}, r"custom\['custom_x'\]: expected a code of the form custom_<n>; .+"),
+    (contact("a@b.co", custom={"plan": "a"}), {}, r"custom\['plan'\]: expected a code of the form custom_<n>; .+"),
+    (contact("a@b.co", custom={"custom_1": 1}), {}, r"custom\['custom_1'\]: expected a string or None, got int; .+"),
+    (contact("a@b.co", custom=[("custom_1", "x")]), {}, "custom: expected a mapping of codes to strings, got list; .+"),
+    (contact("a@b.co", extra={1: "x"}), {}, "extra: expected codes as strings, got int; .+"),
+    (contact("a@b.co", extra={"email": "x"}), {}, r"extra\['email'\]: this code is reserved; .+"),
+    (contact("a@b.co", extra={"custom_1": "x"}), {}, r"extra\['custom_1'\]: this code is reserved; .+"),
+    ({}, {}, "email: missing; .+"),
+    ({"email": "a@b.co", "frist_name": "A"}, {}, "'frist_name': not a field of a contact; did you mean 'first_name'.+"),
+    ("a@b.co", {}, "contact: expected NewContact or a mapping, got str; .+"),
+    (None, {}, "contact: expected NewContact or a mapping, got None; .+"),
+]
+
+
+@pytest.mark.parametrize(("row", "options", "message"), CREATIONS, ids=[message for *_, message in CREATIONS])
+async def test_a_creation_that_can_never_be_right_is_refused(row: Any, options: dict[str, Any], message: str) -> None:
+    script = Script(added())
+    with pytest.raises(InvalidRequest, match=f"^{message}$") as caught:
+        await client(script).contacts.create(row, **options)
+    assert script.requests == []
+    assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 0)
+
+
+@pytest.mark.parametrize(("row", "options", "message"), CREATIONS, ids=[message for *_, message in CREATIONS])
+async def test_of_many_a_wrong_option_is_refused_at_once_and_a_wrong_row_alone(
+    row: Any, options: dict[str, Any], message: str
+) -> None:
+    script = Script(added())
+    contacts = client(script).contacts
+    if options:
+        with pytest.raises(InvalidRequest, match=f"^{message}$"):
+            contacts.create_many([row], **options)
+    else:
+        async with contacts.create_many([row, CONTACT], order="input") as outcomes:
+            statuses = [(outcome.status, outcome.index) async for outcome in outcomes]
+        assert statuses == [("rejected", 0), ("added", 1)]
+    assert len(script.requests) == (0 if options else 1)
+
+
+LISTS: list[tuple[dict[str, Any], str]] = [
+    ({"display": 0}, "display: expected at least 1, got 0; .+"),
+    ({"display": "5"}, "display: expected a whole number, got str; .+"),
+    ({"display": 5.0}, "display: expected a whole number, got float; .+"),
+    ({"display": True}, "display: expected a whole number, got bool; .+"),
+    ({"page": -1}, "page: expected at least 0, got -1; .+"),
+    ({"page": None}, "page: expected a whole number, got None; .+"),
+    ({"max_items": 0}, "max_items: expected at least 1, got 0; .+"),
+    ({"max_items": "9"}, "max_items: expected a whole number, got str; .+"),
+    ({"undecodable": "skip"}, "undecodable: expected 'raise' or 'keep', got str; .+"),
+    ({"undecodable": "key_secret"}, "undecodable: expected 'raise' or 'keep', got str; .+"),
+    ({"undecodable": True}, "undecodable: expected 'raise' or 'keep', got bool; .+"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), LISTS, ids=repr)
+@pytest.mark.parametrize("resource", ["campaigns", "mailboxes"])
+def test_a_list_that_can_never_be_right_is_refused_before_it_is_used(resource: str, options: Any, message: str) -> None:
+    script = Script(page())
+    with pytest.raises(InvalidRequest, match=f"^{message}$") as caught:
+        getattr(client(script), resource).list(**options)
+    assert script.requests == []
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("display", [2001, 10**9])
+def test_more_than_2000_mailboxes_a_page_are_refused_before_anything_is_sent(display: int) -> None:
+    script = Script(page())
+    with pytest.raises(InvalidRequest, match=f"^display: expected at most 2000, got {display}; .+"):
+        client(script).mailboxes.list(display=display)
+    assert script.requests == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": "random"}, "order: expected 'completion' or 'input', got .+; .+"),
+        ({"concurrency": 0}, "concurrency: expected .+; .+"),
+    ],
+    ids=repr,
+)
+def test_a_bulk_run_that_can_never_be_right_is_refused_before_it_is_entered(options: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{message}$"):
+        client(Script(added())).contacts.create_many([CONTACT], **options)

@@ -1,0 +1,352 @@
+"""A key that an answer echoes, in any encoding and at any place, is in nothing that a person may come to see."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.echoes import ENCODINGS, Held, assert_hidden, logged, sights
+from support.listener import Listener, Peer
+from support.time import virtual_time
+from support.transports import ALL, OWN, Make, over
+from support.wire import unhurried
+
+from outreach_async import HttpxTransport, NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
+from outreach_async.bulk.journal import Journal
+from outreach_async.errors import InvalidRequest, TransportError, iterate_linked_errors
+from outreach_async.otel import OtelHook
+from outreach_async.secret import Secret, hide, reveal
+from outreach_async.transport.urls import parse_base_url
+
+PLAIN: Final = "key_5f1c0b9ad7e24c63"
+CONTACT: Final = NewContact("ann@company.example")
+
+
+def inside(text: str) -> bytes:
+    return json.dumps(text)[1:-1].encode()
+
+
+def as_field(text: str) -> dict[str, str]:
+    return {"x-echo": text, "x-request-id": text}
+
+
+PLACES: Final[dict[str, Callable[[str], Response]]] = {
+    "message of a refusal": lambda echo: Response(500, {}, b'{"error":"no %b"}' % inside(echo)),
+    "page of HTML": lambda echo: Response(400, {}, b"<p>%b</p>" % echo.encode()),
+    "header fields": lambda echo: Response(429, {**as_field(echo), "retry-after": "9000"}, b"{}"),
+    "status": lambda echo: Response(200, {}, b'{"status":"%b","id":null,"details":null}' % inside(echo)),
+    "status beside an id": lambda echo: Response(200, {}, b'{"status":"%b","id":"contact_1","details":null}' % inside(echo)),
+    "id": lambda echo: Response(200, {}, b'{"status":"added","id":"contact_%b","details":null}' % inside(echo)),
+    "whole id": lambda echo: Response(200, {}, b'{"status":"skipped","id":"%b","details":null}' % inside(echo)),
+    "details": lambda echo: Response(200, as_field(echo), b'{"status":"skipped","id":null,"details":"%b"}' % inside(echo)),
+    "unknown member": lambda echo: Response(200, {}, b'{"status":"added","id":3,"%b":{}}' % inside(echo)),
+    "what is no JSON": lambda echo: Response(200, {}, b'{"status":"added",%b' % echo.encode()),
+}
+
+
+class Says:
+    """Gives one answer to everything, after a while."""
+
+    def __init__(self, answer: Response) -> None:
+        self._answer = answer
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        await anyio.sleep(1.0)
+        return self._answer
+
+    async def aclose(self) -> None: ...
+
+
+class Keeps(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+def sorted_files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+async def bulk(client: OutreachClient, folder: Path) -> list[Any]:
+    seen: list[Any] = []
+    run = client.contacts.create_many([CONTACT], journal=folder / "run.db")
+    try:
+        async with run as outcomes:
+            async for outcome in outcomes:
+                seen += [outcome, outcome.error]
+    except OutreachError as error:
+        seen += [error, error.__cause__]
+    files = [path.read_bytes().decode("latin-1") for path in sorted_files(folder)]
+    return [*seen, json.dumps(outcomes.report.to_dict()), *Journal(folder / "run.db").outcomes(), *files]
+
+
+ACTS: Final[dict[str, Callable[[OutreachClient, Path], Any]]] = {
+    "create": lambda client, _: client.contacts.create(CONTACT),
+    "create_many": bulk,
+    "list": lambda client, _: client.mailboxes.list(),
+    "keep": lambda client, _: client.campaigns.list(undecodable="keep"),
+    "steps": lambda client, _: client.campaigns.steps("camp_1"),
+}
+plain = st.text("0123456789abcdefABCDEF-._~", min_size=6, max_size=30)
+odd = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="*\ufffd\x7f"), min_size=8, max_size=16)
+
+
+@virtual_time
+@settings(unhurried, max_examples=15)
+@given(
+    (plain | odd).map("key_{}".format).map(Held), st.sampled_from(sorted(ENCODINGS)), st.sampled_from(sorted(PLACES)), st.data()
+)
+async def test_an_echoed_key_is_nowhere_to_be_seen(held: Held, encoding: str, place: str, data: st.DataObject) -> None:
+    handler = Keeps()
+    logger = logging.getLogger("outreach_async")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    spans, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    client = OutreachClient(
+        transport=Says(PLACES[place](ENCODINGS[encoding](held.key))),
+        owner_key=held.key,
+        workspace="space_1",
+        retry=RetryPolicy(attempts=2),
+        deadline=5.0,
+        hooks=[OtelHook(tracer_provider=provider)],
+    )
+    act = data.draw(st.sampled_from(sorted(ACTS)))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            given = await ACTS[act](client, Path(folder))
+        except OutreachError as error:
+            given = error
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+    for thing in [*(given if isinstance(given, list) else [given]), client._settings, client._settings.request_defaults]:
+        for where, seen in sights(thing):
+            assert_hidden(held.key, seen, where)
+    assert_hidden(held.key, "".join(span.to_json() for span in spans.get_finished_spans()), "spans")
+    assert_hidden(held.key, logged(handler.records), "log")
+    assert handler.records
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_search_finds_a_key_in_every_encoding(encoding: str) -> None:
+    with pytest.raises(AssertionError, match="here"):
+        assert_hidden(PLAIN, f"no {ENCODINGS[encoding](PLAIN)} here", "here")
+
+
+# An id with the key in it
+
+
+@virtual_time
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("key", [PLAIN, 'key_5f"1c/0b 9a\\d7+'], ids=["plain", "odd"])
+async def test_an_id_with_the_key_in_it_is_dropped_and_the_contact_uncertain(key: str, encoding: str) -> None:
+    answer = PLACES["id"](ENCODINGS[encoding](key))
+    client = OutreachClient(transport=Says(answer), owner_key=key, workspace="space_1")
+    made = await client.contacts.create(CONTACT)
+    assert (made.status, made.id, made.certain) == ("added", None, False)
+    assert made.possible == {"added", "skipped", "not_applied"}
+
+
+@virtual_time
+async def test_a_row_whose_id_has_the_key_in_it_is_uncertain_also_in_the_journal(tmp_path: Path) -> None:
+    client = OutreachClient(transport=Says(PLACES["id"](PLAIN)), owner_key=PLAIN, workspace="space_1")
+    report = await client.contacts.create_many([CONTACT], duplicates="overwrite", journal=tmp_path / "run.db")
+    (outcome,) = Journal(tmp_path / "run.db").outcomes()
+    assert report.to_dict()["uncertain"] == 1
+    assert (outcome.status, outcome.id, outcome.certain) == ("added", None, False)
+    assert {"added", "overwriten", "not_applied"} <= outcome.possible
+
+
+@pytest.mark.parametrize(
+    "name", ["contact_1", "contact_64f1c0a2b3d4e5f6a7b8c9d0", f"contact_{'5f1c0b9a-' * 6}", "contact_&%\\\\"]
+)
+@virtual_time
+async def test_an_id_without_the_key_is_kept(name: str) -> None:
+    answer = Response(200, {"x-request-id": "r" * 60}, b'{"status":"added","id":"%b","details":null}' % name.encode())
+    made = await OutreachClient(transport=Says(answer), owner_key=PLAIN, workspace="space_1").contacts.create(CONTACT)
+    assert (made.id, made.certain, made.request_id) == (name.replace("\\\\", "\\"), True, "r" * 60)
+
+
+# What no masking reaches: locals of libraries, arguments, attributes
+
+
+def hang_up(peer: Peer) -> None:
+    peer.request()
+
+
+def refuse(peer: Peer) -> None:
+    peer.request()
+    peer.send(b"HTTP/1.1 502 down\r\ncontent-length: 0\r\n\r\n")
+
+
+@over(*OWN)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make, scheme: str) -> None:
+    key, token = Held(PLAIN), Held("tok_77aa88bb99cc")
+    for way in (hang_up, refuse):
+        with Listener(way) as proxy:
+            transport = make(f"{scheme}://user:{token.key}@service.example", proxy=f"http://localhost:{proxy.port}")
+            client = OutreachClient(
+                transport=transport,
+                owner_key=key.key,
+                headers={"x-api-key": token.key},
+                workspace="space_1",
+                retry=RetryPolicy(attempts=1),
+            )
+            with pytest.raises(OutreachError) as caught:
+                await client.contacts.create(CONTACT)
+            await client.aclose()
+        for where, seen in sights(caught.value):
+            assert_hidden(key.key, seen, where)
+            assert_hidden(token.key, seen, where)
+
+
+@over(*ALL)
+async def test_an_error_leaves_a_transport_without_the_tracebacks_of_its_causes(make: Make) -> None:
+    with Listener(hang_up) as listener:
+        transport = make(f"http://localhost:{listener.port}")
+        with pytest.raises(TransportError) as caught:
+            await transport.send(Request("POST", "/contacts", {}, b"{}"), Progress())
+        await transport.aclose()
+    causes = [link for link in iterate_linked_errors(caught.value) if link is not caught.value]
+    assert causes
+    assert all(cause.__traceback__ is None for cause in causes)
+
+
+class Broken:
+    """Fails as a transport does that was written elsewhere, with what it sends in its locals."""
+
+    async def send(self, request: Request, _progress: Progress, /) -> Response:
+        unmasked = bytes(request.body)
+        raise KeyError(len(unmasked))
+
+    async def aclose(self) -> None: ...
+
+
+async def test_a_foreign_transports_error_says_where_it_was_raised_without_locals() -> None:
+    held = Held(PLAIN)
+    client = OutreachClient(transport=Broken(), owner_key=held.key, workspace="space_1", retry=RetryPolicy(attempts=1))
+    with pytest.raises(TransportError) as caught:
+        await client.contacts.create(CONTACT)
+    assert "test_secrets_echoed.py" in caught.value.__notes__[0]
+    assert "in send" in caught.value.__notes__[0]
+    assert isinstance(caught.value.__cause__, KeyError)
+    for where, seen in sights(caught.value):
+        assert_hidden(held.key, seen, where)
+
+
+class Waits:
+    """Never answers, and holds what it sends."""
+
+    async def send(self, request: Request, _progress: Progress, /) -> Response:
+        unmasked = bytes(request.body), dict(request.headers)
+        await anyio.sleep_forever()
+        raise AssertionError(unmasked)
+
+    async def aclose(self) -> None: ...
+
+
+@pytest.mark.parametrize("act", ["create", "request"])
+async def test_a_cancelled_call_shows_no_key_in_its_traceback(act: str) -> None:
+    held, ended = Held(PLAIN), []
+    client = OutreachClient(transport=Waits(), workspace="space_1")
+
+    async def call() -> None:
+        try:
+            if act == "create":
+                await client.contacts.create(CONTACT, owner_key=held.key)
+            else:
+                await client.request("POST", "/contacts", body=held.key.encode(), headers={"authorization": held.key})
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    for where, seen in sights(ended[0]):
+        assert_hidden(held.key, seen, where)
+
+
+WRONG: Final[dict[str, Callable[[OutreachClient, str], Any]]] = {
+    "blank before the key": lambda client, key: client.contacts.create(CONTACT, owner_key=f" {key}"),
+    "key as workspace": lambda client, key: client.contacts.create(CONTACT, workspace=key),
+    "wrong option beside a key": lambda client, key: client.contacts.create(CONTACT, owner_key=key, duplicates="no"),  # type: ignore[arg-type]
+    "wrong option of many": lambda client, key: client.contacts.create_many([], owner_key=key, concurrency=0),
+    "wrong option of a copy": lambda client, key: client.with_options(owner_key=key, headers={"a": key}, timeout=0),
+    "wrong header of a request": lambda client, key: client.request("GET", "/", headers={"authorization": f"{key}\n"}),
+    "wrong method beside a body": lambda client, key: client.request("get", "/", body=key.encode()),
+    "key as campaign": lambda client, key: client.campaigns.steps(key),
+    "key as workspace of fields": lambda client, key: client.workspaces.fields(workspace=key),
+    "key as workspace of a list": lambda client, key: client.mailboxes.list(workspace=key),
+    "wrong option of a client": lambda _, key: OutreachClient("https://a.example", owner_key=key, headers={"a": key}, timeout=0),
+    "password in a wrong URL": lambda _, key: HttpxTransport(f"https://user:{key}@a.example/?"),
+    "password in a wrong proxy": lambda _, key: HttpxTransport("https://a.example", proxy=f"ftp://user:{key}@a.example"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_a_refused_argument_shows_no_key_in_the_traceback(wrong: str) -> None:
+    held = Held(PLAIN)
+
+    async def call() -> InvalidRequest:
+        client = OutreachClient(transport=Waits(), workspace="space_1", owner_key=held.key)
+        try:
+            await WRONG[wrong](client, held.key)
+        except InvalidRequest as error:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next and error.__traceback__.tb_next.tb_next
+            return error
+        raise AssertionError("it was not refused")
+
+    for where, seen in sights(await call()):  # without the frames of this test, which do show it
+        assert_hidden(held.key, seen, where)
+
+
+def test_an_operation_shows_no_key_to_what_expands_attributes() -> None:
+    held = Held(PLAIN)
+    client = OutreachClient(transport=Waits(), owner_key=held.key, headers={"authorization": held.key}, workspace="space_1")
+    creation = client.contacts._contact_requests(None, None, duplicates="skip", strict_validation=True, campaign=None)
+    operation = creation.build(CONTACT)
+    response = Response(200, {"x-echo": held.key}, held.key.encode())
+    url = parse_base_url(f"https://user:{held.key}@a.example")
+    for thing in (creation, operation, operation.request, response, url, client._settings, client.contacts):
+        for where, seen in sights(thing):
+            assert_hidden(held.key, seen, where)
+    assert held.key.encode() in operation.request.body
+
+
+@virtual_time
+async def test_the_error_of_a_row_holds_no_frames() -> None:
+    for transport in (Says(Response(422, {}, b"{}")), Broken()):
+        client = OutreachClient(transport=transport, owner_key=PLAIN, workspace="space_1")
+        async with client.contacts.create_many([CONTACT], max_outage=60.0) as outcomes:
+            (error,) = [outcome.error async for outcome in outcomes]
+        assert isinstance(error, OutreachError)
+        assert [link.__traceback__ for link in iterate_linked_errors(error)] == [None] * len([*iterate_linked_errors(error)])
+
+
+def test_a_secret_shows_itself_to_nobody_who_does_not_ask() -> None:
+    secret = Secret(PLAIN)
+    assert (repr(secret), str(secret), f"{secret}", secret.reveal()) == ("Secret('***')", "***", "***", PLAIN)
+    assert {secret} == {Secret(PLAIN)}
+    assert secret not in {PLAIN, Secret("other")}
+    assert not hasattr(secret, "__dict__")
+    assert (hide(PLAIN), hide(3), reveal(hide(PLAIN)), reveal(3)) == (secret, 3, PLAIN, 3)

@@ -1,0 +1,208 @@
+"""Calibrating recovers every knob that can be seen from outside, however the fake behaves; `conformance_table.py` shows all."""
+
+from __future__ import annotations
+
+import re
+
+import anyio
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.calibration import (
+    BEARER,
+    DRAFT,
+    KEY,
+    MANY,
+    NEVER,
+    READER,
+    SPACE,
+    WRITER,
+    alike,
+    directly,
+    measured,
+    misses,
+    service,
+    single_readings,
+    world,
+)
+from support.fake_transports import LEVELS, Connect
+
+from outreach_async.conformance import Patience, calibrate
+from outreach_async.conformance.calibration import (
+    MAX_CONTACTS,
+    Calibration,
+    Measurement,
+    describe_run,
+    measure_knobs,
+    measure_service,
+)
+from outreach_async.conformance.rules import RULES, find_breaches
+from outreach_async.conformance.write_probes import INVALID_VALUES
+from outreach_async.fake import Behaviour, HeaderAuth
+from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES
+from outreach_async.testing.pairwise import pairwise
+
+SINGLE = list(single_readings())
+BY_ROWS = {"over_max", "campaign_max_display"}
+
+
+@pytest.mark.parametrize(("knob", "behaviour"), SINGLE, ids=[f"{knob}-{place}" for place, (knob, _) in enumerate(SINGLE)])
+def test_every_reading_of_every_knob_is_recovered_where_it_shows(knob: str, behaviour: Behaviour) -> None:
+    boxes = MANY if knob in BY_ROWS else 30
+    campaigns = 120 if knob in BY_ROWS else 20
+    findings = measured(behaviour, snapshot=world(boxes, campaigns)).findings
+    assert misses(behaviour, findings, boxes, campaigns) == {}
+    if knob not in NEVER and len(alike(behaviour, knob, boxes, campaigns)) == 1:
+        assert findings[knob].is_only(getattr(behaviour, knob))
+
+
+@pytest.mark.parametrize("place", range(len(pairwise())))
+def test_any_two_readings_together_are_recovered_and_every_stated_rule_holds(place: int) -> None:
+    behaviour = pairwise()[place]
+    connect = LEVELS[place % len(LEVELS)]  # all of them on a real port: conformance_table.py
+
+    async def measure_there() -> Measurement:
+        async with connect(service(behaviour)) as transport:
+            return await measure_service(transport, WRITER, Patience())
+
+    found = anyio.run(measure_there)
+    assert misses(behaviour, found.findings) == {}
+    assert {rule.id: find_breaches(rule, found) for rule in RULES} == {rule.id: [] for rule in RULES}
+
+
+@settings(max_examples=10)
+@given(
+    st.builds(Behaviour, **{knob: st.sampled_from(readings) for knob, readings in KNOB_VALUES.items()}),
+    st.sampled_from([None, HeaderAuth(), HeaderAuth("x-token", "")]),
+)
+def test_any_readings_together_are_recovered(behaviour: Behaviour, auth: HeaderAuth | None) -> None:
+    behaviour = attrs.evolve(behaviour, auth=auth)
+    site = attrs.evolve(WRITER, headers={auth.header: f"{auth.scheme} {KEY}".lstrip()} if auth else {})
+    assert misses(behaviour, measured(behaviour, site).findings) == {}
+
+
+@pytest.mark.parametrize("connect", LEVELS)
+async def test_every_level_shows_what_plain_calls_show(connect: Connect) -> None:
+    async with connect(service(Behaviour.lenient())) as transport:
+        found = (await measure_service(transport, WRITER, Patience())).findings
+    called = measured(Behaviour.lenient()).findings
+    assert {**found, "rate_limit": called["rate_limit"]} == called
+    assert "none throttled" in found["rate_limit"].explanation
+
+
+def test_the_presets_are_recovered() -> None:
+    for preset in (Behaviour.documented(), Behaviour.strict(), Behaviour.lenient()):
+        assert misses(preset, measured(preset).findings) == {}
+
+
+async def test_a_fake_that_takes_what_was_calibrated_calibrates_alike() -> None:
+    behaviour = attrs.evolve(Behaviour.lenient(), first_page=0, order="newest")
+    first = Calibration.of(measured(behaviour).findings)
+    assert Calibration.of(measured(first.behaviour).findings) == first
+
+
+async def test_calibrating_is_a_call_of_the_library() -> None:
+    fake = service(Behaviour(past_end="clamp", created_status=200, auth=HeaderAuth("x-token", "")))
+    async with LEVELS[0](fake) as transport:
+        found = await calibrate(
+            transport, workspace=SPACE, owner_key=KEY, writes=True, campaign=DRAFT, gmail=True, headers={"X-Token": KEY}
+        )
+    assert found.behaviour == attrs.evolve(fake.behaviour, auth=HeaderAuth("x-token", ""))
+    assert found.observed["past_end"] == "clamp"
+    assert found.undecided["unknown_body"] == ("ignore", "store")
+    assert set(found.reasons) == set(KNOB_NAMES)
+    assert set(found.unseen) == NEVER
+    assert KEY not in found.to_toml()
+
+
+async def test_without_writes_nothing_is_created_and_the_reasons_say_so() -> None:
+    fake = service()
+    before = fake.dump()
+    async with LEVELS[0](fake) as transport:
+        found = await calibrate(transport, workspace=SPACE)
+    assert fake.dump() == before
+    assert {recorded.method for recorded in fake.requests} == {"GET"}
+    assert found.reasons["email_key"] == "creating contacts was not allowed"
+    assert found.behaviour == Behaviour()
+
+
+def test_no_more_contacts_are_created_than_was_said_and_at_addresses_that_nobody_has() -> None:
+    for behaviour in (Behaviour(), Behaviour.lenient(), Behaviour(email_key="exact", strict_fields=frozenset({"zip"}))):
+        fake = service(behaviour)
+        directly(measure_knobs(WRITER), fake.handle)
+        emails = [contact["email"] for contact in fake.contacts(SPACE)]
+        assert 0 < len(emails) <= MAX_CONTACTS
+        elsewhere = [email for email in emails if not email.lower().endswith("@conformance.example")]
+        assert all(email.startswith("outreach-conformance") and email.endswith("@gmail.com") for email in elsewhere)
+        assert len(elsewhere) <= 2
+
+
+def test_at_most_as_many_contacts_as_said_are_asked_for() -> None:
+    assert len(INVALID_VALUES) + 20 <= MAX_CONTACTS
+
+
+def test_the_plan_says_what_will_be_done() -> None:
+    assert "It creates no contacts" in describe_run(READER)
+    said = describe_run(WRITER)
+    assert all(word in said for word in (SPACE, DRAFT, "conformance.example", "gmail.com", "permanent", str(MAX_CONTACTS)))
+    assert KEY not in said
+    assert "None joins a campaign" in describe_run(attrs.evolve(WRITER, campaign=None, gmail=False))
+
+
+def test_in_a_small_workspace_the_reasons_say_what_was_too_little() -> None:
+    fake = service()
+    fake.reset()
+    fake.add_workspace(SPACE)
+    found = measured(Behaviour(over_max="clamp"), READER, fake.snapshot()).findings
+    assert found["over_max"].possible == ("clamp", "serve")
+    assert found["campaign_max_display"].possible == (None, 2000, 100)
+    assert found["order"].explanation == "too few rows to decide"
+    assert found["numbers"].explanation == "no whole percentage was read"
+    assert found["list_date"].explanation == "no campaign with a date was read"
+    assert "too few to decide" in found["percent_digits"].explanation
+    assert found["past_end"].possible == ("empty",)
+
+
+def test_a_credential_that_lacks_is_seen_by_the_challenge() -> None:
+    found = measured(Behaviour(auth=HeaderAuth()), READER).findings
+    assert found["auth"].is_only(HeaderAuth())
+    assert found["error_renderer"].is_only("nested")
+    assert [knob for knob, finding in found.items() if finding.possible] == ["error_renderer", "auth"]
+    assert "missing" in measured(Behaviour(auth=HeaderAuth("x-token", "")), READER).findings["auth"].explanation
+
+
+def test_a_key_that_is_refused_leaves_unseen_what_takes_creations() -> None:
+    found = measured(site=attrs.evolve(WRITER, owner_key="key_of_somebody_else")).findings
+    assert found["created_status"].explanation == found["reenrol"].explanation == "a plain creation was refused with 401"
+
+
+@pytest.mark.parametrize(
+    ("campaign", "why"),
+    [
+        (None, "no campaign was given"),
+        ("camp_unheard_of", "not listed"),
+        ("camp_done", "not a draft"),
+        ("camp_bare", "no step"),
+        ("camp_live", "not a draft"),
+    ],
+)
+def test_no_contact_joins_a_campaign_that_is_no_draft_of_the_workspace(campaign: str | None, why: str) -> None:
+    fake = service()
+    fake.add_campaign(SPACE, id="camp_bare")
+    fake.add_campaign(SPACE, id="camp_live", status="live", steps=["A"])
+    found = measured(site=attrs.evolve(WRITER, campaign=campaign), snapshot=fake.snapshot()).findings
+    assert found["skip_enrols"].possible == () == found["reenrol"].possible
+    assert re.search(why, found["skip_enrols"].explanation), found["skip_enrols"].explanation
+
+
+def test_without_an_address_at_gmail_its_rules_do_not_show() -> None:
+    for reading in ("lower", "gmail"):
+        found = measured(Behaviour(email_key=reading), attrs.evolve(WRITER, gmail=False)).findings
+        assert found["email_key"].possible == ("lower", "gmail")
+
+
+def test_a_credential_is_sent_with_every_request() -> None:
+    fake = service(Behaviour(auth=HeaderAuth()))
+    found = measured(Behaviour(auth=HeaderAuth()), attrs.evolve(READER, headers=BEARER), fake.snapshot()).findings
+    assert found["past_end"].is_only("empty")

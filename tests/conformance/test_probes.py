@@ -1,0 +1,462 @@
+"""What probes make of odd answers: pure, from answers to readings."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from itertools import cycle
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.calibration import KEY, READER, SPACE, WRITER, Altered, directly, document_changed, measured, service
+
+from outreach_async.conformance import read_probes, write_probes
+from outreach_async.conformance.calibration import Calibration, measure_knobs
+from outreach_async.conformance.rules import RULES, find_breaches
+from outreach_async.conformance.survey import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey, probe_first_page
+from outreach_async.conformance.target import (
+    Dialogue,
+    InconclusiveError,
+    KnobFinding,
+    Site,
+    extract_rows,
+    is_accepted,
+    is_throttled,
+    observed,
+    require_integer,
+    require_success,
+)
+from outreach_async.errors import InvalidRequest
+from outreach_async.fake import Behaviour
+from outreach_async.fake.behaviour import KNOB_NAMES
+from outreach_async.transport.wire import Request, Response
+
+
+def answer(document: Any = None, status: int = 200, **headers: str) -> Response:
+    body = b"" if document is None else json.dumps(document).encode()
+    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+
+
+def page(count: int, total: int, current: int = 1, first: int = 0) -> Response:
+    items = [{"id": f"mailbox_{first + place}"} for place in range(count)]
+    return answer({"status": "ok", "data": items, "total_found": total, "current_page": current, "total_pages": total})
+
+
+def told(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFinding:
+    waiting = list(answers)
+    return directly(dialogue, lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0])
+
+
+REFUSED = answer({"message": "no"}, 400)
+
+
+# Answers.
+
+
+@pytest.mark.parametrize(
+    ("given_", "verdict"),
+    [
+        (answer({"status": "ok"}), True),
+        (answer({"status": "overwriten"}, 201), True),
+        (answer({"status": "error"}), False),
+        (answer({}), False),
+        (answer(None, 404), False),
+        (answer({"status": "ok"}, 409), False),
+    ],
+)
+def test_a_refusal_is_told_from_a_success_under_any_status(given_: Response, verdict: bool) -> None:
+    assert is_accepted(given_) is verdict
+
+
+@pytest.mark.parametrize(
+    "given_", [answer([]), answer(), answer({"status": "ok"}, 302), answer({}, 500), answer({}, 429), answer({}, retry_after="5")]
+)
+def test_what_is_neither_decides_nothing(given_: Response) -> None:
+    with pytest.raises(InconclusiveError):
+        is_accepted(given_)
+
+
+def test_only_a_success_has_a_document() -> None:
+    assert require_success(answer({"status": "ok"})) == {"status": "ok"}
+    with pytest.raises(InconclusiveError, match="refused with 400"):
+        require_success(REFUSED)
+
+
+def test_asking_to_come_back_is_throttling_whatever_the_status() -> None:
+    assert [is_throttled(given_) for given_ in (answer(status=429), answer(retry_after="1"), answer())] == [True, True, False]
+
+
+@pytest.mark.parametrize("value", [None, True, "1", 1.5, math.nan, math.inf])
+def test_a_figure_that_is_no_whole_number_decides_nothing(value: Any) -> None:
+    with pytest.raises(InconclusiveError, match="total_found is not a whole number"):
+        require_integer({"total_found": value}, "total_found")
+
+
+def test_whole_numbers_and_items_are_read() -> None:
+    assert [require_integer({"n": value}, "n") for value in (3, 3.0)] == [3, 3]
+    assert (extract_rows({"data": [1, {}, None]}), extract_rows({"data": 5}), extract_rows({})) == ([{}], [], [])
+
+
+def test_an_answer_is_shown_short_printable_and_without_secrets() -> None:
+    site = Site(SPACE, KEY, headers={"authorization": "Bearer tok-123456"}, hidden=("proxy-pass",))
+    shown = site.told(Response(500, {}, f"{KEY}\n\x1b[31m tok-123456 proxy-pass {'x' * 900}".encode()))
+    assert shown.startswith("500 *** [31m *** *** xxx")
+    assert shown.endswith("...")
+    assert site.told(Response(204)) == "204"
+    assert "tok-123456" not in repr(site)
+    assert KEY not in repr(site)
+
+
+def test_writing_takes_a_key_and_a_permission() -> None:
+    with pytest.raises(InvalidRequest, match="OUTREACH_OWNER_KEY"):
+        Site(SPACE, writes=True)
+    for more in ({"campaign": "camp_1"}, {"gmail": True}):
+        with pytest.raises(InvalidRequest, match="allow writes, or leave them out"):
+            Site(SPACE, KEY, **more)
+
+
+def test_every_run_has_addresses_of_its_own() -> None:
+    assert Site(SPACE).address("a") != Site(SPACE).address("a")
+
+
+# Lists.
+
+
+@pytest.mark.parametrize(
+    ("answers", "possible"),
+    [
+        ([page(1, 9, 0), page(1, 9, 1, first=1)], (0,)),
+        ([page(1, 9, 0), page(1, 9, 1)], (1,)),  # page 0 is a copy of page 1
+        ([page(1, 1, 0), page(1, 1, 0)], (0,)),  # the last page over again
+        ([page(1, 1, 0), REFUSED], (0,)),
+        ([page(0, 0, 0), page(0, 0, 1)], (0,)),
+        ([page(1, 9, 1), page(1, 9, 1)], (1,)),
+        ([REFUSED, page(1, 9)], (1,)),
+    ],
+)
+def test_the_first_page_is_told_by_pages_0_and_1(answers: list[Response], possible: tuple[int, ...]) -> None:
+    assert told(probe_first_page(READER), *answers).possible == possible
+
+
+def test_some_bad_numbers_served_and_some_refused_is_no_reading() -> None:
+    found = told(read_probes.probe_bad_number(READER, 1), page(1, 9), REFUSED)
+    assert found.possible == ()
+    assert found.explanation.startswith("display=abc served, but display=0,")
+
+
+def test_a_maximum_below_the_stated_one_is_a_clamp_too() -> None:
+    assert told(read_probes.probe_over_max(READER, 1), page(100, 3000)).is_only("clamp")
+
+
+def test_where_campaigns_and_mailboxes_go_different_ways_there_is_no_reading() -> None:
+    clamped = told(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), page(5, 9))
+    assert "behave differently" in clamped.explanation
+
+    def at_most_3(request: Request) -> Response:
+        return page(3, 3) if int(request.target.split("display=")[1].split("&")[0]) <= 3 else REFUSED
+
+    refused = directly(read_probes.probe_campaign_max_display(READER, 1, observed("clamp", "")), at_most_3)
+    assert (refused.possible, refused.explanation) == (
+        (),
+        "campaigns, display=3: served; one more: refused; mailboxes behave differently, but Behaviour has one knob for both",
+    )
+    assert directly(read_probes.probe_campaign_max_display(READER, 1, KnobFinding((), "")), at_most_3).is_only(3)
+
+
+def test_campaigns_that_are_always_refused_have_no_maximum_to_be_found() -> None:
+    with pytest.raises(InconclusiveError, match="with every display"):
+        told(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), REFUSED)
+
+
+def test_a_cut_list_of_campaigns_settles_what_too_few_mailboxes_left_open() -> None:
+    over = KnobFinding(("clamp", "serve"), "too few")
+    assert read_probes.refine_over_max(over, observed(5, "cut")).is_only("clamp")
+    assert read_probes.refine_over_max(over, observed(None, "all")) == over
+    assert read_probes.refine_over_max(observed("reject", ""), observed(5, "")).is_only("reject")
+
+
+@pytest.mark.parametrize(
+    ("given_", "possible"),
+    [
+        (answer({"code": 5}, 400), ()),
+        (Response(400, {}, b"<html>"), ("html",)),
+        (Response(400, {"content-type": "Text/HTML; charset=x"}, b"oh"), ("html",)),
+        (Response(400, {"content-type": "image/png"}, b"\x89"), ()),
+        (answer({"error": {"code": 1}}), ("200_with_error",)),
+    ],
+)
+def test_refusals_are_told_by_their_form(given_: Response, possible: tuple[str, ...]) -> None:
+    assert read_probes.interpret_refusal(given_).possible == possible
+
+
+def test_where_nothing_is_refused_no_refusal_is_seen() -> None:
+    assert told(read_probes.probe_error_renderer(READER), page(0, 0)).explanation == "no request was refused"
+
+
+def test_a_header_that_is_not_needed_is_no_credential() -> None:
+    site = attrs.evolve(READER, headers={"x-note": "hello"})
+    assert told(read_probes.probe_auth(site), answer({"status": "ok"})).is_only(None)
+
+
+# Rows.
+
+
+def survey(
+    campaigns: list[Any] | None = None, mailboxes: list[Any] | None = None, templates: list[Any] | None = None
+) -> WorkspaceSurvey:
+    def asked(data: list[Any]) -> HttpExchange:
+        return HttpExchange(READER.fields(), answer({"status": "ok", "data": data}))
+
+    def walk(data: list[Any] | None) -> PageSequence:
+        return PageSequence((SampledPage(asked(data or []), 1, 0, 10, 10),))
+
+    steps = {"c": asked([{"templates": templates}])}
+    return WorkspaceSurvey(asked([]), walk(campaigns), walk(mailboxes), (walk([]), walk([])), steps, observed(1, ""))
+
+
+@pytest.mark.parametrize(
+    ("rates", "possible"),
+    [
+        ([], ()),
+        ([1.5, 2.25], ()),
+        ([1] * 12, ("int_when_whole",)),
+        ([1.0] * 12, ("float",)),
+        ([1] * 3, ("int_when_whole", "mixed")),
+        ([1.0] * 3, ("float", "mixed")),
+        ([1, 2.0], ("mixed",)),
+        ([True, "1", None], ()),
+    ],
+)
+def test_numbers_are_told_by_whole_percentages(rates: list[Any], possible: tuple[str, ...]) -> None:
+    assert read_probes.measure_numbers(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates])).possible == possible
+
+
+@pytest.mark.parametrize(
+    ("rates", "templates", "possible"),
+    [
+        ([1.25], [], (2,)),
+        ([1.125], [], ()),
+        ([1 + place for place in range(12)], [], (0,)),
+        ([1.5 + place for place in range(12)], [], (1,)),
+        ([1.5], [], (2, 1)),
+        ([1], [], ()),
+        ([], [{"sent": 3, "opened_num": 1, "opened": 33}], (0,)),
+        ([], [{"sent": 3, "opened_num": 1, "opened": 33.3}], (1,)),
+        ([], [{"sent": 3, "opened_num": 1, "opened": 40}], ()),
+        ([], [{"sent": 0, "opened_num": 0, "opened": 0.0}], ()),
+    ],
+)
+def test_decimal_places_are_told_by_counts_or_by_many_values(
+    rates: list[Any], templates: list[Any], possible: tuple[int, ...]
+) -> None:
+    found = read_probes.measure_percent_digits(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates], templates=templates))
+    assert found.possible == possible
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([0, 1, 2]))
+def test_a_percentage_fits_the_places_that_it_was_rounded_to(count: int, sent: int, digits: int) -> None:
+    template = {"sent": sent, "opened_num": count, "opened": round(100 * count / sent, digits)}
+    (found,) = [value for value in read_probes.collect_percentages(survey(templates=[template])) if value.exact is not None]
+    # Python's own rounding of a float may differ from the exact one where the half is, never by more.
+    assert found.decimals <= digits
+    assert found.fits(digits) or abs(float(found.exact or 0) - found.value) * 10**digits == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("dates", "possible"),
+    [
+        ([], ()),
+        (["Complete"], ()),
+        ([1] * 12, ("timestamp",)),
+        (["Jan 4, 2026"] * 12, ("text",)),
+        ([1], ("timestamp", "mixed")),
+        (["Jan 4, 2026"], ("text", "mixed")),
+        ([1, "Jan 4, 2026"], ("mixed",)),
+        ([1] * 12 + ["Not started", "Unknown", "Complete"], ("timestamp",)),
+        (["Unknown"] * 12, ()),
+        ([None], ()),
+    ],
+)
+def test_dates_are_told_by_their_kind(dates: list[Any], possible: tuple[str, ...]) -> None:
+    assert read_probes.measure_list_date(survey([{"days_left_date": date} for date in dates])).possible == possible
+
+
+@pytest.mark.parametrize(
+    ("items", "possible"),
+    [
+        ([(1, "3 days ago"), (2, "1 day ago")], ("oldest",)),
+        ([(2, "3 days ago"), (1, "1 day ago")], ("newest",)),
+        ([(2, "an hour ago"), (1, "3 weeks ago"), (3, "Never")], ("last_activity",)),
+        ([(2, "just now"), (1, "1 day ago")], ("newest", "last_activity")),
+        ([(2, "1 day ago"), (1, "just now"), (3, "Never")], ()),
+        ([(1, "voorgisteren"), (2, "gisteren")], ("oldest",)),
+        ([(1, None), (2, 5)], ("oldest",)),
+        ([(1, "just now")], ()),
+    ],
+)
+def test_the_order_is_told_by_creation_and_activity(items: list[tuple[int, Any]], possible: tuple[str, ...]) -> None:
+    boxes = [{"created_at": created, "last_activity": activity} for created, activity in items]
+    assert read_probes.measure_order(survey(mailboxes=boxes)).possible == possible
+
+
+# Creations.
+
+
+def added(outcome: str = "added", status: int = 200) -> Response:
+    return answer({"status": outcome, "id": None, "details": None}, status)
+
+
+def trial(**statuses: int) -> write_probes.TrialCreations:
+    return write_probes.TrialCreations(
+        {name: HttpExchange(READER.fields(), added(name, status)) for name, status in statuses.items()}
+    )
+
+
+def test_statuses_that_have_no_reading_are_not_seen() -> None:
+    assert write_probes.measure_created_status(trial(added=202)).possible == ()
+    assert write_probes.measure_created_status(trial(skipped=200)).possible == ()
+    assert write_probes.measure_created_status(trial(added=201, skipped=201)).possible == ({"added": 201, "skipped": 201},)
+
+
+def test_a_creation_that_got_no_answer_says_so() -> None:
+    assert write_probes.TrialCreations({"added": HttpExchange(READER.fields(), error="lost")}).failure == "lost"
+
+
+def by_email(outcomes: Callable[[str], str]) -> Callable[[Request], Response]:
+    return lambda request: added(outcomes(json.loads(request.body)["email"]))
+
+
+def test_a_domain_that_is_told_by_its_letter_case_alone_is_no_reading() -> None:
+    found = directly(
+        write_probes.probe_email_key(WRITER),
+        by_email(lambda email: "added" if email.endswith("PLE") or email[0] == "s" else "skipped"),
+    )
+    assert found.possible == ()
+
+
+def test_an_address_that_was_there_before_decides_nothing() -> None:
+    with pytest.raises(InconclusiveError, match="a new address was not added"):
+        told(write_probes.probe_email_key(WRITER), added("skipped"))
+
+
+def test_a_campaign_left_out_and_an_empty_one_must_be_taken_alike() -> None:
+    left_out, empty = (
+        told(write_probes.probe_missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added()))
+    )
+    assert (left_out.possible, empty.possible) == ((), ())
+    assert "an omitted campaign was accepted" in left_out.explanation
+    assert "an empty campaign was accepted" in empty.explanation
+
+
+def test_values_that_are_refused_anyway_say_nothing_of_strict_validation() -> None:
+    assert "without strict validation, too" in told(write_probes.probe_strict_fields(WRITER), REFUSED).explanation
+
+
+def test_without_its_fields_a_workspace_has_no_field_that_is_known_to_be_unknown() -> None:
+    lost = attrs.evolve(survey(), fields=HttpExchange(READER.fields(), error="lost"))
+    assert "could not be read" in told(write_probes.probe_unknown_custom(WRITER, lost), added()).explanation
+
+
+def changed(path: str, change: Callable[[Any], None]) -> dict[str, KnobFinding]:
+    apply = document_changed(change)
+    altered = Altered(service(), lambda request, response: apply(request, response) if path in request.target else response)
+    return dict(directly(measure_knobs(WRITER), altered.handle).findings)
+
+
+def test_a_campaign_that_counts_no_new_contact_says_nothing_of_who_joins() -> None:
+    def still(document: Any) -> None:
+        for step in document.get("data", ()):
+            step["out_of"] = 7
+
+    found = changed("camp_draft/steps", still)
+    assert found["skip_enrols"].explanation == found["reenrol"].explanation
+    assert "with a campaign, 7 contacts became 7" in found["reenrol"].explanation
+
+
+def test_a_contact_that_is_refused_in_the_campaign_says_nothing_of_who_joins() -> None:
+    def refused(request: Request, response: Response) -> Response:
+        return REFUSED if b"guest" in request.body and b"camp_draft" in request.body else response
+
+    found = directly(measure_knobs(WRITER), Altered(service(), refused).handle)
+    assert found.findings["skip_enrols"].explanation == found.findings["reenrol"].explanation == "the service refused with 400"
+    assert found.membership is not None
+
+
+def test_a_count_that_jumps_is_no_reading() -> None:
+    counts = iter([1, 1, 2, 2, 9])
+
+    def jump(document: Any) -> None:
+        document["data"][0]["out_of"] = next(counts)
+
+    assert changed("camp_draft/steps", jump)["skip_enrols"].explanation == "skipped with a campaign: 2 contacts became 9"
+
+
+def test_a_campaign_is_looked_for_on_every_page_but_not_for_ever() -> None:
+    def endless(document: Any) -> None:
+        if isinstance(document.get("data"), list):
+            document.update(data=[{"id": "camp_other"}], total_pages=10**9)
+
+    found = changed("/campaigns?", endless)
+    assert found["skip_enrols"].explanation == "the campaign is not listed in the workspace"
+
+
+def test_a_list_that_is_refused_shows_nothing_of_how_it_is_paged() -> None:
+    altered = Altered(service(), lambda request, response: REFUSED if "/mailboxes" in request.target else response)
+    found = directly(measure_knobs(READER), altered.handle).findings
+    assert found["past_end"] == found["over_max"] == found["bad_number"]
+    assert found["past_end"].explanation == "the list could not be read"
+    assert found["first_page"].explanation == "the service refused with 400"
+    assert found["list_date"].is_observed
+
+
+def test_reasons_hold_no_secret() -> None:
+    altered = Altered(service(), lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
+    found = directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
+    assert found.explanation == "a refusal with 400 is an object of ***, which matches no value of the knob"
+
+
+# Anything at all.
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("ok"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = "id status code searchable created last_activity days_left_date opens_num steps order type out_of templates sent opened"
+items = st.dictionaries(st.sampled_from([*NAMES.split(), "test_letter"]), values | st.just("camp_draft"), max_size=6)
+documents = values | st.fixed_dictionaries(
+    {"status": st.sampled_from(["ok", "added", "skipped"]) | values},
+    optional={
+        "data": st.lists(items, max_size=3) | values,
+        "total_found": st.integers(0, 9) | values,
+        "total_pages": st.integers(0, 9) | values,
+        "current_page": st.integers(0, 9) | values,
+        "error": values,
+    },
+)
+anything = st.builds(
+    Response,
+    st.sampled_from([200, 200, 200, 201, 302, 400, 404, 429, 500]),
+    st.dictionaries(st.sampled_from(["content-type", "www-authenticate"]), st.sampled_from(["", "text/html", "Bearer x"])),
+    documents.map(lambda document: json.dumps(document).encode()) | st.binary(max_size=9),
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(anything, min_size=1, max_size=12))
+def test_whatever_a_service_answers_a_run_comes_to_its_end(answers: list[Response]) -> None:
+    turns = cycle(answers)
+    found = directly(measure_knobs(WRITER), lambda _: next(turns))
+    known = Calibration.of(found.findings)
+    assert set(known.reasons) == set(KNOB_NAMES)
+    assert known.to_toml()
+    for rule in RULES:
+        assert all(map(str, find_breaches(rule, found) or ()))
+
+
+def test_documented_is_what_a_fake_shows_by_default() -> None:
+    assert measured(Behaviour()).findings["past_end"].is_only("empty")

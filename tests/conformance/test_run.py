@@ -1,0 +1,229 @@
+"""A run over a transport: waiting, giving up, drift, and what is kept of earlier runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from support.calibration import KEY, READER, SPACE, WRITER, measured, service
+from support.time import virtual_time
+
+from outreach_async import conformance
+from outreach_async.conformance.calibration import (
+    Calibration,
+    KnobDrift,
+    SuiteOptions,
+    describe_rate_limit,
+    find_drifts,
+    measure_service,
+    merge_earlier,
+)
+from outreach_async.conformance.target import (
+    Dialogue,
+    DialogueRunner,
+    InconclusiveError,
+    KnobFinding,
+    Patience,
+    observed,
+    unobserved,
+)
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.fake import Behaviour, FakeTransport, HeaderAuth, RateLimit, faults
+from outreach_async.fake.behaviour import load_behaviour, load_knob_values
+from outreach_async.transport.wire import Progress, Request, Response
+
+Answer = Callable[[], Response]
+
+
+class Scripted:
+    """A transport that gives answers in order, then the last one over and over.
+
+    Attributes:
+        asked: Requests so far.
+    """
+
+    secrets = ("proxy-pass",)
+
+    def __init__(self, *answers: Response | Exception) -> None:
+        self.asked = 0
+        self._answers = list(answers)
+
+    async def send(self, _request: Request, _progress: Progress, /) -> Response:
+        await anyio.lowlevel.checkpoint()
+        self.asked += 1
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+def one_question() -> Dialogue[object]:
+    try:
+        return (yield READER.fields())
+    except InconclusiveError as unclear:
+        return str(unclear)
+
+
+@pytest.mark.parametrize("value", ["1", formatdate(0, usegmt=True)], ids=["seconds", "a date gone by"])
+@virtual_time
+async def test_a_throttled_request_is_sent_again_after_as_long_as_the_service_says(value: str) -> None:
+    late, ok = Response(429, {"retry-after": value}), Response(200, {}, b"{}")
+    transport = Scripted(late, late, ok)
+    carrier = DialogueRunner(transport, Patience(throttled=2))
+    begun = anyio.current_time()
+    assert await carrier.run(one_question()) == ok
+    assert (transport.asked, carrier.request_count, carrier.retry_after_values) == (3, 3, [value] * 2)
+    assert anyio.current_time() - begun == pytest.approx(2)
+
+
+async def test_patience_ends() -> None:
+    late = Response(429, {"retry-after": "61"})
+    transport = Scripted(late)
+    assert await DialogueRunner(transport, Patience(throttled=60)).run(one_question()) == late
+    assert transport.asked == 1
+
+
+async def test_a_request_without_an_answer_is_told_to_the_dialogue_without_secrets() -> None:
+    failing = Scripted(TransportError("no connection through proxy-pass for " + KEY))
+    found = (await measure_service(failing, WRITER, Patience())).findings
+    assert found["auth"].explanation == "no response: no connection through *** for ***"
+    assert not any(finding.possible for finding in found.values())
+
+
+@virtual_time
+async def test_an_answer_that_does_not_come_is_given_up() -> None:
+    fake = service()
+    fake.faults.add(faults.hang())
+    assert await DialogueRunner(FakeTransport(fake), Patience()).run(one_question()) == "no response within 30 s"
+
+
+async def test_a_dialogue_that_does_not_expect_trouble_ends_with_it() -> None:
+    def unaware() -> Dialogue[Response]:
+        return (yield READER.fields())
+
+    with pytest.raises(InconclusiveError, match="no response"):
+        await DialogueRunner(Scripted(TransportError("gone")), Patience()).run(unaware())
+
+
+async def test_a_rate_limit_is_told_but_its_figures_are_not() -> None:
+    fake = service(Behaviour(rate_limit=RateLimit(5)))
+    found = (await measure_service(FakeTransport(fake), READER, Patience(throttled=0))).findings
+    assert found["rate_limit"].possible == ()
+    assert found["rate_limit"].explanation.startswith("there is one, with an unknown limit: ")
+    assert "Retry-After '60'" in found["rate_limit"].explanation
+    assert found["past_end"].possible == ()
+    assert describe_rate_limit(7, []).explanation == "not provoked: 7 requests one at a time, none throttled"
+
+
+async def test_a_rate_limit_under_status_200_is_no_refusal() -> None:
+    fake = service(Behaviour(rate_limit=RateLimit(8), error_renderer="200_with_error"))
+    found = (await measure_service(FakeTransport(fake), READER, Patience(throttled=0))).findings
+    assert not {knob: finding for knob, finding in found.items() if finding.is_only("reject")}
+
+
+def test_the_names_are_there_and_no_others() -> None:
+    assert {name: getattr(conformance, name).__name__ for name in conformance.__all__} == {
+        name: name for name in conformance.__all__
+    }
+    with pytest.raises(AttributeError, match="no attribute 'guess'"):
+        conformance.guess  # noqa: B018 - the attribute is what is tried
+
+
+# Drift.
+
+
+def findings(**possible: tuple[Any, ...]) -> dict[str, KnobFinding]:
+    return {knob: KnobFinding(readings, "so") for knob, readings in possible.items()}
+
+
+def test_what_is_read_another_way_has_drifted() -> None:
+    before = {"past_end": ("empty",), "over_max": ("clamp", "serve"), "strict_fields": (frozenset({"zip"}),)}
+    now = findings(past_end=("clamp",), over_max=("reject",), strict_fields=("all",))
+    found = find_drifts(before, now)
+    assert found[0] == KnobDrift("past_end", ("empty",), ("clamp",), "so")
+    assert [str(drift) for drift in found] == [
+        "past_end was 'empty', is now 'clamp': so",
+        "over_max was 'clamp' or 'serve', is now 'reject': so",
+        "strict_fields was ['zip'], is now 'all': so",
+    ]
+
+
+def test_what_is_not_seen_or_may_be_the_same_has_not_drifted() -> None:
+    auth = HeaderAuth("authorization", "Bearer", frozenset({"hush-hush"}))
+    before = {"past_end": ("empty",), "over_max": ("clamp", "serve"), "auth": (auth,), "order": ("oldest",)}
+    now = findings(past_end=(), over_max=("serve",), auth=(HeaderAuth(),), order=("newest", "oldest"), numbers=("float",))
+    assert find_drifts(before, now) == []
+
+
+def test_what_an_earlier_run_knew_better_is_kept() -> None:
+    before = {"past_end": ("empty",), "over_max": ("serve",), "order": ("oldest",), "numbers": ("float",)}
+    now = findings(past_end=(), over_max=("clamp", "serve"), order=("newest",), numbers=("int_when_whole", "mixed"), list_date=())
+    kept = merge_earlier(before, now)
+    assert {knob: finding.possible for knob, finding in kept.items()} == {
+        "past_end": ("empty",),
+        "over_max": ("serve",),
+        "order": ("newest",),
+        "numbers": ("int_when_whole", "mixed"),
+        "list_date": (),
+    }
+    assert kept["past_end"].explanation == "observed by an earlier run, but not now: so"
+    assert kept["over_max"].explanation == "so; an earlier run was more precise"
+
+
+def test_what_was_undecided_before_and_is_so_now_stays_as_it_is() -> None:
+    now = findings(over_max=("clamp", "serve"))
+    assert merge_earlier({"over_max": ("clamp", "serve")}, now) == now
+
+
+def test_a_calibration_is_read_back_from_its_file(tmp_path: Path) -> None:
+    behaviour = attrs.evolve(Behaviour.lenient(), order="newest", numbers="mixed")
+    known = Calibration.of(measured(behaviour).findings)
+    path = tmp_path / "behaviour.toml"
+    path.write_text(known.to_toml("measured\ntoday"), encoding="utf-8")
+    assert load_behaviour(path) == known.behaviour
+    assert load_knob_values(path) == {knob: (reading,) for knob, reading in known.observed.items()} | dict(known.undecided)
+    assert path.read_text(encoding="utf-8").startswith("# measured\n# today\n\n")
+    assert find_drifts(load_knob_values(path), measured(behaviour).findings) == []
+
+
+def test_findings_become_a_behaviour() -> None:
+    known = Calibration.of(
+        {"past_end": observed("clamp", "so"), "over_max": KnobFinding(("serve", "clamp"), "or"), "order": unobserved("why")}
+    )
+    assert known.behaviour == Behaviour(past_end="clamp", over_max="serve")
+    assert (known.observed, known.undecided) == ({"past_end": "clamp"}, {"over_max": ("serve", "clamp")})
+    assert known.unseen == {"order": "why"}
+
+
+# Options.
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (SuiteOptions("", SPACE), "--outreach-live"),
+        (SuiteOptions("https://api.example", ""), "--outreach-workspace"),
+        (SuiteOptions("api.example", SPACE), "base_url"),
+        (SuiteOptions("https://api.example", SPACE, writes="space_2"), "pass the same id"),
+        (SuiteOptions("https://api.example", SPACE, writes=SPACE), "OUTREACH_OWNER_KEY"),
+        (SuiteOptions("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE"),
+        (SuiteOptions("https://api.example", SPACE, headers=["authorization=NOT_SET"]), "NAME=VARIABLE"),
+    ],
+)
+def test_options_that_cannot_go_together_are_refused(order: SuiteOptions, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        order.build_site({})
+
+
+def test_secrets_come_from_the_environment() -> None:
+    order = SuiteOptions("https://api.example", SPACE, writes=SPACE, headers=["Authorization=TOKEN"])
+    site = order.build_site({"TOKEN": "Bearer tok-123456", "OUTREACH_OWNER_KEY": KEY})
+    assert (site.owner_key, site.headers, site.writes) == (KEY, {"authorization": "Bearer tok-123456"}, True)

@@ -1,0 +1,195 @@
+"""The stated rules hold for the fake, and each one fails where it is broken, with what was said and what was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+from support.calibration import KEY, MANY, READER, SPACE, WRITER, Altered, directly, document_changed, measured, service, world
+from support.fake_transports import LEVELS, Connect
+
+from outreach_async.conformance import Breach, check
+from outreach_async.conformance.calibration import measure_knobs
+from outreach_async.conformance.rules import RULES, find_breaches
+from outreach_async.conformance.survey import HttpExchange
+from outreach_async.transport.wire import Request, Response
+
+BY_ID = {rule.id: rule for rule in RULES}
+
+
+def broken(change: Callable[[Request, Response], Response], *rules: str) -> list[Breach]:
+    found = directly(measure_knobs(WRITER), Altered(service(), change).handle)
+    return [breach for rule in rules or BY_ID for breach in find_breaches(BY_ID[rule], found) or ()]
+
+
+def test_every_stated_rule_holds_in_a_large_workspace() -> None:
+    found = measured(snapshot=world(MANY, 120))
+    assert {rule.id: find_breaches(rule, found) for rule in RULES} == {rule: [] for rule in BY_ID}
+
+
+@pytest.mark.parametrize("connect", LEVELS)
+async def test_every_stated_rule_holds_at_every_level(connect: Connect) -> None:
+    async with connect(service()) as transport:
+        assert await check(transport, WRITER) == []
+
+
+def test_a_rule_about_which_nothing_was_seen_is_not_judged() -> None:
+    fake = service()
+    fake.reset()
+    fake.add_workspace(SPACE)
+    found = measured(site=attrs.evolve(WRITER, owner_key="key_unknown"), snapshot=fake.snapshot())
+    unjudged = {rule.id for rule in RULES if find_breaches(rule, found) is None}
+    assert unjudged == {
+        *("W4-status", "W4-interested", "W4-date", "W4-email", "W4-steps"),
+        *("T1", "T1-type", "T1-wait", "T1-templates", "T3", "T6", "T6-thread", "T13", "T13-days", "T14", "T14-left"),
+        *("C6", "C7", "C19"),
+    }
+
+
+def put(path: str, value: Any) -> Callable[[Any], None]:
+    """Put a value wherever a path leads; `*` stands for every item."""
+
+    def descend(here: Any, names: list[str]) -> None:
+        name, *rest = names
+        if name == "*":
+            for item in here if isinstance(here, list) else ():
+                descend(item, rest)
+        elif isinstance(here, dict) and name in here:
+            if rest:
+                descend(here[name], rest)
+            elif value is KeyError:
+                del here[name]
+            else:
+                here[name] = value
+
+    return lambda document: descend(document, path.split("."))
+
+
+def unnamed(document: Any) -> None:
+    """Take the steps' types for templates' letters: whatever is there becomes the personalized entry."""
+    put("data.*.templates.*.test_letter", "PER")(document)
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "what"),
+    [
+        ("W2", put("status", "fine"), "the response has the status 'fine', not 'ok'"),
+        ("W3", put("data.*.id", "x1"), "data[0] has the id 'x1', which does not start with camp_"),
+        ("W3", put("data.*.id", 5), "has the id 5,"),
+        ("W3", unnamed, "which does not start with personalized_step_"),
+        ("W4", put("data.*.name", KeyError), "data[0] has no name"),
+        ("W4", put("data.*.opens", "5"), "data[0] opens is a string, not a number"),
+        ("W4", put("data.*.opens", True), "opens is a boolean, not a number"),
+        ("W4", put("data.*.spf", None), "spf is null, not a boolean"),
+        ("W4", put("data.*.searchable", [1]), "searchable is an array, not an array of strings"),
+        ("W4", put("data.*.templates.*.sent", {}), "sent is an object, not a number"),
+        ("W4", put("data", [1]), "data[0] is a number, not an object"),
+        ("P1", put("total_found", KeyError), "the page has no total_found"),
+        ("P1", put("data", [{}] * 2001), "holds 2001 items, more than display="),
+        ("P14", put("headers", None), "headers is null, not an array of strings"),
+        ("T1", put("data.*.order", 2), "the steps' order is [2"),
+        ("T1", put("data.*.order", "1"), "the steps' order is ['1'"),
+        ("T1-type", put("data.*.type", "call"), "type is 'call', not auto_email"),
+        ("T3", put("data.*.out_of", -1), "out of -1"),
+        ("T6", unnamed, "has the new_thread True, not null"),
+        ("T13", put("days_left", "soon"), "days_left is a string, not a number"),
+        ("F1", put("data.*.code", "custom_x"), "lacks first_name"),
+        ("F1", put("data.*.code", "custom_x"), "has 'custom_x', which is not of the form custom_<n>"),
+        ("F1-searchable", put("data.*.searchable", ["X" * 99]), "has 'XXXXXXX"),
+        ("C2", put("id", None), "has the id None and details None, not contact_... and null"),
+        ("C2", put("details", "so"), "details 'so', not contact_... and null"),
+        ("C2", put("id", "contact_1"), "has the id 'contact_1' and details 'a contact with"),
+    ],
+)
+def test_a_broken_rule_is_found(rule: str, change: Callable[[Any], None], what: str) -> None:
+    said = [str(breach) for breach in broken(document_changed(change), rule)]
+    assert any(what in text for text in said), said
+
+
+def test_outcomes_that_the_interface_does_not_state_are_found() -> None:
+    def renamed(document: Any) -> None:
+        document["status"] = {"skipped": "added", "added": "created"}.get(document["status"], document["status"])
+
+    said = [str(breach) for breach in broken(document_changed(renamed), "C1", "C2-added")]
+    assert any("has the status 'added', not 'skipped'" in text for text in said)
+    assert any("has the status None, not 'added'" in text for text in said)
+
+
+def test_a_list_and_its_steps_must_agree_that_a_campaign_is_complete() -> None:
+    (first, *_) = broken(document_changed(put("days_left_date", "Mar 1, 2026")), "T14")
+    assert first.what == "the response has days_left_date 'Mar 1, 2026', although the campaign is listed with 'Complete'"
+
+
+def refusing(status: int, body: bytes = b"no", *, path: str = "") -> Callable[[Request, Response], Response]:
+    return lambda request, response: Response(status, {}, body) if path in request.target else response
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "what"),
+    [
+        ("W1", refusing(500), "has the status 500"),
+        ("W1", refusing(200), "is not a JSON object"),
+        ("P2", refusing(400, path="display=2000"), "has the status 400"),
+        ("A1", refusing(403, path="/contacts"), "has the status 403"),
+        ("E1", refusing(409, path="/contacts"), "has the status 409"),
+    ],
+)
+def test_what_is_refused_though_the_interface_allows_it_is_found(
+    rule: str, change: Callable[[Request, Response], Response], what: str
+) -> None:
+    found = broken(change, rule)
+    assert found
+    assert all(breach.rule == rule and what in breach.what for breach in found)
+
+
+def test_a_breach_says_rule_sentence_request_and_answer_in_few_words_and_without_secrets() -> None:
+    body = b'{"you sent": "' + KEY.encode() + b'", "pad": "' + b"x" * 5000 + b'"}'
+    (first, *_) = broken(refusing(500, body), "W1")
+    said = str(first)
+    assert said.splitlines() == [
+        "W1: the response has the status 500",
+        "  interface: each list responds with 200 and a JSON object",
+        f"  request: GET /campaigns?workspace={SPACE}&display=1&page=1",
+        f"  response: {first.answered}",
+    ]
+    assert first.answered.startswith('500 {"you sent": "***", "pad": "xxx')
+    assert len(first.answered) < 600
+    assert KEY not in said
+
+
+def test_what_is_not_there_is_not_judged_but_by_the_rule_that_asks_for_it() -> None:
+    def bare(document: Any) -> None:
+        for step in document.get("data", ()) if isinstance(document, dict) else ():
+            if isinstance(step, dict) and "templates" in step:
+                step.update(out_of=None, templates=["none"])
+
+    found = broken(document_changed(bare), "T3", "T6", "W4")
+    assert {breach.rule for breach in found} == {"W4"}
+    assert {breach.rule for breach in broken(refusing(500, path="/steps"), "W1", "T1", "T13", "T14")} == {"W1"}
+
+
+def test_an_answer_that_did_not_come_is_a_breach_that_says_why() -> None:
+    found = directly(measure_knobs(READER), service().handle)
+    lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=HttpExchange(READER.fields(), error="no answer: gone")))
+    found_now = find_breaches(BY_ID["W1"], lost) or []
+    assert [(breach.what, breach.answered) for breach in found_now] == [("the response did not arrive", "no answer: gone")]
+
+
+def test_rules_that_take_writes_are_not_judged_without_them() -> None:
+    found = directly(measure_knobs(READER), service().handle)
+    assert {rule.id for rule in RULES if rule.writes} == {rule.id for rule in RULES if find_breaches(rule, found) is None}
+
+
+def test_a_workspace_that_lists_no_field_shows_none_at_creation() -> None:
+    found = broken(document_changed(put("data.*.code", 7)), "C19", "F1")
+    assert {breach.rule for breach in found} == {"F1"}
+
+
+def test_at_most_three_breaches_of_a_rule_are_shown() -> None:
+    assert len(broken(document_changed(put("data.*.id", "x1")), "W3")) == 3
+
+
+def test_every_rule_has_a_name_of_its_own() -> None:
+    assert len(BY_ID) == len(RULES)

@@ -1,0 +1,181 @@
+"""The shipped suite, run as its users run it: against a live base URL, which is the fake's on a real port."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from support.calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_changed, service
+
+from outreach_async.conformance import __main__ as command
+from outreach_async.conformance.rules import RULES
+from outreach_async.fake import Behaviour, HeaderAuth
+from outreach_async.fake.behaviour import load_behaviour
+from outreach_async.fake.fault_plan import Service
+from outreach_async.fake.server import serve
+
+pytest_plugins = ["pytester"]
+
+WRITING = sum(rule.writes for rule in RULES)
+"""Tests that take writes."""
+
+READING = len(RULES) - WRITING + 1
+"""Tests that do not, with that of what the interface leaves unsaid."""
+
+WRITES = ("--allow-writes", SPACE, "--outreach-campaign", DRAFT, "--outreach-gmail")
+
+
+@pytest.fixture(scope="module")
+def portal() -> Iterator[BlockingPortal]:
+    with start_blocking_portal("asyncio") as portal:
+        yield portal
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, portal: BlockingPortal, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    monkeypatch.setenv("API_TOKEN", BEARER["authorization"])
+    return Suite(pytester, portal)
+
+
+class Suite:
+    """Runs the suite against a service on a real port."""
+
+    def __init__(self, pytester: pytest.Pytester, portal: BlockingPortal) -> None:
+        self._pytester = pytester
+        self._portal = portal
+        self.record = pytester.path / "behaviour.toml"
+
+    def against(self, live: Service, *options: str, plugins: Sequence[object] = ()) -> pytest.RunResult:
+        with self._portal.wrap_async_context_manager(serve(live)) as url:
+            return self.run("--outreach-live", url, "--outreach-workspace", SPACE, *options, plugins=plugins)
+
+    def run(self, *options: str, plugins: Sequence[object] = ()) -> pytest.RunResult:
+        apart = ("-p", "no:cacheprovider", "-p", "no:xdist")
+        return self._pytester.runpytest_inprocess("--pyargs", "outreach_async.conformance", *apart, *options, plugins=plugins)
+
+
+def test_a_run_that_only_reads_says_so_first_and_writes_what_it_measured(suite: Suite) -> None:
+    fake = service(Behaviour(past_end="clamp"))
+    before = fake.dump()
+    done = suite.against(fake, "-rs")
+    done.assert_outcomes(passed=READING, skipped=WRITING)
+    done.stdout.fnmatch_lines([f"outreach conformance: It is read-only, in workspace {SPACE}*", "*past_end: clamp*"])
+    done.stdout.fnmatch_lines(["SKIPPED*C1: creating contacts was not allowed"])
+    assert fake.dump() == before
+    assert load_behaviour(suite.record) == Behaviour(past_end="clamp")
+    assert "# email_key: creating contacts was not allowed\n" in suite.record.read_text(encoding="utf-8")
+
+
+def test_a_run_with_writes_measures_more_and_one_that_reads_forgets_nothing_of_it(suite: Suite) -> None:
+    behaviour = Behaviour(created_status=200, owner_key="off", auth=HeaderAuth())
+    fake = service(behaviour)
+    header = ("--outreach-header", "authorization=API_TOKEN")
+    done = suite.against(fake, *header, *WRITES)
+    done.assert_outcomes(passed=READING + WRITING)
+    done.stdout.fnmatch_lines(["outreach conformance: It creates up to*", "*created_status: 200*"])
+    assert KEY not in done.stdout.str() + suite.record.read_text(encoding="utf-8")
+    assert load_behaviour(suite.record) == behaviour
+    suite.against(fake, *header).assert_outcomes(passed=READING, skipped=WRITING)
+    assert load_behaviour(suite.record) == behaviour
+
+
+def test_drift_fails_or_warns_and_leaves_the_file_or_is_accepted(suite: Suite) -> None:
+    fake = service()
+    suite.against(fake).assert_outcomes(passed=READING, skipped=WRITING)
+    first = suite.record.read_text(encoding="utf-8")
+    fake.behaviour = Behaviour(past_end="clamp")
+    failed = suite.against(fake)
+    failed.assert_outcomes(passed=READING - 1, skipped=WRITING, failed=1)
+    failed.stdout.fnmatch_lines(["*pass --outreach-drift=accept:", "past_end was 'empty', is now 'clamp': page*"])
+    warned = suite.against(fake, "--outreach-drift=warn")
+    warned.assert_outcomes(passed=READING, skipped=WRITING)
+    warned.stdout.fnmatch_lines(["drift: past_end was 'empty', is now 'clamp': page*"])
+    assert suite.record.read_text(encoding="utf-8") == first
+    suite.against(fake, "--outreach-drift=accept").assert_outcomes(passed=READING, skipped=WRITING)
+    assert load_behaviour(suite.record).past_end == "clamp"
+
+
+def test_a_broken_rule_fails_with_its_name_the_sentence_and_the_answer(suite: Suite) -> None:
+    altered = Altered(service(), document_changed(lambda document: document.update(status="fine")))
+    done = suite.against(altered, "-k", "W2")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "W2: the response has the status 'fine', not 'ok'",
+            "  interface: the responses of the four lists have the status ok",
+            "  request: GET /*",
+            '  response: 200 {"status": "fine"*',
+        ]
+    )
+
+
+def test_where_nothing_can_be_read_nothing_is_written(suite: Suite) -> None:
+    done = suite.against(service(Behaviour(auth=HeaderAuth("x-token", ""))))
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    done.stdout.fnmatch_lines(["nothing in the workspace could be read, so nothing was measured"])
+    assert not suite.record.exists()
+
+
+def test_a_file_that_cannot_be_understood_is_named_before_anything_is_asked(suite: Suite) -> None:
+    suite.record.write_text("past_ned = 1", encoding="utf-8")
+    fake = service()
+    done = suite.against(fake, "-k", "W1")
+    done.stdout.fnmatch_lines(["*did you mean past_end?*"])
+    assert len(fake.requests) == 0
+
+
+def test_options_that_lack_are_asked_for_before_anything_is_done(suite: Suite) -> None:
+    done = suite.run()
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert (
+        "--outreach-live, --outreach-workspace: expected the URL of a service and a workspace id"
+        in done.stdout.str() + done.stderr.str()
+    )
+
+
+def test_it_refuses_to_measure_one_service_from_many_processes(suite: Suite) -> None:
+    class Worker:
+        """Marks a process as one of many, as pytest-xdist does."""
+
+        def pytest_configure(self, config: pytest.Config) -> None:
+            config.workerinput = {}  # type: ignore[attr-defined]  # that is how pytest-xdist does it
+
+    fake = service()
+    done = suite.against(fake, "-k", "W2", plugins=[Worker()])
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["*run without -n; the service is measured once*"])
+    assert len(fake.requests) == 0
+
+
+def test_its_tests_can_be_listed_without_a_service(suite: Suite) -> None:
+    done = suite.run("--collect-only", "-q")
+    assert done.ret == pytest.ExitCode.OK
+    done.stdout.fnmatch_lines(["*test_conformance.py::test_the_service_keeps_the_rule?W1?"])
+
+
+@pytest.mark.usefixtures("suite")
+def test_the_command_runs_the_suite(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--collect-only", "-q", "-p", "no:cacheprovider"]) == pytest.ExitCode.OK
+    assert "test_the_service_keeps_the_rule" in capsys.readouterr().out
+
+
+def test_without_pytest_the_command_says_what_to_install(tmp_path: Path) -> None:
+    # A module of that name that fails as a missing one does.
+    (tmp_path / "pytest.py").write_text("raise ModuleNotFoundError('pytest')", encoding="utf-8")
+    run = "import runpy, sys; sys.path.insert(0, '.'); runpy.run_module('outreach_async.conformance', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "outreach_async.conformance needs pytest; run: pip install 'pytest>=8'\n")
+
+
+def test_its_options_cost_a_run_of_pytest_that_does_not_use_it_nothing(tmp_path: Path) -> None:
+    heavy = ("anyio", "attrs", "httpx", "json")
+    code = f"import outreach_async.conformance.options, sys; print([name for name in {heavy} if name in sys.modules])"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # coverage imports much
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

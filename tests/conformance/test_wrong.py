@@ -1,0 +1,394 @@
+"""Every stated rule is checked: a service that breaks one, and is right otherwise, is found to break that one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+import pytest
+from support.calibration import DRAFT, SPACE, WRITER, service
+from support.fake import document as said_by
+from support.fake import page
+from support.transports import LOOPS
+from support.wrong import Answered, Wrong, WrongTransport, document, put, refused
+
+from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
+from outreach_async.conformance import Site, check
+from outreach_async.conformance.rule import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
+from outreach_async.conformance.rules import RULES
+from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.transport.wire import Progress, Request, Response
+
+DONE: Final = "camp_done"
+"""A campaign that is finished; the first of the list."""
+
+LIVE: Final = [row["id"] for row in said_by(page(service(), "/campaigns", workspace=SPACE, display=5))["data"]][1]
+"""A live campaign, the second one: a step of A and B, then one of A and PER."""
+
+
+def fewer(said: Any) -> None:
+    """Say consistently that there are only ten campaigns."""
+    display = 10 if len(said["data"]) != 1 else 1
+    said.update(total_found=10, total_pages=10 // display)
+
+
+def more(said: Any) -> None:
+    """Say consistently that there is a mailbox more than there is."""
+    said["total_found"] += 1
+    said["total_pages"] = said["total_found"] if len(said["data"]) == 1 else 1
+
+
+def first_page_again(request: Request, response: Response) -> Response:
+    if "/campaigns?" not in request.target or "display=10" not in request.target:
+        return response
+    said = json.loads(response.body)
+    if said["data"]:
+        said["data"] = FIRST_CAMPAIGNS
+    return attrs.evolve(response, body=json.dumps(said).encode())
+
+
+def not_a_number(request: Request, response: Response) -> Response:
+    said = json.loads(response.body)
+    if "/mailboxes?" in request.target and said.get("data"):
+        said["data"][0]["sent_today"] = float("nan")
+    return attrs.evolve(response, body=json.dumps(said).encode())
+
+
+FIRST_CAMPAIGNS: Final = said_by(page(service(), "/campaigns", workspace=SPACE, display=10))["data"]
+
+
+def same_id_twice(said: Any) -> None:
+    for item, other in zip(said["data"][:1], said["data"][1:2], strict=False):
+        other["id"] = item["id"]
+
+
+def first_and_second(name: str) -> Callable[[Any], None]:
+    """Let the second of what has such a name have the first one's."""
+
+    def change(said: Any) -> None:
+        said["data"][1][name] = said["data"][0][name]
+
+    return change
+
+
+def one_item_too_many(said: Any) -> None:
+    said["data"] += [{**said["data"][-1], "id": f"camp_surplus{said['current_page']}"}] if len(said["data"]) == 10 else []
+
+
+def of_nothing(name: str) -> Callable[[Any], Any]:
+    """Make a percentage of a count of 0."""
+    return lambda item: {**item, name: 5, f"{name}_num": 0, "interested_num": 0}
+
+
+def steps_of(campaign: str, path: str, value: Any) -> Wrong:
+    return put("steps", path, value, containing=campaign)
+
+
+def of_creation(outcome: str, **members: Any) -> Wrong:
+    """Change the answers of an outcome."""
+
+    def change(said: Any) -> None:
+        if said["status"] == outcome:
+            said.update(members)
+
+    return document("contacts", change)
+
+
+def lacking(member: str, value: Any) -> Wrong:
+    """Take a creation without a required member, as if it were there."""
+
+    def asked(body: Any) -> None:
+        if body.get("email", "without-email").startswith("without-"):
+            place = body.get("upload_options", {}) if member in {"duplicates", "strict_validation"} else body
+            place.setdefault(member, value)
+
+    return Wrong(asked=asked)
+
+
+def campaign_as(value: str | None) -> Wrong:
+    """Create every contact as if it were for one campaign, or for none."""
+    return Wrong(asked=lambda body: body.get("upload_options", {}).update(campaign=value))
+
+
+PER: Final = "data.1.templates.1"
+FOLLOW_UP: Final = "data.1.templates.0"
+FIRST: Final = "data.0.templates.0"
+
+
+def on_alternate_loops(names: tuple[str, ...], cases: Sequence[tuple[Any, ...]], ids: Sequence[str]) -> pytest.MarkDecorator:
+    """Try half of the cases on either loop. What is judged is documents; the services that are right are tried on both."""
+    loops = itertools.cycle(LOOPS.items())
+    rows = [
+        pytest.param(*case, backend, id=f"{id_}-{loop}") for case, id_, (loop, backend) in zip(cases, ids, loops, strict=False)
+    ]
+    return pytest.mark.parametrize((*names, "anyio_backend"), rows, indirect=["anyio_backend"])
+
+
+# The rule that is broken, what is wrong, and further rules that cannot hold then either.
+WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
+    ("W1", "a list that is created", refused("fields", 201), set()),
+    ("W1", "a list of fields that is an array", refused("fields", 200, body=b"[]"), set()),
+    ("W1", "a server's error", refused("steps", 500, containing=LIVE), set()),
+    ("W1-json", "a number that is none", Wrong(not_a_number), set()),
+    ("W2", "another status", put("fields", "status", "fine"), set()),
+    ("W2", "no status", put("steps", "status", KeyError, containing=LIVE), set()),
+    ("P1", "no total_found", put("mailboxes", "total_found", KeyError), set()),
+    ("P1", "a total_found that is text", put("mailboxes", "total_found", "30"), set()),
+    ("P1", "no total_pages", put("campaigns", "total_pages", KeyError), set()),
+    ("P1", "no current_page", put("campaigns", "current_page", KeyError), set()),
+    ("P1", "more items than display", document("campaigns", one_item_too_many), {"P1-total"}),
+    ("P1-counts", "half a page", put("mailboxes", "total_pages", 1.5), set()),
+    ("P1-counts", "a page below zero", put("mailboxes", "current_page", -1), set()),
+    ("P1-counts", "fewer than none", put("mailboxes", "total_found", -30), set()),
+    ("P1-current", "the next page", put("mailboxes", "current_page", lambda page: page + 1), set()),
+    ("P1-current", "always the first page", put("campaigns", "current_page", 1), set()),
+    ("P1-pages", "one page more", put("mailboxes", "total_pages", lambda pages: pages + 1), set()),
+    ("P1-pages", "no page at all", put("campaigns", "total_pages", 0), set()),
+    ("P1-total", "1 found of 30", put("mailboxes", "total_found", 1), {"P1-pages"}),
+    ("P1-total", "19 found of 20", put("campaigns", "total_found", 19), {"P1-pages"}),
+    ("P1-total", "21 found of 20", put("campaigns", "total_found", 21), {"P1-pages"}),
+    ("P1-total", "far more found than there are", put("campaigns", "total_found", 10**6), {"P1-pages"}),
+    ("P1-total", "a page that is refused, though counted in", refused("campaigns", 404, containing="display=10&page=2"), set()),
+    ("P1", "no array of data", put("mailboxes", "data", None), {"P2"}),
+    ("P1-total", "31 found of 30, with as many pages", document("mailboxes", more), {"P2"}),
+    ("P1-end", "10 found of 20, with as many pages", document("campaigns", fewer), set()),
+    ("P1-repeat", "the first page as every page", Wrong(first_page_again), set()),
+    ("P2", "20 mailboxes at most", put("mailboxes", "data", lambda items: items[:20]), {"P1-total"}),
+    ("P2", "no page of 2,000", refused("mailboxes", 400, containing="display=2000"), {"W1"}),
+    ("P14", "a header that is no text", put("mailboxes", "headers", ["email", 1]), {"P1"}),
+    ("P14", "no headers", put("campaigns", "headers", None), {"P1"}),
+    ("W3", "a mailbox without prefix", put("mailboxes", "data.0.id", "box_1", containing="display=2000"), set()),
+    (
+        "W3",
+        "a campaign without prefix",
+        put("campaigns", "data.5.id", lambda id_: id_.replace("camp_", "campaign_"), containing="page=2"),
+        set(),
+    ),
+    ("W3", "a step without prefix", steps_of(LIVE, "data.0.id", "1"), set()),
+    ("W3", "a template without prefix", steps_of(LIVE, f"{FIRST}.id", "personalized_step_1"), set()),
+    ("W3", "a personalized entry as a template", steps_of(LIVE, f"{PER}.id", "temp_1"), set()),
+    ("W3-unique", "two mailboxes of one id", document("mailboxes", same_id_twice), set()),
+    ("W3-unique", "two steps of one id", document("steps", first_and_second("id"), containing=LIVE), set()),
+    ("W3-unique", "two templates of one id", steps_of(LIVE, "data.0.templates", lambda both: [both[0], both[0]]), set()),
+    ("W3-unique", "two fields of one code", put("fields", "data.20.code", "custom_1"), set()),
+    ("W4-status", "archived", put("campaigns", "data.1.status", "archived"), set()),
+    ("T1-templates", "a draft's step without templates", steps_of(DRAFT, "data.0.templates", []), set()),
+    ("W4-status", "Live", put("campaigns", "data.1.status", "Live"), set()),
+    *(
+        ("W4-counts", f"half of a campaign's {name}", put("campaigns", f"data.1.{name}", lambda count: count + 0.5), set())
+        for name in ("steps", "contacts", "opens_num", "replies_num", "bounces_num")
+    ),
+    ("W4-counts", "half an interest", put("campaigns", "data.1.interested_num", 0.5), set()),
+    ("W4-counts", "fewer than no bounces", put("campaigns", "data.1.bounces_num", -1), set()),
+    *(
+        ("W4-counts", f"half of a step's {name}", steps_of(LIVE, f"data.0.{name}", lambda count: count - 0.5), set())
+        for name in ("left_to_send", "already_sent")
+    ),
+    ("W4-counts", "half a contact more in all", steps_of(LIVE, "data.0.out_of", lambda count: count + 0.5), set()),
+    *(
+        ("W4-counts", f"half of a template's {name}", steps_of(LIVE, f"{FIRST}.{name}", lambda count: count + 0.5), set())
+        for name in ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
+    ),
+    *(
+        ("W4-percentages", f"{value} % {name}", put(kind, f"data.1.{name}", value), set())
+        for value in (-1, 100.5)
+        for kind, names in (
+            ("campaigns", ("opens", "replies", "bounces")),
+            ("mailboxes", ("opened_14days", "avg_open_rate", "avg_click_rate")),
+        )
+        for name in names
+        if (name, value) != ("bounces", 100.5)
+    ),
+    *(
+        ("W4-percentages", f"{name} below zero", steps_of(LIVE, f"{FIRST}.{name}", -0.01), set())
+        for name in ("opened", "clicked", "replied", "unsubscribed")
+    ),
+    *(
+        ("W4-shares", f"{name} of nothing", put("campaigns", "data.1", of_nothing(name)), set())
+        for name in ("opens", "replies", "bounces")
+    ),
+    *(
+        ("W4-shares", f"{name} of nothing", steps_of(LIVE, FIRST, of_nothing(name)), set())
+        for name in ("opened", "clicked", "replied", "unsubscribed")
+    ),
+    ("W4-interested", "more interest than replies", put("campaigns", "data.1.interested_num", 10**6), set()),
+    *(("W4-created", f"created {value}", put("campaigns", "data.0.created", value), set()) for value in (0, 2026, 20260131)),
+    ("W4-created", "created before 1970", put("mailboxes", "data.0.created_at", -5), set()),
+    ("W4-date", "a date as a number", put("campaigns", "data.1.days_left_date", 20260131), set()),
+    ("W4-relative", "a campaign's activity as a date", put("campaigns", "data.1.last_activity", "2026-01-31T12:00:00Z"), set()),
+    ("W4-relative", "a mailbox's activity as a timestamp", put("mailboxes", "data.0.last_activity", "1767225600"), set()),
+    ("W4-relative", "a mailbox's age as a date", put("mailboxes", "data.0.age", "Jan 31, 2026"), set()),
+    ("W4-relative", "a mailbox's creation as a date", put("mailboxes", "data.0.created", "31/01/2026"), set()),
+    ("W4-email", "no address", put("mailboxes", "data.0.email", "nobody"), set()),
+    ("W4-steps", "a step more than listed", put("campaigns", "data.0.steps", 2), set()),
+    (
+        "T1",
+        "steps from 0",
+        document("steps", lambda said: [step.update(order=step["order"] - 1) for step in said["data"]]),
+        set(),
+    ),
+    ("T1", "two first steps", steps_of(LIVE, "data.1.order", 1), set()),
+    ("T1", "half a place", steps_of(LIVE, "data.1.order", 1.5), set()),
+    ("T1-type", "another type", steps_of(LIVE, "data.0.type", "call"), set()),
+    ("T1-wait", "a wait below zero", steps_of(LIVE, "data.1.wait_time", -1), set()),
+    ("T1-templates", "a step without templates", steps_of(LIVE, "data.1.templates", []), set()),
+    ("T3", "more contacts than there are", steps_of(LIVE, "data.0.out_of", lambda count: count - 1), set()),
+    ("T6", "a personalized entry with a thread", steps_of(LIVE, f"{PER}.new_thread", value=True), set()),
+    ("T6", "a personalized entry with a subject", steps_of(LIVE, f"{PER}.subject", "Hello"), set()),
+    ("T6-thread", "a follow-up with a subject", steps_of(LIVE, f"{FOLLOW_UP}.subject", "Hello"), set()),
+    ("T6-thread", "a template of no thread", steps_of(LIVE, f"{FOLLOW_UP}.new_thread", None), set()),
+    ("T6-thread", "a thread without a subject", steps_of(LIVE, f"{FIRST}.subject", None), set()),
+    *(
+        ("T7", f"the letter {letter!r}", steps_of(LIVE, f"{FIRST}.test_letter", letter), set())
+        for letter in ("a", "1", "", "Variant A")
+    ),
+    ("T13", "days that are text", steps_of(LIVE, "days_left", "soon"), set()),
+    ("T13", "no display of days", steps_of(LIVE, "days_left_display", KeyError), set()),
+    ("T13", "a date that is a number", steps_of(LIVE, "days_left_date", 1767225600), set()),
+    ("T13-days", "days below zero in the steps", steps_of(LIVE, "days_left", -1), set()),
+    ("T13-days", "days below zero in the list", put("campaigns", "data.1.days_left", -1), set()),
+    ("T14", "complete in the list alone", put("campaigns", "data.1.days_left_date", "Complete"), set()),
+    ("T14", "complete in the steps alone", put("campaigns", "data.0.days_left_date", "Feb 1, 2026"), set()),
+    ("T14-left", "days left of what is complete", steps_of(DONE, "days_left", 3), set()),
+    (
+        "T14-left",
+        "a contact left in what is complete",
+        steps_of(DONE, "data.0", lambda step: {**step, "left_to_send": 1, "out_of": 31}),
+        set(),
+    ),
+    ("F1", "a standard code that is not there", put("fields", "data.0", lambda field: {**field, "code": "mail"}), set()),
+    ("F1", "a custom code of another form", put("fields", "data.36.code", "custom_x"), {"C19"}),
+    ("F1-searchable", "a name in capitals", put("fields", "data.0.searchable", ["E-Mail"]), set()),
+    ("A1", "a key that is refused", refused("contacts", 403, containing="trial-"), {"C1", "C2-added", "E1"}),
+    ("C1", "a duplicate that is added", of_creation("skipped", status="added"), set()),
+    ("C1", "a corrected spelling", of_creation("overwriten", status="overwritten"), set()),
+    ("C1", "an update of another name", of_creation("updated_missing_fields", status="updated"), set()),
+    ("C2", "a skipped duplicate with an id", of_creation("skipped", id="contact_1"), set()),
+    ("C2", "a skipped duplicate without details", of_creation("skipped", details=None), set()),
+    ("C2", "a skipped duplicate with a blank text", of_creation("skipped", details=" "), set()),
+    ("C2", "a success with details", of_creation("overwriten", details="done"), set()),
+    ("C2", "a success without id", of_creation("updated_missing_fields", id=None), set()),
+    ("C2", "a contact without prefix", of_creation("updated_missing_fields", id="c1"), {"C2-id"}),
+    ("C2-added", "a new contact that is a duplicate", of_creation("added", status="overwriten"), set()),
+    ("C2-id", "an overwritten contact of another id", of_creation("overwriten", id="contact_other"), set()),
+    ("C2-id", "one id for every contact", document("contacts", lambda said: said.update(id=said["id"] and "contact_1")), set()),
+    *(
+        ("C6", f"a creation without {member}", lacking(member, value), set())
+        for member, value in (
+            ("owner_key", WRITER.owner_key),
+            ("workspace", SPACE),
+            ("email", "nobody@conformance.example"),
+            ("upload_options", {"duplicates": "skip", "strict_validation": False, "campaign": None}),
+            ("duplicates", "skip"),
+            ("strict_validation", False),
+        )
+    ),
+    ("C7", "contacts that join nothing", campaign_as(None), set()),
+    ("C7", "contacts that join without being asked", campaign_as(DRAFT), set()),
+    ("C19", "a listed field that is refused", refused("contacts", 400, containing='"custom_1":'), set()),
+    ("E1", "a conflict", refused("contacts", 409, containing='"duplicates": "skip"'), {"A1", "C1", "C2-added"}),
+]
+
+
+@on_alternate_loops(("rule", "wrong", "others"), [row[:1] + row[2:] for row in WRONG], [f"{row[0]}: {row[1]}" for row in WRONG])
+async def test_a_service_that_is_wrong_in_one_thing_is_found_to_be(rule: str, wrong: Wrong, others: set[str]) -> None:
+    found = await check(WrongTransport(FakeTransport(service()), wrong), WRITER)
+    assert {breach.rule for breach in found} == {rule} | others, [str(breach) for breach in found]
+
+
+FIELDS: Final = [
+    (kind, path, name)
+    for kind, path, shape in (
+        ("campaigns", "data.9", CAMPAIGN),
+        ("mailboxes", "data.1", MAILBOX),
+        ("steps", "data.0", STEP),
+        ("steps", PER, TEMPLATE),
+        ("fields", "data.20", FIELD),
+    )
+    for name in shape
+]
+ALSO: Final = {
+    "id": {"W3"},
+    "test_letter": {"W3", "T6-thread"},
+    "new_thread": {"T6"},
+    "subject": {"T6"},
+    "order": {"T1"},
+    "days_left_date": {"T14"},
+    "searchable": {"F1-searchable"},
+}
+"""Rules that a field without a value of its kind may break as well."""
+
+
+@pytest.mark.parametrize("value", [KeyError, {"a": [1]}], ids=["missing", "an object"])
+@on_alternate_loops(("kind", "path", "name"), FIELDS, [f"{kind} {name}" for kind, _, name in FIELDS])
+async def test_a_field_that_is_missing_or_of_another_kind_is_found(kind: str, path: str, name: str, value: Any) -> None:
+    wrong = put(kind, f"{path}.{name}", value, containing=LIVE if kind == "steps" else "")
+    found = {breach.rule for breach in await check(WrongTransport(FakeTransport(service()), wrong), WRITER)}
+    assert "W4" in found
+    assert found <= {"W4"} | ALSO.get(name, set())
+
+
+def test_every_rule_has_a_service_that_breaks_it() -> None:
+    assert {rule.id for rule in RULES} - {row[0] for row in WRONG} == {"W4"}, "W4 has a test for each field"
+
+
+# Services that are right.
+
+
+class Moving(FakeTransport):
+    """A fake in which something happens before every request."""
+
+    def __init__(self, fake: FakeService, happen: Callable[[FakeService], object]) -> None:
+        super().__init__(fake)
+        self._moved = fake
+        self._happen = happen
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        self._happen(self._moved)
+        return await super().send(request, progress)
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest", "last_activity"])
+@pytest.mark.parametrize(
+    "happen",
+    [
+        lambda fake: fake.add_campaign(SPACE, steps=["A"]),
+        lambda fake: fake.add_mailbox(SPACE),
+        lambda fake: fake.advance(minutes=7),
+    ],
+    ids=["campaigns are added", "mailboxes are added", "time passes"],
+)
+async def test_what_happens_meanwhile_is_no_fault(order: Any, happen: Callable[[FakeService], object]) -> None:
+    fake = service(Behaviour(order=order))
+    assert await check(Moving(fake, happen), WRITER) == []
+
+
+def last_item_again(request: Request, response: Response) -> Response:
+    """Move one item of a page to the next one, as in a list by last activity."""
+    if "display=10&page=2" not in request.target:
+        return response
+    said = json.loads(response.body)
+    said["data"] = said["data"][:-1] + BY_ACTIVITY[-1:]
+    return attrs.evolve(response, body=json.dumps(said).encode())
+
+
+BY_ACTIVITY: Final = said_by(page(service(Behaviour(order="last_activity")), "/campaigns", workspace=SPACE, display=10))["data"]
+
+
+@pytest.mark.parametrize(("answered", "broken"), [(last_item_again, set()), (first_page_again, {"P1-repeat"})])
+async def test_in_a_list_by_activity_only_a_whole_page_that_comes_again_is_a_fault(answered: Answered, broken: set[str]) -> None:
+    fake = service(Behaviour(order="last_activity"))
+    found = await check(WrongTransport(FakeTransport(fake), Wrong(answered)), WRITER)
+    assert {breach.rule for breach in found} == broken, [str(breach) for breach in found]
+
+
+@pytest.mark.parametrize("days", [0, 8])
+@pytest.mark.parametrize("workspace", WORKSPACES)
+async def test_the_embedded_service_keeps_every_rule_as_time_passes(workspace: str, days: int) -> None:
+    fake = create_demo_world()
+    fake.advance(days=days)
+    site = Site(workspace, OWNER_KEY, writes=True, campaign="camp_partners" if workspace == WORKSPACES[0] else None)
+    assert await check(FakeTransport(fake), site) == []

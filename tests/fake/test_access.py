@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.fake import FIELDS, KEY, MISSING, OTHER, SPACE, create, creation, get, page, post, refusal, small_world
+
+from outreach_async.fake import FakeService, HeaderAuth, RateLimit
+
+
+def test_a1_the_owner_key_is_a_member_of_the_body_and_a_header_does_not_stand_for_it() -> None:
+    fake = small_world()
+    headers = {"content-type": "application/json", "authorization": f"Bearer {KEY}"}
+
+    assert create(fake)["status"] == "added"
+    refusal(post(fake, creation("b@b.co", owner_key=MISSING), headers), 400, "missing_field")
+
+
+@pytest.mark.parametrize("key", [1, None, ["key_1"], "", "1_key", "space_1"])
+def test_a2_an_owner_key_of_another_type_or_form_is_400(key: Any) -> None:
+    error = refusal(
+        post(small_world(), creation(owner_key=key)), 400, "invalid_type" if not isinstance(key, str) else "invalid_owner_key"
+    )
+
+    assert error["field"] == "owner_key"
+
+
+def test_a2_an_unknown_owner_key_is_401() -> None:
+    refusal(post(small_world(), creation(owner_key="key_9")), 401, "unknown_owner_key")
+
+
+def test_a2_a_key_whose_user_is_not_in_the_workspace_is_403() -> None:
+    refusal(post(small_world(), creation(owner_key="key_2")), 403, "workspace_denied")
+
+
+def test_a2_a_user_may_be_in_several_workspaces() -> None:
+    fake = small_world()
+    fake.add_owner_key(OTHER, key=KEY)
+
+    assert create(fake, workspace=OTHER)["status"] == create(fake, workspace=SPACE)["status"] == "added"
+
+
+@pytest.mark.parametrize(("key", "prefix_only"), [("key_2", 201), ("key_9", 201), ("x", 400), (1, 400), (None, 400)])
+def test_a2_keys_may_be_checked_less(key: Any, prefix_only: int) -> None:
+    assert post(small_world(owner_key="prefix_only"), creation(owner_key=key)).status == prefix_only
+    assert post(small_world(owner_key="off"), creation(owner_key=key)).status == 201
+
+
+@pytest.mark.parametrize("reading", ["check", "prefix_only", "off"])
+def test_c6_the_owner_key_is_required_however_it_is_checked(reading: Any) -> None:
+    assert (
+        refusal(post(small_world(owner_key=reading), creation(owner_key=MISSING)), 400, "missing_field")["field"] == "owner_key"
+    )
+
+
+@pytest.mark.parametrize("reading", ["check", "prefix_only", "off"])
+def test_an_unknown_workspace_is_404_however_keys_are_checked(reading: Any) -> None:
+    refusal(post(small_world(owner_key=reading), creation(workspace="space_9")), 404, "workspace_not_found")
+
+
+def test_a3_reads_need_nothing_and_take_any_header() -> None:
+    assert get(small_world(), FIELDS, {"authorization": "whatever"}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("auth", "good", "bad"),
+    [
+        (HeaderAuth(), f"Bearer {KEY}", ["", KEY, "Bearer ", "Bearer key_9", f"Basic {KEY}"]),
+        (HeaderAuth("x-api-key", ""), KEY, ["", "key_9", f"Bearer {KEY}"]),
+        (HeaderAuth("x-api-key", "Token", frozenset({"t0ken"})), "token t0ken", ["t0ken", f"Token {KEY}"]),
+    ],
+)
+def test_a3_a_header_may_be_asked_for(auth: HeaderAuth, good: str, bad: list[str]) -> None:
+    fake = small_world(auth=auth)
+
+    assert get(fake, FIELDS, {auth.header: good}).status == 200
+    assert post(fake, creation(), {auth.header: good}).status == 201
+    for value in bad:
+        response = get(fake, FIELDS, {auth.header: value})
+        refusal(response, 401, "unauthorized")
+        assert response.headers.get("www-authenticate", "") == auth.scheme
+    refusal(get(fake, FIELDS), 401, "unauthorized")
+
+
+ORDERED: list[tuple[dict[str, Any], int, str]] = [
+    ({"owner_key": MISSING}, 400, "missing_field"),
+    ({"workspace": MISSING}, 400, "missing_field"),
+    ({"email": MISSING}, 400, "missing_field"),
+    ({"upload_options": MISSING}, 400, "missing_field"),
+    ({"email": 1}, 400, "invalid_type"),
+    ({"strict_validation": 1}, 400, "invalid_type"),
+    ({"owner_key": "x"}, 400, "invalid_owner_key"),
+    ({"workspace": "x"}, 400, "invalid_id"),
+    ({"campaign": "x"}, 400, "invalid_id"),
+    ({"owner_key": "key_9"}, 401, "unknown_owner_key"),
+    ({"workspace": "space_9"}, 404, "workspace_not_found"),
+    ({"owner_key": "key_2"}, 403, "workspace_denied"),
+    ({"campaign": "camp_9"}, 404, "campaign_not_found"),
+    ({"custom_9": "x"}, 400, "unknown_custom_field"),
+    ({"country": "Nowhere", "strict_validation": True}, 422, "validation_failed"),
+]
+
+
+@pytest.mark.parametrize("first", range(len(ORDERED)))
+def test_a4_the_first_failure_in_order_answers(first: int) -> None:
+    wrong: dict[str, Any] = {}
+    for mistake, _, _ in reversed(ORDERED[first:]):
+        wrong |= mistake
+    # Of two mistakes in one member only the earlier can be made.
+    _, status, code = ORDERED[first]
+
+    refusal(post(small_world(), creation(**wrong)), status, code)
+
+
+def test_a4_json_is_read_before_anything_is_required() -> None:
+    refusal(post(small_world(), b'{"owner_key": NaN}'), 400, "invalid_json")
+
+
+def test_a4_strict_failures_are_all_listed() -> None:
+    error = refusal(
+        post(small_world(), creation("nobody", country="Nowhere", zip="?", strict_validation=True)), 422, "validation_failed"
+    )
+
+    assert [text.split()[0] for text in error["message"].split("; ")] == ["email", "country", "zip"]
+    assert error["field"] == "email"
+    assert "Nowhere" not in error["message"]
+
+
+def limited(scope: Any, limit: int = 2, **options: Any) -> FakeService:
+    return small_world(rate_limit=RateLimit(limit, per=60, scope=scope, **options))
+
+
+def test_e4_limits_are_off_by_default() -> None:
+    fake = small_world()
+
+    assert {get(fake, FIELDS).status for _ in range(500)} == {200}
+
+
+def test_e4_requests_over_the_limit_are_429_until_the_window_ends() -> None:
+    fake = limited("all")
+    fake.advance(seconds=45.5)
+    assert [get(fake, FIELDS).status for _ in range(4)] == [200, 200, 429, 429]
+    response = get(fake, "/nothing")
+    assert response.status == 404
+    response = page(fake, "/campaigns")
+    refusal(response, 429, "rate_limited")
+
+    assert response.headers["retry-after"] == "15"
+    fake.advance(seconds=14)
+    assert get(fake, FIELDS).headers["retry-after"] == "1"
+    fake.advance(seconds=0.5)
+    assert get(fake, FIELDS).status == 200
+
+
+def test_e4_reset_forgets_what_was_counted() -> None:
+    fake = limited("all", 1)
+    assert [get(fake, "/workspaces/space_9/all-fields").status for _ in range(2)] == [404, 429]
+    fake.reset()
+
+    assert get(fake, "/workspaces/space_9/all-fields").status == 404
+
+
+def test_e4_retry_after_may_be_a_date() -> None:
+    fake = limited("all", 0, retry_after="date")
+
+    assert get(fake, FIELDS).headers["retry-after"] == "Thu, 01 Jan 2026 00:01:00 GMT"
+
+
+def test_e4_a_limit_may_count_by_key() -> None:
+    fake = limited("key", 1)
+    fake.add_owner_key(SPACE, key="key_3")
+
+    assert [post(fake, creation(f"{n}@b.co", owner_key=key)).status for n, key in enumerate([KEY, "key_3", KEY])] == [
+        201,
+        201,
+        429,
+    ]
+    assert [get(fake, FIELDS).status, page(fake, "/campaigns").status] == [200, 429]
+
+
+def test_e4_a_limit_may_count_by_workspace() -> None:
+    fake = limited("workspace", 4)
+    served = [
+        get(fake, FIELDS).status,
+        page(fake, "/campaigns").status,
+        get(fake, "/campaigns/camp_1/steps").status,
+        post(fake, creation()).status,
+    ]
+
+    assert served == [200, 200, 200, 201]
+    assert page(fake, "/mailboxes").status == get(fake, FIELDS).status == 429
+    assert page(fake, "/mailboxes", workspace=OTHER).status == get(fake, "/campaigns/camp_3/steps").status == 200
+    assert get(fake, "/campaigns/camp_9/steps").status == 404
+
+
+def test_e4_what_is_refused_for_the_limit_changes_nothing() -> None:
+    fake = limited("all", 0)
+    before = fake.dump()
+
+    refusal(post(fake, creation()), 429, "rate_limited")
+    assert fake.dump() == before
+    assert json.loads(before)["version"] == 1

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import anyio
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from support.echo_service import CREATE, TinyService, answer_to
+
+from outreach_async.fake import faults as f
+from outreach_async.fake.asgi import MAX_REQUEST_BYTES, Message, Scope, asgi_app, join_headers, rebuild_target
+from outreach_async.transport.wire import Request, Response
+
+ODD = "/campaigns/camp_%C3%A9%20%C3%BC%2F%3F%23/steps?a%26b=%C3%A7%2B%20%2f&empty="
+
+
+def client_of(app: Any, root_path: str = "") -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app, root_path=root_path), base_url="http://fake")
+
+
+async def call(service: TinyService, messages: Iterable[Message], **scope: Any) -> list[Message]:
+    """Calls the application as a server does, with the messages that the client's side sends."""
+    sent: list[Message] = []
+    waiting = iter(messages)
+
+    async def receive() -> Message:
+        await anyio.lowlevel.checkpoint()
+        return next(waiting)
+
+    async def send(message: Message) -> None:
+        await anyio.lowlevel.checkpoint()
+        sent.append(message)
+
+    whole: Scope = {"type": "http", "method": "POST", "path": "/contacts", "query_string": b"", "headers": [], **scope}
+    await asgi_app(service)(whole, receive, send)
+    return sent
+
+
+async def test_an_answer_is_the_one_in_memory() -> None:
+    service = TinyService()
+    async with client_of(asgi_app(service)) as client:
+        got = await client.post("/contacts", content=CREATE.body, headers={"x-test": "a"})
+    seen = service.asked[0]
+    assert (seen.method, seen.target, seen.body, seen.headers["x-test"]) == ("POST", "/contacts", CREATE.body, "a")
+    wanted = service.exchange(seen).response
+    assert wanted is not None
+    assert (got.status_code, dict(got.headers), got.content) == (wanted.status, wanted.headers, wanted.body)
+
+
+@pytest.mark.parametrize("root_path", ["", "/mounted", "/two/deep/"])
+async def test_the_target_arrives_byte_for_byte_under_any_prefix(root_path: str) -> None:
+    service = TinyService()
+    async with client_of(asgi_app(service), root_path) as client:
+        await client.get(root_path.rstrip("/") + ODD)
+        await client.get(ODD)  # some servers take the prefix off
+    assert [request.target for request in service.asked] == [ODD, ODD]
+
+
+@pytest.mark.parametrize("prefix", ["/fake", "/deep/er/é x"])
+async def test_it_can_be_mounted_in_another_application(prefix: str) -> None:
+    service = TinyService()
+    async with client_of(Starlette(routes=[Mount(prefix, app=asgi_app(service))])) as client:
+        await client.get(prefix + ODD)
+        await client.get(prefix + "/")
+    assert [request.target for request in service.asked] == [ODD, "/"]
+
+
+SEGMENTS = st.lists(st.text("ab/é?%. ", max_size=4), min_size=1, max_size=4)
+
+
+@given(SEGMENTS, st.sampled_from(["", "/root", "/ro/ot é"]), st.booleans())
+def test_a_prefix_is_taken_off_and_nothing_else(segments: list[str], root: str, upper: bool) -> None:
+    quoted = "".join("/" + "".join(f"%{byte:{'02X' if upper else '02x'}}" for byte in segment.encode()) for segment in segments)
+    raw = (root.replace(" ", "%20").replace("é", "%c3%a9") + quoted).encode()
+    scope: Scope = {"path": unquote(raw.decode()), "raw_path": raw, "root_path": root, "query_string": b"a=%2F"}
+    assert rebuild_target(scope) == quoted + "?a=%2F"
+
+
+def test_the_prefix_alone_is_the_root() -> None:
+    assert rebuild_target({"raw_path": b"/root", "root_path": "/root", "path": "/root", "query_string": b""}) == "/"
+
+
+@pytest.mark.parametrize("scope", [{}, {"raw_path": None}])
+def test_without_a_raw_path_the_decoded_one_is_encoded_again(scope: Scope) -> None:
+    assert rebuild_target({"path": "/campaigns/camp_é ?", "query_string": b"", **scope}) == "/campaigns/camp_%C3%A9%20%3F"
+
+
+def test_a_query_in_the_raw_path_is_not_doubled() -> None:
+    assert rebuild_target({"path": "/a", "raw_path": b"/a?b=1", "query_string": b"b=1"}) == "/a?b=1"
+
+
+def test_repeated_header_fields_are_joined_and_names_are_lower_case() -> None:
+    assert join_headers([(b"X-A", b"1"), (b"x-b", b"\xe9"), (b"x-a", b"2")]) == {"x-a": "1, 2", "x-b": "é"}
+
+
+async def test_a_body_in_parts_is_read_whole() -> None:
+    service = TinyService()
+    parts: list[Message] = [{"body": b"ab", "more_body": True}, {"more_body": True}, {"body": b"c"}]
+    await call(service, [{"type": "http.request", **part} for part in parts])
+    assert service.asked == [Request("POST", "/contacts", {}, b"abc")]
+
+
+async def test_a_client_that_leaves_before_its_body_is_whole_asks_nothing() -> None:
+    service = TinyService()
+    assert await call(service, [{"type": "http.request", "more_body": True}, {"type": "http.disconnect"}]) == []
+    assert service.asked == []
+
+
+async def test_a_body_beyond_the_bound_is_refused_without_reading_on() -> None:
+    service, read = TinyService(), 0
+
+    def parts() -> Iterator[Message]:
+        nonlocal read
+        while True:
+            read += 1
+            yield {"type": "http.request", "body": bytes(2**20), "more_body": True}
+
+    start, body = await call(service, parts())
+    assert (start["status"], json.loads(body["body"])["status"], service.asked) == (413, "error", [])
+    assert read == MAX_REQUEST_BYTES // 2**20 + 1
+
+
+@pytest.mark.parametrize("fault", [f.latency(0.001), f.slow_drip(bytes=100, every=0.001)], ids=lambda fault: fault.label)
+async def test_a_late_answer_arrives_whole(fault: f.Fault) -> None:
+    service = TinyService()
+    service.faults.script("create_contact", fault)
+    async with client_of(asgi_app(service)) as client:
+        got = await client.post("/contacts")
+    assert got.content == answer_to(service.asked[0])
+
+
+@pytest.mark.parametrize("fault", [f.reset(), f.refuse(), f.truncate(3)], ids=lambda fault: fault.label)
+async def test_an_answer_lost_on_the_wire_is_a_connection_error_for_the_server(fault: f.Fault) -> None:
+    service = TinyService()
+    service.faults.script("create_contact", fault)
+    async with client_of(asgi_app(service)) as client:
+        with pytest.raises(ConnectionError, match="injected wire fault"):
+            await client.post("/contacts")
+
+
+async def test_an_answer_in_the_services_place_arrives_like_any_other() -> None:
+    service = TinyService()
+    service.faults.script("create_contact", f.status(429, retry_after=2))
+    async with client_of(asgi_app(service)) as client:
+        got = await client.post("/contacts")
+    assert (got.status_code, got.headers["retry-after"]) == (429, "2")
+
+
+async def test_it_lives_as_long_as_its_server_wants() -> None:
+    sent = await call(TinyService(), [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}], type="lifespan")
+    assert sent == [{"type": "lifespan.startup.complete"}, {"type": "lifespan.shutdown.complete"}]
+
+
+async def test_it_speaks_nothing_but_http() -> None:
+    with pytest.raises(ValueError, match="expected http or lifespan, got websocket"):
+        await call(TinyService(), [], type="websocket")
+
+
+async def test_an_answer_without_header_fields_is_sent_so() -> None:
+    class Bare(TinyService):
+        def exchange(self, _: Request, /) -> f.Exchange:
+            return f.Exchange(Response(204), None)
+
+    sent = await call(Bare(), [{"type": "http.request"}])
+    assert sent == [{"type": "http.response.start", "status": 204, "headers": []}, {"type": "http.response.body", "body": b""}]

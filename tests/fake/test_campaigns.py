@@ -1,0 +1,522 @@
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.fake import SPACE, START, create, document, get, page, refusal, small_world, steps
+
+from outreach_async.fake import Behaviour, FakeService
+from outreach_async.fake.rendering import PercentFormat, estimate_completion
+
+DAY_MS = 86_400_000
+
+CAMPAIGN_FIELDS = [
+    *("id", "status", "name", "steps", "contacts", "opens", "initials", "interested", "replies", "bounces", "last_activity"),
+    *("opens_num", "replies_num", "bounces_num", "interested_num", "days_left", "days_left_date", "days_left_display", "created"),
+]
+STEP_FIELDS = ["id", "order", "status", "type", "wait_time", "left_to_send", "already_sent", "out_of", "templates"]
+TEMPLATE_FIELDS = [
+    *("id", "test_letter", "name", "status", "new_thread", "subject", "body_text", "sent", "opened", "opened_num", "clicked"),
+    *("clicked_num", "replied", "replied_num", "unsubscribed", "unsubscribed_num"),
+]
+ANSWERED = {"sent": 9, "opened_num": 6, "clicked_num": 2, "replied_num": 3, "unsubscribed_num": 1}
+
+
+def world(**readings: Any) -> FakeService:
+    fake = FakeService(behaviour=Behaviour(**readings))
+    fake.add_workspace(SPACE, custom_fields=["Plan"])
+    fake.add_owner_key(SPACE, key="key_1")
+    return fake
+
+
+def item(fake: FakeService, id_: str) -> Any:
+    (found,) = [camp for camp in document(page(fake, "/campaigns", display=100))["data"] if camp["id"] == id_]
+    return found
+
+
+def test_w4_every_field_of_campaigns_steps_and_templates_is_there_in_order() -> None:
+    fake = small_world()
+    (step, _) = steps(fake, "camp_1")["data"]
+
+    assert list(item(fake, "camp_1")) == CAMPAIGN_FIELDS
+    assert list(step) == STEP_FIELDS
+    assert list(step["templates"][0]) == TEMPLATE_FIELDS
+
+
+@pytest.mark.parametrize("templates", [[], (), "", " ", None, 3, {}, {"test_letter": "A"}])
+def test_a_step_without_templates_is_refused_by_name(templates: Any) -> None:
+    fake = world()
+    before = fake.dump()
+
+    with pytest.raises((TypeError, ValueError)) as caught:
+        fake.add_campaign(SPACE, steps=["A", {"templates": templates}])
+
+    assert str(caught.value) == (
+        f"steps[1].templates: expected one or more templates, got {templates!r}; "
+        "pass letters such as 'A|B' or a list of templates, or omit it for one template"
+    )
+    assert fake.dump() == before
+
+
+def test_a_step_that_says_nothing_of_templates_has_one() -> None:
+    fake = world()
+    (step,) = steps(fake, fake.add_campaign(SPACE, steps=[{}]))["data"]
+
+    assert [template["test_letter"] for template in step["templates"]] == ["A"]
+
+
+def test_t1_and_t2_steps_come_in_order_live_and_by_automatic_email() -> None:
+    data = steps(small_world(), "camp_1")["data"]
+
+    assert [(step["order"], step["status"], step["type"]) for step in data] == [
+        (1, "live", "auto_email"),
+        (2, "live", "auto_email"),
+    ]
+
+
+def test_t1_waits_are_milliseconds() -> None:
+    fake = world()
+    camp = fake.add_campaign(SPACE, steps=["A", "A", {"wait_time": 5}])
+
+    assert [step["wait_time"] for step in steps(fake, camp)["data"]] == [0, 3 * DAY_MS, 5]
+
+
+def test_t6_only_the_first_template_of_a_thread_has_a_subject_and_the_personalized_entry_has_none() -> None:
+    fake = world()
+    follow_ups = ["A", {"new_thread": True}, {"new_thread": True, "subject": "Again", "body_text": None}, "PER"]
+    camp = fake.add_campaign(SPACE, steps=["A|PER", {"templates": follow_ups}])
+    first, second = steps(fake, camp)["data"]
+
+    assert [(entry["test_letter"], entry["new_thread"], entry["subject"]) for entry in first["templates"]] == [
+        ("A", True, "A question, {{first_name}}"),
+        ("PER", None, None),
+    ]
+    assert [(entry["test_letter"], entry["new_thread"], entry["subject"]) for entry in second["templates"]] == [
+        ("A", False, None),
+        ("B", True, "A question, {{first_name}}"),
+        ("C", True, "Again"),
+        ("PER", None, None),
+    ]
+    assert second["templates"][2]["body_text"] is None
+
+
+def test_t7_letters_follow_each_other_and_emails_are_shared_out_by_turns() -> None:
+    fake = world()
+    camp = fake.add_campaign(SPACE, steps=[{"templates": "A|B|C|PER", "sent": 10}])
+    templates = steps(fake, camp)["data"][0]["templates"]
+
+    assert [(template["test_letter"], template["sent"]) for template in templates] == [("A", 3), ("B", 3), ("C", 2), ("PER", 2)]
+    assert [template["id"].rpartition("_")[0] for template in templates] == ["temp", "temp", "temp", "personalized_step"]
+
+
+def test_t8_percentages_are_counts_over_sent_to_two_places() -> None:
+    fake = world()
+    camp = fake.add_campaign(SPACE, steps=[{"templates": [ANSWERED]}], bounces_num=2, interested_num=1)
+    (template,) = steps(fake, camp)["data"][0]["templates"]
+    listed = item(fake, camp)
+
+    assert [template[name] for name in ("opened", "clicked", "replied", "unsubscribed")] == [66.67, 22.22, 33.33, 11.11]
+    assert [listed[name] for name in ("opens", "replies", "bounces", "interested")] == [66.67, 33.33, 22.22, 11.11]
+    assert [listed[name] for name in ("opens_num", "replies_num", "bounces_num", "interested_num", "initials")] == [6, 3, 2, 1, 9]
+
+
+def test_t9_counts_are_of_emails_so_that_no_percentage_exceeds_100() -> None:
+    counts = dict.fromkeys(("sent", "opened_num", "clicked_num", "replied_num"), 3)
+    fake = world()
+    camp = fake.add_campaign(SPACE, steps=[{"templates": [counts]}])
+    (template,) = steps(fake, camp)["data"][0]["templates"]
+
+    assert [template[name] for name in ("opened", "clicked", "replied")] == [100, 100, 100]
+    with pytest.raises(ValueError, match="opened_num"):
+        fake.add_campaign(SPACE, steps=[{"templates": [counts | {"opened_num": 4}]}])
+
+
+def test_t11_initials_are_the_contacts_that_got_the_first_step() -> None:
+    fake = world()
+    camps = [
+        fake.add_campaign(SPACE, steps=[{"templates": [{"sent": 7}, {"sent": 6}]}, {"templates": [{"sent": 4}]}]),
+        fake.add_campaign(SPACE, contacts=5, steps=["A"]),
+        fake.add_campaign(SPACE),
+    ]
+
+    assert [item(fake, camp)["initials"] for camp in camps] == [13, 0, 0]
+
+
+def test_t8_percentages_of_nothing_sent_are_0() -> None:
+    listed = item(small_world(), "camp_1")
+
+    assert {listed[name] for name in ("opens", "replies", "bounces", "interested", "initials")} == {0}
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([0, 1, 2]))
+def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: int) -> None:
+    exact = Fraction(100 * min(n, of), of)
+
+    assert Fraction(str(PercentFormat("float", digits).percent(min(n, of), of, ""))) == round(exact, digits)
+
+
+@pytest.mark.parametrize(
+    ("digits", "n", "of", "rounded"), [(0, 1, 200, 0), (0, 3, 200, 2), (1, 1, 2000, 0.0), (1, 3, 2000, 0.2), (2, 1, 3, 33.33)]
+)
+def test_t8_a_half_goes_to_the_even_side(digits: int, n: int, of: int, rounded: float) -> None:
+    assert PercentFormat("int_when_whole", digits).percent(n, of, "") == rounded
+
+
+def kinds(fake: FakeService) -> set[type]:
+    camp = fake.add_campaign(SPACE, steps=[{"templates": [{"sent": 4, "opened_num": 2, "clicked_num": 1}] * 12}])
+    found = [
+        template[name] for template in steps(fake, camp)["data"][0]["templates"] for name in ("opened", "clicked", "replied")
+    ]
+    assert set(found) == {50, 25, 0}
+    return {type(number) for number in found}
+
+
+@pytest.mark.parametrize(("numbers", "expected"), [("int_when_whole", {int}), ("float", {float}), ("mixed", {int, float})])
+def test_w9_whole_percentages_are_integers_floats_or_either(numbers: Any, expected: set[type]) -> None:
+    fake = world(numbers=numbers)
+
+    assert kinds(fake) == expected
+    assert get(fake, "/campaigns/x").status == 404
+    assert page(fake, "/campaigns").body == page(fake, "/campaigns").body
+
+
+@pytest.mark.parametrize(("digits", "expected"), [(0, [67, 33]), (1, [66.7, 33.3]), (2, [66.67, 33.33])])
+def test_t8_the_decimal_places_are_a_knob(digits: Any, expected: list[float]) -> None:
+    fake = world(percent_digits=digits)
+    listed = item(fake, fake.add_campaign(SPACE, steps=[{"templates": [ANSWERED]}]))
+
+    assert [listed["opens"], listed["replies"]] == expected
+
+
+def flow(fake: FakeService, camp: str) -> list[tuple[int, int, int]]:
+    return [(step["left_to_send"], step["already_sent"], step["out_of"]) for step in steps(fake, camp)["data"]]
+
+
+def test_t3_and_t4_who_left_early_goes_through_no_later_step() -> None:
+    fake = world()
+    said = [{"sent": 10, "opened_num": 6, "replied_num": 3, "unsubscribed_num": 1}, {"sent": 3}]
+    camp = fake.add_campaign(SPACE, contacts=14, bounces_num=1, steps=[{"templates": [counts]} for counts in said])
+
+    # Four wait for step 1. Of the ten that got it, five left, three got step 2, and two wait for it.
+    assert flow(fake, camp) == [(4, 10, 14), (6, 3, 9)]
+
+
+def test_t3_what_is_left_may_be_said() -> None:
+    fake = world()
+    camp = fake.add_campaign(SPACE, steps=[{"left_to_send": 2, "templates": [{"sent": 3}]}, {"left_to_send": 1}])
+
+    assert flow(fake, camp) == [(2, 3, 5), (1, 0, 1)]
+    assert item(fake, camp)["contacts"] == 5
+
+
+def test_t5_enrolling_adds_one_to_contacts_and_to_what_every_step_has_left() -> None:
+    fake = world()
+    camp = fake.add_campaign(SPACE, contacts=10, steps=[{"templates": [{"sent": 4}]}, "A"])
+    before, listed = flow(fake, camp), item(fake, camp)
+    create(fake, "a@b.co", campaign=camp)
+    create(fake, "c@b.co", campaign=camp)
+
+    assert flow(fake, camp) == [(left + 2, sent, whole + 2) for left, sent, whole in before]
+    assert item(fake, camp) == listed | {"contacts": listed["contacts"] + 2}
+
+
+def test_t5_contacts_that_are_seeded_count_like_those_that_are_created() -> None:
+    fake = world()
+    camp = fake.add_campaign(SPACE, steps=["A"])
+    fake.add_contacts(SPACE, 7, campaign=camp)
+
+    assert (flow(fake, camp), item(fake, camp)["contacts"]) == ([(7, 0, 7)], 7)
+
+
+COUNTS = st.integers(0, 30)
+SAID = st.lists(st.fixed_dictionaries({"sent": COUNTS, "templates": st.sampled_from(["A", "A|B", "A|B|PER"])}), max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SAID, COUNTS, st.integers(0, 5))
+def test_t10_and_t4_counts_agree_in_every_campaign(said: list[dict[str, Any]], waiting: int, joining: int) -> None:
+    fake = world()
+    said.sort(key=lambda step: -step["sent"])
+    camp = fake.add_campaign(SPACE, steps=said, contacts=(said[0]["sent"] + waiting) if said else None)
+    fake.add_contacts(SPACE, joining, campaign=camp)
+    listed, data = item(fake, camp), steps(fake, camp)["data"]
+    templates = [template for step in data for template in step["templates"]]
+    sent = sum(template["sent"] for template in templates)
+
+    assert listed["steps"] == len(data)
+    assert listed["opens_num"] == sum(template["opened_num"] for template in templates)
+    assert listed["replies_num"] == sum(template["replied_num"] for template in templates)
+    assert listed["interested_num"] <= listed["replies_num"]
+    assert listed["bounces_num"] + listed["opens_num"] <= sent
+    assert listed["initials"] == (data[0]["already_sent"] if data else 0)
+    assert [step["already_sent"] for step in data] == [sum(template["sent"] for template in step["templates"]) for step in data]
+    for step in data:
+        assert 0 <= step["left_to_send"] == step["out_of"] - step["already_sent"] <= listed["contacts"]
+    for counts in ([step["out_of"] for step in data], [step["already_sent"] for step in data]):
+        assert counts == sorted(counts, reverse=True)
+    for template in templates:
+        assert (
+            max(template["clicked_num"], template["replied_num"], template["unsubscribed_num"])
+            <= template["opened_num"]
+            <= template["sent"]
+        )
+
+
+DISAGREEING: list[dict[str, Any]] = [
+    {"steps": [{"templates": [{"sent": 1, "opened_num": 2}]}]},
+    {"steps": [{"templates": [{"sent": 5, "opened_num": 2, "replied_num": 3}]}]},
+    {"steps": [{"templates": [{"sent": -1}]}]},
+    {"steps": [{"templates": [{"sent": 5}]}], "contacts": 4},
+    {"steps": [{"templates": [{"sent": 5}]}], "contacts": 6, "bounces_num": 6},
+    {"steps": [{"templates": [{"sent": 5}]}, {"templates": [{"sent": 6}]}]},
+    {"steps": [{"left_to_send": 5}, {"left_to_send": 6}]},
+    {"steps": [{"left_to_send": 5}], "contacts": 4},
+    {"steps": [{"sent": 5, "templates": [{"sent": 5}]}]},
+    {"interested_num": 1},
+    {"interested_num": -1},
+    {"bounces_num": 1},
+    {"contacts": -1},
+    {"steps": ["A", {"templates": [{"subject": "x"}]}]},
+    {"steps": [{"templates": [{"test_letter": "PER", "subject": "x"}]}]},
+    {"steps": [{"templates": [{"test_letter": "PER", "new_thread": False}]}]},
+    {"name": " "},
+    {"mailboxes": ["mailbox_9"]},
+    {"id": "space_9"},
+    {"id": "camp_"},
+]
+
+
+@pytest.mark.parametrize("said", DISAGREEING, ids=str)
+def test_what_does_not_agree_is_refused_and_leaves_no_trace(said: dict[str, Any]) -> None:
+    fake = small_world()
+    before = fake.dump()
+
+    with pytest.raises(ValueError, match=r"."):
+        fake.add_campaign(SPACE, **{"id": "camp_5"} | said)
+    assert fake.dump() == before
+    assert fake.add_campaign(SPACE, id="camp_5") == "camp_5"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"steps": [{"wait": 5}]}, r"a step has no 'wait'; did you mean wait_time\?"),
+        ({"steps": [{"templates": [{"open_num": 5}]}]}, r"a template has no 'open_num'; did you mean opened_num\?"),
+        ({"steps": [{"zzz": 5}]}, "a step has no 'zzz'; expected one of id, status"),
+        ({"steps": [{"wait_time": "3d"}]}, "wait_time: expected an integer, got str"),
+        ({"steps": [{"sent": 1.5}]}, "sent: expected an integer, got float"),
+        ({"contacts": True}, "contacts: expected an integer, got bool"),
+        ({"name": None}, "name: expected a string, got NoneType"),
+        ({"interested_num": "1"}, "interested_num: expected an integer, got str"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_refused_by_name(said: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        small_world().add_campaign(SPACE, **said)
+
+
+def test_a_campaign_sends_through_mailboxes_of_its_own_workspace() -> None:
+    fake = small_world()
+    box = fake.add_mailbox("space_2")
+
+    with pytest.raises(ValueError, match="has no mailbox"):
+        fake.add_campaign(SPACE, mailboxes=[box])
+
+
+def ending(fake: FakeService, camp: str) -> tuple[Any, Any, Any]:
+    listed, answered = item(fake, camp), steps(fake, camp)
+    assert (listed["days_left"], listed["days_left_display"]) == (answered["days_left"], answered["days_left_display"])
+    return answered["days_left"], answered["days_left_date"], answered["days_left_display"]
+
+
+def test_t13_days_are_the_queue_over_the_mailboxes_speed_and_the_waits_that_remain() -> None:
+    fake = world()
+    boxes = fake.add_mailboxes(SPACE, 2, daily_limit=10)
+    camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=30, steps=["A", {"wait_time": 2 * DAY_MS + 1}])
+
+    # 60 e-mails at 20 a day, and a little over two days between the steps.
+    assert ending(fake, camp) == (6, "Jan 7, 2026", "6 days")
+
+
+def test_t13_and_b5_a_mailboxs_limit_is_shared_between_the_live_campaigns_that_use_it() -> None:
+    fake = world()
+    boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
+    camps = [fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=10, steps=["A"]) for _ in range(2)]
+    fake.add_campaign(SPACE, status="paused", mailboxes=boxes, contacts=10, steps=["A"])
+
+    assert [ending(fake, camp)[0] for camp in camps] == [2, 2]
+
+
+def test_t17_what_is_not_live_is_estimated_as_if_it_were() -> None:
+    fake = world()
+    boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
+    fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=10, steps=["A"])
+    camp = fake.add_campaign(SPACE, status="draft", mailboxes=[*boxes, *boxes], contacts=10, steps=["A"])
+
+    assert ending(fake, camp)[0] == 2
+
+
+def test_t13_waits_that_nobody_has_before_them_do_not_count() -> None:
+    fake = world()
+    boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
+    waits: list[dict[str, Any]] = [{"wait_time": 9 * DAY_MS, "templates": [{"sent": 10}]}, {"wait_time": 2 * DAY_MS}]
+    camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, steps=waits)
+
+    assert ending(fake, camp)[0] == 3
+
+
+def test_t12_the_wait_of_the_first_step_runs_from_enrolment() -> None:
+    fake = world()
+    boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
+    camp = fake.add_campaign(SPACE, mailboxes=boxes, contacts=10, steps=[{"wait_time": 3 * DAY_MS}, {"wait_time": DAY_MS}])
+
+    # Two days of sending, and both waits, the first of which is that between joining and the first e-mail.
+    assert ending(fake, camp)[0] == 2 + 3 + 1
+
+
+def test_t13_a_day_is_the_least() -> None:
+    fake = world()
+    camp = fake.add_campaign(SPACE, mailboxes=fake.add_mailboxes(SPACE, 9), contacts=1, steps=["A"])
+
+    assert ending(fake, camp) == (1, "Jan 2, 2026", "1 day")
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=4),
+    st.lists(st.integers(0, 10**9), min_size=4, max_size=4),
+    st.integers(1, 40),
+)
+def test_t5_one_contact_more_never_makes_a_campaign_end_earlier(lefts: list[int], waits: list[int], speed: int) -> None:
+    def days(extra: int) -> int:
+        return estimate_completion(99, [left + extra for left in lefts], waits[: len(lefts)], Fraction(speed)).days
+
+    assert days(0) <= days(1) <= days(2)
+
+
+def test_t14_finished_is_complete_in_the_list_and_in_the_steps() -> None:
+    fake = world()
+    camp = fake.add_campaign(SPACE, steps=[{"templates": [{"sent": 3}]}])
+
+    assert ending(fake, camp) == (0, "Complete", "Complete")
+    assert item(fake, camp)["days_left_date"] == "Complete"
+
+
+def test_t14_a_campaign_without_contacts_is_not_started() -> None:
+    fake = world()
+
+    assert ending(fake, fake.add_campaign(SPACE, steps=["A"])) == (0, "Not started", "Not started")
+
+
+@pytest.mark.parametrize("limits", [[], [0], [-5], ["damaged"]])
+def test_t15_without_a_mailbox_that_sends_the_end_is_unknown(limits: list[Any]) -> None:
+    fake = world()
+    boxes = [fake.add_mailbox(SPACE, daily_limit=limit) for limit in limits]
+    camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=5, steps=["A"])
+
+    assert ending(fake, camp) == (9999, "Unknown", "Unknown")
+
+
+def list_dates(list_date: Any) -> list[Any]:
+    fake = world(list_date=list_date)
+    boxes = fake.add_mailboxes(SPACE, 1)
+    for _ in range(12):
+        fake.add_campaign(SPACE, mailboxes=boxes, contacts=100, steps=["A"])
+    dates = [camp["days_left_date"] for camp in document(page(fake, "/campaigns", display=12))["data"]]
+    assert set(dates) <= {START + 3 * 86400, "Jan 4, 2026"}
+    return dates
+
+
+@pytest.mark.parametrize(("list_date", "kinds"), [("timestamp", {int}), ("text", {str}), ("mixed", {int, str})])
+def test_t16_the_lists_dates_are_unix_seconds_texts_or_either(list_date: Any, kinds: set[type]) -> None:
+    assert {type(date) for date in list_dates(list_date)} == kinds
+
+
+def without_mailbox(fake: FakeService) -> str:
+    return fake.add_campaign(SPACE, contacts=5, steps=["A"])
+
+
+def without_contacts(fake: FakeService) -> str:
+    return fake.add_campaign(SPACE, steps=["A"])
+
+
+@pytest.mark.parametrize("list_date", ["timestamp", "text", "mixed"])
+@pytest.mark.parametrize(("add", "word"), [(without_mailbox, "Unknown"), (without_contacts, "Not started")])
+def test_t16_the_list_has_the_word_of_the_steps_where_there_is_no_date(add: Any, word: str, list_date: Any) -> None:
+    fake = world(list_date=list_date)
+    camps = [add(fake) for _ in range(6)]
+
+    assert {item(fake, camp)["days_left_date"] for camp in camps} == {word}
+    assert {steps(fake, camp)["days_left_date"] for camp in camps} == {word}
+
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    ("passed", "words"),
+    [
+        (-5, "just now"),
+        (59.9, "just now"),
+        (60, "1 minute ago"),
+        (59 * 60, "59 minutes ago"),
+        (3600, "1 hour ago"),
+        (DAY - 1, "23 hours ago"),
+        (DAY, "1 day ago"),
+        (29 * DAY, "29 days ago"),
+        (30 * DAY, "1 month ago"),
+        (364 * DAY, "11 months ago"),
+        (365 * DAY, "1 year ago"),
+        (900 * DAY, "2 years ago"),
+    ],
+)
+def test_t18_times_are_worded_by_their_largest_whole_unit(passed: float, words: str) -> None:
+    fake = world()
+    camp = fake.add_campaign(SPACE, last_activity=START - passed)
+
+    assert item(fake, camp)["last_activity"] == words
+
+
+def test_t18_last_activity_follows_the_clock() -> None:
+    fake = world()
+    camp, never = fake.add_campaign(SPACE, last_activity=START), fake.add_campaign(SPACE, steps=["A"])
+    fake.advance(days=2, hours=5)
+
+    assert [item(fake, id_)["last_activity"] for id_ in (camp, never)] == ["2 days ago", "Never"]
+
+
+def test_t18_what_was_sent_was_sent_lately_unless_it_is_said() -> None:
+    fake = world()
+    camps = [fake.add_campaign(SPACE, created=0, steps=[{"sent": 5}], last_activity=activity) for activity in ("auto", None, 0)]
+
+    assert re.fullmatch(r"just now|\d+ (minute|hour)s? ago", item(fake, camps[0])["last_activity"])
+    assert [item(fake, camp)["last_activity"] for camp in camps[1:]] == ["Never", "56 years ago"]
+
+
+def test_t19_a_status_that_nobody_saw_comes_by_seeding() -> None:
+    fake = world()
+    camp = fake.add_campaign(
+        SPACE, status="archived", steps=[{"status": "stopped", "templates": [{"status": "error", "test_letter": "Z"}]}]
+    )
+    (step,) = steps(fake, camp)["data"]
+
+    assert (item(fake, camp)["status"], step["status"], step["templates"][0]["status"]) == ("archived", "stopped", "error")
+
+
+def test_steps_of_an_unknown_campaign_are_404() -> None:
+    assert refusal(get(small_world(), "/campaigns/camp_9/steps"), 404, "campaign_not_found")["field"] == "campaign_id"
+
+
+@pytest.mark.parametrize("id_", ["space_1", "camp_", "9"])
+def test_steps_of_what_is_no_campaign_id_are_400(id_: str) -> None:
+    refusal(get(small_world(), f"/campaigns/{id_}/steps"), 400, "invalid_id")
+
+
+def test_w10_times_of_creation_are_unix_seconds() -> None:
+    fake = world()
+    fake.advance(days=1.5)
+
+    assert item(fake, fake.add_campaign(SPACE))["created"] == START + 129_600

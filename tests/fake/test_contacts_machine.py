@@ -1,0 +1,209 @@
+"""The fake's contacts against an oracle that stores what the rules say, in the plainest way there is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.fake import KEY, OTHER, SPACE, creation, page, post, steps
+
+from outreach_async.fake import Behaviour, FakeService
+from outreach_async.fake.records import CAMPAIGN_HEADERS
+
+LOCALS = ["ada", "Ada", "bo", "bo+x", "b.o"]
+EMAILS = [f"{local}@{domain}" for local in LOCALS for domain in ("acme.example", "ACME.example", "gmail.com")] + [
+    " ada@acme.example "
+]
+VALUES = ["", " ", "x", "y", None]
+CODES = ["first_name", "city", "custom_1", "custom_9"]
+CAMPAIGNS = [None, "camp_1", "camp_2"]
+SPACES = [SPACE, OTHER]
+
+BEHAVIOURS = st.builds(
+    Behaviour,
+    email_key=st.sampled_from(["lower", "exact", "domain_lower", "gmail"]),
+    unknown_custom=st.sampled_from(["reject", "ignore", "store"]),
+    skip_enrols=st.booleans(),
+    overwrite_unsent=st.sampled_from(["keep", "clear"]),
+    overwrite_blank=st.sampled_from(["clear", "keep", "store"]),
+    reenrol=st.sampled_from(["noop", "restart", "error"]),
+)
+
+
+class Oracle:
+    """What should be stored: lists that are searched from the start, each rule written out for itself."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour = behaviour
+        self.contacts: list[dict[str, Any]] = []
+
+    def same(self, one: str, other: str) -> bool:
+        if self.behaviour.email_key == "exact":
+            return one == other
+        if self.behaviour.email_key == "domain_lower":
+            (one_local, one_domain), (other_local, other_domain) = one.split("@"), other.split("@")
+            return one_local == other_local and one_domain.lower() == other_domain.lower()
+        one, other = one.lower(), other.lower()
+        if self.behaviour.email_key == "gmail" and one.endswith("@gmail.com") and other.endswith("@gmail.com"):
+            return one.split("@")[0].split("+")[0].replace(".", "") == other.split("@")[0].split("+")[0].replace(".", "")
+        return one == other
+
+    def create(
+        self, space: str, email: str, duplicates: str, campaign: str | None, sent: dict[str, str | None]
+    ) -> tuple[int, str | None]:
+        """Do what a creation should do; gives the status, and the outcome if there is one."""
+        email = email.strip()
+        custom = ["custom_1"] if space == SPACE else []
+        if (campaign == "camp_1" and space != SPACE) or (campaign == "camp_2" and space != OTHER):
+            return 404, None
+        unknown = [code for code in sent if code.startswith("custom_") and code not in custom]
+        if unknown and self.behaviour.unknown_custom == "reject":
+            return 400, None
+        if self.behaviour.unknown_custom == "ignore":
+            sent = {code: value for code, value in sent.items() if code not in unknown}
+        found = [contact for contact in self.contacts if contact["space"] == space and self.same(contact["email"], email)]
+        if not found:
+            fields = {code: value for code, value in sent.items() if value is not None}
+            self.contacts.append({"space": space, "email": email, "fields": fields, "campaigns": [campaign] if campaign else []})
+            return 201, "added"
+        return self.change(found[0], email, duplicates, campaign, sent)
+
+    def change(
+        self, contact: dict[str, Any], email: str, duplicates: str, campaign: str | None, sent: dict[str, str | None]
+    ) -> tuple[int, str]:
+        joins = campaign is not None and (duplicates != "skip" or self.behaviour.skip_enrols)
+        if joins and campaign in contact["campaigns"] and self.behaviour.reenrol == "error":
+            return 409, "refused"
+        if joins and campaign not in contact["campaigns"]:
+            contact["campaigns"].append(campaign)
+        if duplicates == "skip":
+            return 200, "skipped"
+        if duplicates == "update_missing_fields":
+            for code, value in sent.items():
+                if value is not None and value.strip() != "" and (contact["fields"].get(code) or "").strip() == "":
+                    contact["fields"][code] = value
+            return 200, "updated_missing_fields"
+        contact["email"] = email
+        contact["fields"] = self.overwritten(contact["fields"], sent)
+        return 200, "overwriten"
+
+    def overwritten(self, old: dict[str, str | None], sent: dict[str, str | None]) -> dict[str, str | None]:
+        new: dict[str, str | None] = {}
+        for code in {**old, **sent}:
+            value = sent.get(code)
+            blank = value is None or value.strip() == ""
+            unsent = code not in sent
+            if unsent and self.behaviour.overwrite_unsent == "keep":
+                new[code] = old[code]
+            elif not unsent and (not blank or self.behaviour.overwrite_blank == "store"):
+                new[code] = value
+            elif not unsent and self.behaviour.overwrite_blank == "keep" and code in old:
+                new[code] = old[code]
+        return new
+
+
+class Contacts(RuleBasedStateMachine):
+    """Creates contacts, mostly ones that exist, in worlds that are not empty."""
+
+    @initialize(behaviour=BEHAVIOURS, seed=st.integers(0, 3))
+    def start(self, behaviour: Behaviour, seed: int) -> None:
+        self.fake = FakeService(seed, behaviour)
+        self.oracle = Oracle(behaviour)
+        self.ids: dict[tuple[str, str], str] = {}
+        self.fake.add_workspace(SPACE, custom_fields=["Plan"])
+        self.fake.add_workspace(OTHER)
+        self.fake.add_owner_key(SPACE, OTHER, key=KEY)
+        self.fake.add_campaign(SPACE, id="camp_1", steps=["A", "A"])
+        self.fake.add_campaign(OTHER, id="camp_2", steps=["A"])
+        for space, camp in ((SPACE, "camp_1"), (OTHER, "camp_2")):
+            rows: list[dict[str, str | None]] = [
+                {"email": "ada@acme.example", "city": " "},
+                {"email": "bo@gmail.com", "first_name": "x"},
+            ]
+            self.fake.add_contacts(space, rows, campaign=camp)
+            for row in rows:
+                fields = {code: value for code, value in row.items() if code != "email"}
+                self.oracle.contacts.append({"space": space, "email": row["email"], "fields": fields, "campaigns": [camp]})
+
+    @rule(
+        space=st.sampled_from(SPACES),
+        email=st.sampled_from(EMAILS),
+        duplicates=st.sampled_from(["skip", "overwrite", "update_missing_fields"]),
+        campaign=st.sampled_from(CAMPAIGNS),
+        sent=st.dictionaries(st.sampled_from(CODES), st.sampled_from(VALUES)),
+    )
+    def create(self, space: str, email: str, duplicates: str, campaign: str | None, sent: dict[str, str | None]) -> None:
+        self.post(space, email, duplicates, campaign, sent)
+
+    @rule(
+        which=st.integers(0),
+        duplicates=st.sampled_from(["skip", "overwrite", "update_missing_fields"]),
+        joins=st.booleans(),
+        sent=st.dictionaries(st.sampled_from(["first_name", "city"]), st.sampled_from(["", None, "new"]), min_size=1),
+    )
+    def create_again(self, which: int, duplicates: str, joins: bool, sent: dict[str, str | None]) -> None:
+        """Left to chance, few creations would meet a contact, and fewer still one with fields."""
+        contact = self.oracle.contacts[which % len(self.oracle.contacts)]
+        space = contact["space"]
+        campaign = {SPACE: "camp_1", OTHER: "camp_2"}[space] if joins else None
+        self.post(space, contact["email"].upper(), duplicates, campaign, sent)
+
+    def post(self, space: str, email: str, duplicates: str, campaign: str | None, sent: dict[str, str | None]) -> None:
+        before = self.fake.dump()
+        body = creation(email, workspace=space, duplicates=duplicates, campaign=campaign, **sent)
+        response = post(self.fake, body)
+        status, outcome = self.oracle.create(space, email, duplicates, campaign, sent)
+        assert response.status == status, response.body
+        if status < 300:
+            assert json.loads(response.body)["status"] == outcome
+        if status >= 300 or (outcome == "skipped" and not self.oracle.behaviour.skip_enrols):
+            assert self.fake.dump() == before
+
+    @rule()
+    def go_back_and_forth(self) -> None:
+        snapshot, before = self.fake.snapshot(), self.fake.dump()
+        self.fake.add_contacts(SPACE, [{"email": "between@the.moments"}], campaign="camp_1")
+        self.fake.advance(days=1)
+        self.fake.restore(snapshot)
+        assert self.fake.dump() == before
+
+    @rule()
+    def go_through_a_file(self) -> None:
+        before = self.fake.dump()
+        self.fake.load(before)
+        assert self.fake.dump() == before
+
+    @rule(hours=st.integers(0, 100))
+    def time_passes(self, hours: int) -> None:
+        self.fake.advance(hours=hours)
+
+    @invariant()
+    def the_stored_contacts_are_those_of_the_oracle(self) -> None:
+        for space in SPACES:
+            stored = self.fake.contacts(space)
+            plain = [{"space": space, **{name: contact[name] for name in ("email", "fields", "campaigns")}} for contact in stored]
+            assert plain == [contact for contact in self.oracle.contacts if contact["space"] == space]
+            # Ids are kept and are nobody else's.
+            assert len({contact["id"] for contact in stored}) == len(stored)
+            for place, contact in enumerate(stored):
+                assert self.ids.setdefault((space, str(place)), contact["id"]) == contact["id"]
+
+    @invariant()
+    def campaigns_count_the_contacts_in_them(self) -> None:
+        for space, camp in ((SPACE, "camp_1"), (OTHER, "camp_2")):
+            enrolled = sum(camp in contact["campaigns"] for contact in self.oracle.contacts)
+            (item,) = json.loads(page(self.fake, "/campaigns", workspace=space).body)["data"]
+            data = steps(self.fake, camp)["data"]
+            assert item["contacts"] == enrolled
+            assert {(step["left_to_send"], step["already_sent"], step["out_of"]) for step in data} == {(enrolled, 0, enrolled)}
+
+
+Contacts.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestContacts = Contacts.TestCase
+
+
+def test_the_oracle_speaks_of_the_same_interface() -> None:
+    assert "contacts" in CAMPAIGN_HEADERS

@@ -1,0 +1,508 @@
+"""The control plane: what can be done from Python to a fake can be done over HTTP, with the same outcome."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any, get_args
+
+import attrs
+import msgspec
+import pytest
+from support.control import Plane
+from support.fake import KEY, SPACE, create, creation, get, post, small_world
+
+from outreach_async.fake import Behaviour, FakeService, HeaderAuth, RateLimit, Recorded, faults
+from outreach_async.fake.control import schemas
+from outreach_async.fake.control.schemas import FAULT_FACTORIES
+from outreach_async.transport.wire import Request
+
+# Seeding.
+
+SEEDS: list[tuple[str, dict[str, Any]]] = [
+    ("/workspaces", {"id": SPACE, "custom_fields": ["Plan"], "extra_fields": {"linkedin": "LinkedIn"}, "mailbox_headers": []}),
+    ("/workspaces", {"custom_fields": {"custom_3": "Region"}}),
+    ("/owner-keys", {"workspaces": [SPACE], "key": KEY}),
+    ("/mailboxes", {"workspace": SPACE, "count": 3, "trouble": 1.0}),
+    ("/mailboxes", {"workspace": SPACE, "fields": {"id": "mailbox_1", "spf": False, "opened_14days": [1, 3]}}),
+    (
+        "/campaigns",
+        {
+            "workspace": SPACE,
+            "id": "camp_1",
+            "status": "live",
+            "mailboxes": ["mailbox_1"],
+            "steps": ["A|B", {"templates": "A", "sent": 0}],
+        },
+    ),
+    ("/campaigns", {"workspace": SPACE, "last_activity": None}),
+    ("/contacts", {"workspace": SPACE, "rows": 3, "campaign": "camp_1"}),
+    (
+        "/contacts",
+        {"workspace": SPACE, "rows": [{"email": "bo@acme.example", "city": "Lyon", "custom_1": None}], "owner_key": KEY},
+    ),
+]
+
+
+def seeded() -> FakeService:
+    """Make from Python what `SEEDS` make."""
+    fake = FakeService()
+    fake.add_workspace(SPACE, custom_fields=["Plan"], extra_fields={"linkedin": "LinkedIn"}, mailbox_headers=[])
+    fake.add_workspace(custom_fields={"custom_3": "Region"})
+    fake.add_owner_key(SPACE, key=KEY)
+    fake.add_mailboxes(SPACE, 3, trouble=1.0)
+    fake.add_mailbox(SPACE, id="mailbox_1", spf=False, opened_14days=[1, 3])
+    steps: list[Any] = ["A|B", {"templates": "A", "sent": 0}]
+    fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=["mailbox_1"], steps=steps)
+    fake.add_campaign(SPACE, last_activity=None)
+    fake.add_contacts(SPACE, 3, campaign="camp_1")
+    fake.add_contacts(SPACE, [{"email": "bo@acme.example", "city": "Lyon", "custom_1": None}], owner_key=KEY)
+    return fake
+
+
+def test_what_is_seeded_over_http_is_what_is_seeded_from_python() -> None:
+    plane = Plane()
+    made = [plane("POST", path, said)["ids"] for path, said in SEEDS]
+    wanted = seeded()
+    assert plane.fake.dump() == wanted.dump()
+    assert made[0] == [SPACE]
+    assert len(made[3]) == 3
+    assert made[-1] == [wanted.contacts(SPACE)[-1]["id"]]
+
+
+@pytest.mark.parametrize(
+    ("form", "call"),
+    [
+        (schemas.WorkspaceBody, FakeService.add_workspace),
+        (schemas.CampaignBody, FakeService.add_campaign),
+        (schemas.ContactsBody, FakeService.add_contacts),
+        (schemas.ScriptedActionsBody, FakeService().sim.script),
+    ],
+)
+def test_seeding_takes_what_the_calls_of_python_take(form: type[msgspec.Struct], call: Any) -> None:
+    assert set(form.__struct_fields__) == set(inspect.signature(call).parameters) - {"self"}
+
+
+def test_a_step_without_templates_is_refused_over_http_by_name() -> None:
+    plane = Plane(seeded())
+    said = {"workspace": SPACE, "steps": ["A", {"templates": []}]}
+    problem = plane.problem("POST", "/campaigns", said)
+    assert "steps[1].templates: expected one or more templates, got [];" in json.dumps(problem)
+    assert plane.fake.dump() == seeded().dump()
+
+
+def test_what_is_changed_over_http_is_what_is_changed_from_python() -> None:
+    plane, wanted = Plane(seeded()), seeded()
+    plane("PATCH", "/campaigns", {"id": "camp_1", "status": "paused", "rates": {"open": 0.5}})
+    plane("PATCH", "/campaigns", {"id": "camp_1", "mailboxes": []})
+    plane("PATCH", "/mailboxes", {"id": "mailbox_1", "fields": {"daily_limit": 7}})
+    said = {"contact": "bo@acme.example", "campaign": "camp_1", "opens_after": "2h", "replies_after": 7201, "interested": True}
+    plane("POST", "/contacts/answers", said)
+    wanted.set_campaign("camp_1", status="paused", rates={"open": 0.5})
+    wanted.set_campaign("camp_1", mailboxes=[])
+    wanted.set_mailbox("mailbox_1", daily_limit=7)
+    wanted.sim.script("bo@acme.example", campaign="camp_1", opens_after="2h", replies_after=7201, interested=True)
+    assert plane.fake.dump() == wanted.dump() != seeded().dump()
+
+
+def test_a_world_goes_out_and_comes_in_as_it_is() -> None:
+    plane, wanted = Plane(), seeded()
+    wanted.advance(days=3)
+    plane("PUT", "/world", json.loads(wanted.dump()))
+    assert plane.fake.dump() == wanted.dump()
+    assert plane.send("GET", "/_fake/world").body.decode() == wanted.dump()
+
+
+# Looking.
+
+
+def test_contacts_are_listed_as_from_python() -> None:
+    plane = Plane(small_world())
+    create(plane.fake, "Ada@acme.example", campaign="camp_1")
+    assert plane("GET", f"/contacts?workspace={SPACE}")["contacts"] == json.loads(json.dumps(plane.fake.contacts(SPACE)))
+    (found,) = plane("GET", f"/contacts?workspace={SPACE}&email=ada%40ACME.example")["contacts"]
+    assert (found["email"], found["campaigns"]) == ("Ada@acme.example", ["camp_1"])
+    assert plane("GET", f"/contacts?workspace={SPACE}&email=null")["contacts"] == []
+
+
+def test_the_journal_is_told_without_any_key() -> None:
+    plane = Plane(small_world())
+    post(plane.fake, creation(owner_key="a-real-secret", note=["key_s3cret", {"key_s3cret": 1}], key_s3cret="x"))
+    get(plane.fake, f"/workspaces/{KEY}s3cret/all-fields")
+    plane.fake.faults.script("list_fields", faults.hang())
+    plane.fake.exchange(Request("GET", f"/workspaces/{SPACE}/all-fields?owner_key=a-real-secret"))
+    told = plane.send("GET", "/_fake/requests").body
+    assert b"s3cret" not in told
+    assert b"real-secret" not in told
+    journal = json.loads(told)
+    assert (journal["total"], journal["counts"]) == (3, {"create_contact": 1, "list_fields": 2})
+    assert journal["statuses"] == {"400": 2, "unanswered": 1}
+    first, _, last = journal["requests"]
+    assert (first["number"], first["operation"], first["method"], first["target"]) == (0, "create_contact", "POST", "/contacts")
+    assert (first["json"]["owner_key"], first["json"]["email"], first["status"]) == ("***", "ada@acme.example", 400)
+    assert (last["status"], last["served"], last["request_id"], last["fault"]) == (None, False, None, "hang()")
+    assert first["request_id"]
+    assert last["hints"] == ["unknown parameter owner_key ignored"]
+
+
+def test_the_journal_is_told_whole_but_for_header_fields_which_may_hold_credentials() -> None:
+    assert set(schemas.LoggedRequest.__struct_fields__) == {field.name for field in attrs.fields(Recorded)} - {"headers"}
+
+
+def test_the_journal_is_told_in_part_and_emptied() -> None:
+    plane = Plane(small_world())
+    for _ in range(3):
+        post(plane.fake, creation())
+        get(plane.fake, "/nowhere")
+    told = plane("GET", "/requests?operation=unknown&last=2")
+    assert [entry["number"] for entry in told["requests"]] == [3, 5]
+    assert told["total"] == 6
+    assert plane("DELETE", "/requests")["requests"] == 0
+    assert len(plane.fake.requests) == 0
+
+
+def test_what_is_asked_of_the_control_plane_reaches_neither_journal_nor_faults() -> None:
+    plane = Plane(small_world())
+    plane.fake.faults.add(faults.status(500))
+    for path in ("/", "/time", "/behaviour", "/faults", "/requests", "/world", "/openapi.json", "/control.json"):
+        plane("GET", path)
+    plane.problem("GET", "/nothing", status=404)
+    assert len(plane.fake.requests) == 0
+    assert plane.send("GET", "/campaigns").status == 500
+
+
+@pytest.mark.parametrize("target", ["/campaigns", "/_fakes", "/x/_fake/", "/%5Ffake/reset", "/"])
+def test_whatever_is_not_under_the_prefix_is_for_the_service(target: str) -> None:
+    plane = Plane()
+    plane.send("GET", target)
+    assert [entry.target for entry in plane.fake.requests] == [target]
+
+
+@pytest.mark.parametrize("path", ["", "/", "/?a", "/time/", "/time?"])
+def test_a_slash_at_the_end_does_not_count(path: str) -> None:
+    assert Plane().send("GET", f"/_fake{path}").status == (400 if "?a" in path else 200)
+
+
+# Back to the start.
+
+
+def test_reset_goes_back_to_the_start_in_everything() -> None:
+    plane = Plane(small_world(past_end="clamp"))
+    before = plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")
+    post(plane.fake, creation())
+    plane("POST", "/faults/script", {"operation": "list_steps", "faults": [{"name": "hang"}]})
+    plane("PUT", "/behaviour", {"preset": "lenient"})
+    plane("POST", "/time/advance", {"hours": 5})
+    assert plane("GET", "/") != before[2]
+    assert plane("POST", "/reset") == before[2]
+    assert (plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")) == before
+    assert before[2]["seed"] == 0
+    assert before[2]["now"] == "2026-01-01T00:00:00Z"
+
+
+def test_reset_goes_back_to_the_last_checkpoint_any_number_of_times() -> None:
+    plane = Plane()
+    plane("POST", "/workspaces", {"id": "space_kept"})
+    plane("PATCH", "/behaviour", {"order": "newest"})
+    plane("POST", "/checkpoint")
+    for _ in range(2):
+        plane("POST", "/workspaces", {"id": "space_lost"})
+        plane("PATCH", "/behaviour", {"order": "oldest"})
+        plane("POST", "/reset")
+        assert [space["id"] for space in plane("GET", "/world")["workspaces"]] == ["space_kept"]
+        assert plane.fake.behaviour.order == "newest"
+
+
+# Faults.
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "status": {"code": 429, "retry_after": 2, "body": "slow down", "headers": {"x-a": "b c"}},
+    "drift": {"path": "data.status", "change": {"a": [None]}},
+    "latency": {"seconds": 0.5},
+    "truncate": {"after_bytes": 3},
+    "reset_mid_body": {"after": 3},
+    "wrong_length": {"short_by": 2},
+    "slow_drip": {"bytes": 4, "every": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(FAULT_FACTORIES) - {"commit_then"}))
+def test_every_fault_can_be_scripted_alone_and_after_the_commit(name: str) -> None:
+    plane, given = Plane(), ARGUMENTS.get(name, {})
+    fault = FAULT_FACTORIES[name](**given)
+    said = [{"name": name, **given}, *([{"name": "commit_then", "fault": {"name": name, **given}}] if name != "refuse" else [])]
+    wanted = [fault, *(faults.commit_then(fault) for _ in said[1:])]
+    told = plane("POST", "/faults/script", {"operation": "list_steps", "faults": said})
+    assert told["unfired"] == [f"list_steps: {fault.label}" for fault in wanted]
+    request = Request("GET", "/campaigns/camp_1/steps")
+    twin = FakeService()
+    twin.faults.script("list_steps", *wanted)
+    for _ in wanted:
+        ours, theirs = plane.fake.exchange(request), twin.exchange(request)
+        assert (ours.response, ours.fault) == (theirs.response, theirs.fault)
+
+
+def test_there_is_a_form_for_every_fault() -> None:
+    made = {name for name in faults.__all__ if name == "ok" or name in FAULT_FACTORIES}
+    assert made == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults", "error_response"}
+    assert set(get_args(schemas.OperationName)) == set(faults.OPERATIONS)
+
+
+def test_a_script_is_met_in_order_and_ok_is_no_fault() -> None:
+    plane = Plane(small_world())
+    said = [{"name": "ok"}, {"name": "status", "code": 503}, {"name": "commit_then", "fault": {"name": "ok"}}]
+    plane("POST", "/faults/script", {"operation": "create_contact", "faults": said})
+    answered = [post(plane.fake, creation(f"p{number}@a.example")).status for number in range(3)]
+    assert answered == [201, 503, 201]
+    assert plane("GET", "/faults") == {"unfired": []}
+
+
+def test_a_rule_strikes_what_it_is_for() -> None:
+    plane = Plane(small_world())
+    rule = {"fault": {"name": "status", "code": 500}, "operation": "create_contact", "containing": "bad@", "times": 1}
+    assert plane("POST", "/faults", rule)["unfired"] == ["create_contact: status(500) (0 of 1)"]
+    plane("POST", "/faults", {"fault": {"name": "status", "code": 501}, "containing": "/workspaces/bad"})
+    emails = ["good@a.example", "bad@a.example", "bad@a.example"]
+    assert [post(plane.fake, creation(email)).status for email in emails] == [201, 500, 201]
+    assert [get(plane.fake, f"/workspaces/{id_}/all-fields").status for id_ in (SPACE, "bad")] == [200, 501]
+    assert plane("DELETE", "/faults") == {"unfired": []}
+
+
+def test_chance_is_the_seeds() -> None:
+    def struck(seed: int) -> list[int]:
+        plane = Plane(FakeService(seed))
+        plane("POST", "/faults", {"fault": {"name": "status", "code": 500}, "p": 0.5})
+        return [get(plane.fake, "/nowhere").status for _ in range(40)]
+
+    assert struck(1) == struck(1) != struck(2)
+    assert {404, 500} == set(struck(1))
+
+
+# Behaviour.
+
+
+def test_every_reading_can_be_said_and_is_told_back() -> None:
+    plane = Plane()
+    readings = plane("GET", "/behaviour")["readings"]
+    for knob, values in readings.items():
+        for value in values:
+            assert plane("PATCH", "/behaviour", {knob: value})["behaviour"][knob] == value
+    assert set(plane("GET", "/behaviour")["behaviour"]) == {field.name for field in attrs.fields(Behaviour)}
+
+
+def test_knobs_are_turned_one_by_one_or_from_a_preset() -> None:
+    plane = Plane()
+    plane("PATCH", "/behaviour", {"past_end": "error", "strict_fields": ["zip", "city"], "created_status": {"skipped": 201}})
+    plane("PATCH", "/behaviour", {"rate_limit": {"limit": 3}, "auth": {"tokens": ["s3cret"]}})
+    assert plane.fake.behaviour == Behaviour(
+        past_end="error",
+        strict_fields=frozenset({"zip", "city"}),
+        created_status={"skipped": 201},
+        rate_limit=RateLimit(3),
+        auth=HeaderAuth(tokens=["s3cret"]),
+    )
+    told = plane("GET", "/behaviour")["behaviour"]
+    assert (told["strict_fields"], told["auth"]["tokens"]) == (["city", "zip"], ["***"])
+    assert told["rate_limit"] == {"limit": 3, "per": 60.0, "scope": "key", "retry_after": "seconds"}
+    plane("PUT", "/behaviour", {"preset": "lenient", "numbers": "mixed"})
+    assert plane.fake.behaviour == attrs.evolve(Behaviour.lenient(), numbers="mixed")
+    plane("PUT", "/behaviour", {})
+    assert plane.fake.behaviour == Behaviour.documented()
+
+
+def test_a_reading_that_is_a_function_is_named() -> None:
+    plane = Plane(FakeService(behaviour=Behaviour(email_key=str.casefold)))
+    assert plane("GET", "/behaviour")["behaviour"]["email_key"] == "function casefold"
+
+
+# Time.
+
+
+def test_time_moves_on_by_what_is_said() -> None:
+    plane = Plane()
+    assert plane("GET", "/time") == {"now": "2026-01-01T00:00:00Z", "unix": 1767225600.0}
+    plane("POST", "/time/advance", {"weeks": 1, "days": 1, "hours": 1, "minutes": 1, "seconds": 1.5})
+    assert plane("GET", "/time") == {"now": "2026-01-09T01:01:01.500000Z", "unix": 1767920461.5}
+
+
+# Refusals.
+
+REFUSED: list[tuple[str, str, Any, str | None, str]] = [
+    ("POST", "/workspaces", b"{", None, "send one JSON object"),
+    ("POST", "/workspaces", b"", None, "send one JSON object"),
+    ("POST", "/workspaces", b'{"id": "\xff"}', None, "send one JSON object"),
+    ("PUT", "/world", b'{"now":' + b"[" * 100_000, None, "send one JSON object"),
+    ("POST", "/workspaces", [], None, "accepted: id, custom_fields"),
+    ("POST", "/workspaces", {"idd": 1}, "idd", "did you mean id?"),
+    ("POST", "/workspaces", {"id": 1}, "id", "accepted: id"),
+    ("POST", "/workspaces", {"id": "camp_1"}, "id", "accepted: id"),
+    ("POST", "/workspaces", {"id": SPACE}, "id", "send it again"),
+    ("POST", "/workspaces", {"custom_fields": {"custom_x": "X"}}, "custom_fields", "accepted: id"),
+    ("POST", "/workspaces", {"extra_fields": {"city": "City"}}, "extra_fields", "send it again"),
+    ("POST", "/owner-keys", {}, "workspaces", "accepted: workspaces, key"),
+    ("POST", "/owner-keys", {"workspaces": ["space_9"]}, "workspaces[0]", "send it again"),
+    ("POST", "/owner-keys", {"workspaces": [], "key": "s3cret"}, "key", "accepted: workspaces, key"),
+    ("POST", "/mailboxes", {"workspace": "space_9"}, "workspace", "send it again"),
+    ("POST", "/mailboxes", {"workspace": SPACE, "count": True}, "count", "accepted: workspace, count"),
+    ("POST", "/mailboxes", {"workspace": SPACE, "count": -1}, "count", "accepted: workspace, count"),
+    ("POST", "/mailboxes", {"workspace": SPACE, "fields": {"sfp": False}}, "fields.sfp", "send it again"),
+    ("POST", "/mailboxes", {"workspace": SPACE, "fields": {"count": 3}}, "fields.count", "pass it beside fields"),
+    ("POST", "/campaigns", {"workspace": SPACE, "mailboxes": ["mailbox_9"]}, "mailboxes[0]", "send it again"),
+    ("POST", "/campaigns", {"workspace": SPACE, "steps": [{"templats": "A"}]}, "steps[0].templats", "send it again"),
+    ("POST", "/campaigns", {"workspace": SPACE, "steps": [3]}, "steps[0]", "accepted: workspace"),
+    (
+        "POST",
+        "/contacts",
+        {"workspace": SPACE, "rows": [{"email": "a@b.co", "ciity": "x"}]},
+        "rows[0].ciity",
+        "send it again",
+    ),
+    ("POST", "/contacts", {"workspace": SPACE, "rows": 1, "campaign": "camp_9"}, "campaign", "send it again"),
+    (
+        "PUT",
+        "/world",
+        {"workspaces": [{"id": SPACE, "mailboxes": [{"sfp": 1}]}]},
+        "workspaces[0].mailboxes[0]",
+        "send it again",
+    ),
+    ("PATCH", "/campaigns", {"id": "camp_9"}, "id", "send it again"),
+    ("PATCH", "/campaigns", {"id": "camp_1", "rates": {"opens": 1}}, "rates", "accepted: id, status"),
+    ("PATCH", "/mailboxes", {"id": "mailbox_9", "fields": {}}, "id", "send it again"),
+    ("PATCH", "/mailboxes", {"id": "mailbox_9", "fields": {"mailbox": 1}}, "fields.mailbox", "beside fields"),
+    ("POST", "/contacts/answers", {"contact": "a@b.co", "opens_after": "2 hours"}, "opens_after", "accepted: contact, step"),
+    ("POST", "/contacts/answers", {"contact": "a@b.co", "interested": True}, "interested", "send it again"),
+    ("PUT", "/world", {"version": 9}, None, "send it again"),
+    ("PUT", "/world", [], None, "send an object"),
+    ("GET", "/contacts", None, "workspace", "accepted: workspace, email"),
+    ("GET", "/contacts?workspace=space_9", None, "workspace", "send it again"),
+    ("GET", f"/contacts?workspace={SPACE}&workspace=x", None, "workspace", "pass it once"),
+    ("GET", "/requests?last=0", None, "last", "accepted: operation, last"),
+    ("GET", "/requests?operation=null", None, "operation", "accepted: operation, last"),
+    ("GET", "/time?a=b", None, "a", "send an object"),
+    ("POST", "/reset", {"all": True}, "all", "send an object"),
+    ("POST", "/faults/script", {"operation": "create", "faults": [{"name": "ok"}]}, "operation", "accepted: operation, faults"),
+    ("POST", "/faults/script", {"operation": "list_steps", "faults": []}, "faults", "status(code, retry_after"),
+    (
+        "POST",
+        "/faults/script",
+        {"operation": "list_steps", "faults": [{"name": "stat"}]},
+        "faults[0].name",
+        "status(code, retry_after",
+    ),
+    (
+        "POST",
+        "/faults/script",
+        {"operation": "list_steps", "faults": [{"name": "status"}]},
+        "faults[0].code",
+        "status(code, retry_after",
+    ),
+    (
+        "POST",
+        "/faults/script",
+        {"operation": "list_steps", "faults": [{"name": "ok"}, {"name": "status", "code": 204, "body": "x"}]},
+        "faults[1]",
+        "send it again",
+    ),
+    (
+        "POST",
+        "/faults",
+        {"fault": {"name": "status", "code": 200, "headers": {"a b": "c"}}},
+        "fault.headers",
+        "status(code, retry_after",
+    ),
+    ("POST", "/faults", {"fault": {"name": "latency", "seconds": -1}}, "fault.seconds", "latency(seconds)"),
+    (
+        "POST",
+        "/faults",
+        {"fault": {"name": "commit_then", "fault": {"name": "refuse"}}},
+        "fault.fault.name",
+        "commit_then(fault)",
+    ),
+    ("POST", "/faults", {"fault": {"name": "ok"}, "p": 2}, "p", "accepted: fault, operation"),
+    ("PATCH", "/behaviour", {"past_end": "eror"}, "past_end", "use one of empty, clamp, error"),
+    ("PATCH", "/behaviour", {"past": "error"}, "past", "did you mean past_end?"),
+    ("PATCH", "/behaviour", {"first_page": True}, "first_page", "use one of 1, 0"),
+    ("PATCH", "/behaviour", {"order": "newest", "campaign_max_display": -1}, "campaign_max_display", "send it again"),
+    ("PATCH", "/behaviour", {"rate_limit": {"limit": -1}}, "rate_limit", "send it again"),
+    ("PATCH", "/behaviour", {"rate_limit": {"limits": 1}}, "rate_limit.limits", "accepted: email_key"),
+    ("PATCH", "/behaviour", {"rate_limit": {}}, "rate_limit.limit", "accepted: email_key"),
+    ("PUT", "/behaviour", {"preset": "lax"}, "preset", "accepted: preset"),
+    ("POST", "/time/advance", {"days": -1}, "days", "accepted: weeks, days"),
+    ("POST", "/time/advance", {"days": 3661}, None, "advance in several requests"),
+    ("POST", "/time/advance", {"weeks": 1e308}, None, "advance in several requests"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "said", "field", "remedy"), REFUSED)
+def test_a_refusal_names_the_place_and_the_remedy_and_changes_nothing(
+    method: str, path: str, said: Any, field: str | None, remedy: str
+) -> None:
+    plane = Plane(small_world())
+    before = plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")
+    error = plane.problem(method, path, said)
+    assert (error["field"], remedy in error["remedy"]) == (field, True), error
+    assert "s3cret" not in str(error)
+    assert (plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")) == before
+
+
+def test_a_taken_key_is_not_told() -> None:
+    plane = Plane(small_world())
+    error = plane.problem("POST", "/workspaces", {"id": "space_key_s3cret", "custom_fields": [""]})
+    assert "s3cret" not in str(error)
+    plane("POST", "/workspaces", {"id": "space_key_s3cret"})
+    assert "s3cret" not in str(plane.problem("POST", "/workspaces", {"id": "space_key_s3cret"}))
+
+
+def test_time_has_an_end() -> None:
+    plane = Plane()
+    plane("PUT", "/world", {"now": "8999-12-31T00:00:00Z"})
+    assert "year 9000" in plane.problem("POST", "/time/advance", {"days": 2})["message"]
+    plane("POST", "/time/advance", {"days": 1})
+
+
+def test_an_unknown_path_and_a_wrong_method_are_told_apart() -> None:
+    plane = Plane()
+    assert "/_fake/control.json" in plane.problem("GET", "/nothing", status=404)["remedy"]
+    assert plane.problem("PUT", "/behaviours", status=404)["field"] is None
+    assert plane.problem("POST", "/behaviour", status=405)["remedy"] == "allowed: GET, PUT, PATCH"
+    assert plane.send("POST", "/_fake/behaviour").headers["allow"] == "GET, PUT, PATCH"
+    assert plane.send("HEAD", "/_fake/time").status == 405
+
+
+# Who may ask.
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:80", "[::1]:8080", "localhost", "LocalHost:1", "api.localhost:80", "10.0.0.7"]
+)
+def test_addresses_and_localhost_may_ask(host: str) -> None:
+    assert Plane().send("GET", "/_fake/", host=host).status == 200
+    assert json.loads(Plane().send("GET", "/_fake/", host=host).body)["openapi"] == f"http://{host}/_fake/openapi.json"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1", "fake", "[x]"]
+)
+def test_another_name_may_not_ask_and_the_service_still_answers_it(host: str) -> None:
+    plane = Plane()
+    response = plane.send("POST", "/_fake/reset", host=host)
+    assert (response.status, json.loads(response.body)["error"]["field"]) == (403, "host")
+    assert "--control-host" in json.loads(response.body)["error"]["remedy"]
+    assert plane.send("GET", "/campaigns", host=host).status == 400
+
+
+def test_a_name_that_was_allowed_may_ask() -> None:
+    plane = Plane(None, "Fake", "fake.example")
+    assert [plane.send("GET", "/_fake/", host=host).status for host in ("fake:80", "FAKE.example", "x.fake")] == [200, 200, 403]
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"), [("http://127.0.0.1:80", 200), ("http://127.0.0.1:81", 403), ("null", 403), ("", 403)]
+)
+def test_a_web_page_of_another_origin_may_not_ask(origin: str, status: int) -> None:
+    assert Plane().send("POST", "/_fake/reset", origin=origin).status == status
+
+
+def test_a_fake_in_memory_has_no_control_plane() -> None:
+    fake = FakeService()
+    assert fake.handle(Request("GET", "/_fake/time")).status == 404

@@ -1,0 +1,207 @@
+"""The control plane on a port and mounted elsewhere: its examples, its documents, and what the command `serve` says of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openapi_spec_validator
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from support.cli import ended, served, started
+from support.control import Plane
+from support.fake import KEY, SPACE, creation, small_world
+from support.openapi import DOCUMENT
+
+from outreach_async.fake import Behaviour, FakeService, control
+from outreach_async.fake.control import ControlPlane, is_loopback
+from outreach_async.fake.control.app import ROUTES
+from outreach_async.fake.control.schemas import FAULT_FACTORIES
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with served(ControlPlane(small_world())) as url:
+        yield url
+
+
+# The examples.
+
+EXAMPLES = re.findall(r"^    \$ (curl .*)\n    (.*)$", str(control.__doc__), re.MULTILINE)
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="the examples are commands of curl")
+def test_the_examples_answer_what_they_say() -> None:
+    assert len(EXAMPLES) == str(control.__doc__).count("$ curl") > 15
+    with served(ControlPlane(FakeService())) as url:
+        script = "\n".join(f"{command} --silent --show-error; echo" for command, _ in EXAMPLES)
+        environment = {"FAKE": f"{url}/_fake", "PATH": os.defpath}
+        done = subprocess.run(["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    answered = done.stdout.replace(f"{url}/_fake", "$FAKE").splitlines()
+    assert answered == [answer for _, answer in EXAMPLES]
+    assert done.stderr == ""
+
+
+# On a port.
+
+
+async def test_faults_of_the_service_leave_its_control_plane_alone(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as client:
+        await client.post("/_fake/faults", json={"fault": {"name": "reset"}})
+        with pytest.raises(httpx.ReadError):
+            await client.get("/campaigns")
+        assert (await client.get("/_fake/requests")).json()["total"] == 1
+        await client.delete("/_fake/faults")
+        assert (await client.post("/contacts", json=creation())).status_code == 201
+        found = (await client.get("/_fake/contacts", params={"workspace": SPACE, "email": "ada@acme.example"})).json()["contacts"]
+        assert [contact["owner"] for contact in found] == [KEY]
+
+
+async def test_a_name_that_was_made_to_resolve_here_is_refused(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as client:
+        assert (await client.get("/_fake/world", headers={"host": "evil.example"})).status_code == 403
+        assert (await client.post("/_fake/reset", headers={"origin": "https://evil.example"})).status_code == 403
+
+
+async def test_a_world_of_some_size_comes_in(url: str) -> None:
+    big = FakeService()
+    big.add_workspace("space_big")
+    big.add_contacts("space_big", 5_000)
+    async with httpx.AsyncClient(base_url=url) as client:
+        assert (await client.put("/_fake/world", content=big.dump())).status_code == 200
+        assert (await client.get("/_fake/world")).text == big.dump()
+
+
+# Mounted.
+
+
+@pytest.mark.parametrize(("prefix", "wanted"), [("", "https://localhost"), ("/deep/er é", "https://localhost/deep/er%20%C3%A9")])
+async def test_a_mounted_fake_has_it_where_it_is_mounted(prefix: str, wanted: str) -> None:
+    app = Starlette(routes=[Mount(prefix, app=small_world().asgi(control=True))])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://localhost") as client:
+        assert (await client.get(f"{prefix}/_fake/openapi.json")).json()["servers"] == [{"url": wanted}]
+        assert (await client.get(f"{prefix}/_fake/control.json")).json()["servers"] == [{"url": f"{wanted}/_fake"}]
+        assert (await client.get(f"{prefix}/workspaces/{SPACE}/all-fields")).status_code == 200
+
+
+async def test_a_mounted_fake_has_it_only_if_asked() -> None:
+    transport = httpx.ASGITransport(app=small_world().asgi())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert (await client.get("/_fake/time")).status_code == 404
+
+
+# The documents.
+
+
+async def test_the_service_is_described_with_its_own_address(url: str) -> None:
+    async with httpx.AsyncClient() as client:
+        document = (await client.get(f"{url}/_fake/openapi.json")).json()
+    assert document == {**DOCUMENT, "servers": [{"url": url}]}
+    openapi_spec_validator.validate(document)
+
+
+CONTROL: dict[str, Any] = Plane()("GET", "/control.json")
+
+
+def test_the_control_plane_is_described_whole() -> None:
+    openapi_spec_validator.validate(CONTROL)
+    assert CONTROL["servers"] == [{"url": "http://127.0.0.1:80/_fake"}]
+    said = {(method.upper(), path) for path, methods in CONTROL["paths"].items() for method in methods}
+    assert said == {(route.method, route.path) for route in ROUTES}
+    names = [said["operationId"] for methods in CONTROL["paths"].values() for said in methods.values()]
+    assert len(set(names)) == len(names)
+    forms = [schema for name, schema in CONTROL["components"]["schemas"].items() if name.endswith("Fault")]
+    assert {schema["properties"]["name"]["enum"][0] for schema in forms} == {"ok", *FAULT_FACTORIES}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_no_description_is_missing(route: Any) -> None:
+    assert CONTROL["paths"][route.path][route.method.lower()]["summary"].endswith(".")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 70_000) | st.floats(allow_nan=False) | st.text(max_size=5) | st.just(SPACE),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[Any, Any]:
+    """Take an operation, and say its members or others."""
+    route = draw(st.sampled_from(ROUTES))
+    names = getattr(route.request_type, "__struct_fields__", ("now", "workspaces", "owner_keys", "x"))
+    return route, draw(st.dictionaries(st.sampled_from([*names, "x"]), JSON, max_size=3) | JSON)
+
+
+@settings(max_examples=100)
+@given(questions())
+def test_whatever_is_asked_is_answered_as_described(question: tuple[Any, Any]) -> None:
+    route, said = question
+    response = PLANE.send(route.method, f"/_fake{route.path}", json.dumps(said).encode())
+    answers = CONTROL["paths"][route.path][route.method.lower()]["responses"]
+    schema = answers[str(response.status)]["content"][response.headers["content-type"]]["schema"]
+    Draft202012Validator({"components": CONTROL["components"], **schema}).validate(json.loads(response.body))
+    PLANE("POST", "/reset")
+
+
+PLANE = Plane(small_world())
+
+
+# The command.
+
+
+def serving(*arguments: str) -> Any:
+    """Run `serve`, ask for its dump and behaviour, and end it. `None` stands for what was not answered."""
+    with started("serve", *arguments) as process:
+        assert process.stdout is not None
+        base = process.stdout.readline().strip()
+        process.stdout.readline()
+        port = base.rpartition(":")[2]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}/_fake") as client:
+            answers = [client.get(path) for path in ("/", "/behaviour", "/world")]
+        process.send_signal(signal.SIGTERM)
+        assert ended(process).err == ""
+    return [answer.json() if answer.status_code == 200 else None for answer in answers]
+
+
+def test_serve_takes_a_seed_and_a_behaviour_from_a_preset_or_a_file() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world, behaviour = Path(folder, "world.json"), Path(folder, "behaviour.toml")
+        world.write_text('{"workspaces": [{}]}', encoding="utf-8")
+        behaviour.write_text('past_end = "clamp"\n', encoding="utf-8")
+        (state, knobs, dump) = serving("--world", str(world), "--seed", "3", "--behaviour", str(behaviour))
+    assert state["seed"] == 3
+    assert knobs["behaviour"]["past_end"] == "clamp"
+    assert [space["id"] for space in dump["workspaces"]] == [FakeService(3).add_workspace()]
+
+
+@pytest.mark.parametrize(("hosts", "there"), [((), False), (("--control-host", "fake"), True)])
+def test_beyond_loopback_there_is_a_control_plane_only_if_asked_for(hosts: tuple[str, ...], there: bool) -> None:
+    (state, knobs, _) = serving("--host", "0.0.0.0", "--behaviour", "strict", *hosts)  # noqa: S104 - the address is what is tested
+    assert (state is not None) == there
+    if there:
+        assert knobs["behaviour"]["past_end"] == Behaviour.strict().past_end
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_loopback_is_what_only_this_machine_reaches(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "a", "localhost.a"])  # noqa: S104 - nothing is bound
+def test_anything_else_is_not_loopback(host: str) -> None:
+    assert not is_loopback(host)

@@ -1,0 +1,499 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.fake import KEY, MISSING, OTHER, SPACE, create, creation, document, get, page, post, refusal, small_world, steps
+
+from outreach_async.fake import FakeService
+from outreach_async.fake.records import STANDARD_FIELDS
+
+ADA = "ada@acme.example"
+
+
+def fields(fake: FakeService, email: str = ADA) -> Any:
+    found = fake.contact(SPACE, email)
+    return found and found["fields"]
+
+
+def with_ada(fake: FakeService, **members: Any) -> str:
+    answered = create(fake, ADA, **members)
+    assert answered["status"] == "added"
+    id_: str = answered["id"]
+    return id_
+
+
+def test_c1_a_duplicate_is_the_same_email_in_the_same_workspace() -> None:
+    fake = small_world()
+    fake.add_owner_key(OTHER, key=KEY)
+
+    assert [create(fake)["status"], create(fake)["status"]] == ["added", "skipped"]
+    assert create(fake, workspace=OTHER)["status"] == "added"
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "status"),
+    [("skip", "skipped"), ("overwrite", "overwriten"), ("update_missing_fields", "updated_missing_fields")],
+)
+def test_c2_the_outcome_of_a_duplicate_follows_from_the_option(duplicates: str, status: str) -> None:
+    fake = small_world()
+    id_ = with_ada(fake)
+    response = post(fake, creation(duplicates=duplicates))
+    answered = document(response)
+
+    assert set(answered) == {"status", "id", "details"}
+    assert answered["status"] == status
+    assert answered["id"] == (None if status == "skipped" else id_)
+    assert (answered["details"] is None) == (status != "skipped")
+    assert response.status == 200
+
+
+def test_c2_the_option_does_not_matter_to_a_new_contact() -> None:
+    fake = small_world()
+    answers = [create(fake, f"{name}@b.co", duplicates=name) for name in ("skip", "overwrite", "update_missing_fields")]
+
+    assert [(answered["status"], answered["details"]) for answered in answers] == [("added", None)] * 3
+    assert len({answered["id"] for answered in answers}) == 3
+
+
+@pytest.mark.parametrize(
+    ("reading", "statuses"),
+    [
+        (201, [201, 200, 200]),
+        (200, [200, 200, 200]),
+        ({"skipped": 201}, [201, 201, 200]),
+        ({"added": 200, "overwriten": 201}, [200, 200, 201]),
+    ],
+)
+def test_c3_the_status_of_each_outcome_is_a_knob(reading: Any, statuses: list[int]) -> None:
+    fake = small_world(created_status=reading)
+
+    assert [post(fake, creation(duplicates=option)).status for option in ("skip", "skip", "overwrite")] == statuses
+
+
+SPELLINGS: list[tuple[Any, list[str]]] = [
+    ("lower", [" Ada@Acme.Example\n", "ADA@ACME.EXAMPLE"]),
+    ("exact", [f" {ADA} "]),
+    ("domain_lower", ["ada@ACME.example"]),
+    ("gmail", ["Ada@acme.example"]),
+    (lambda email: email.partition("+")[0], ["ada+y@b.co", "ada"]),
+]
+
+
+@pytest.mark.parametrize(("reading", "same"), SPELLINGS)
+def test_c4_emails_are_the_same_as_the_knob_says(reading: Any, same: list[str]) -> None:
+    fake = small_world(email_key=reading)
+    create(fake, "ada+x@acme.example" if callable(reading) else ADA)
+
+    assert {create(fake, email)["status"] for email in same} == {"skipped"}
+
+
+@pytest.mark.parametrize(
+    ("reading", "other"),
+    [
+        ("lower", "ad.a@acme.example"),
+        ("exact", "Ada@acme.example"),
+        ("domain_lower", "Ada@acme.example"),
+        ("gmail", "a.da@acme.example"),
+    ],
+)
+def test_c4_other_emails_are_others(reading: Any, other: str) -> None:
+    fake = small_world(email_key=reading)
+    with_ada(fake)
+
+    assert create(fake, other)["status"] == "added"
+
+
+def test_c4_gmail_looks_neither_at_dots_nor_behind_a_plus() -> None:
+    fake = small_world(email_key="gmail")
+    create(fake, "a.da+x@gmail.com")
+
+    assert create(fake, "ADA@googlemail.com")["status"] == "skipped"
+    assert create(fake, "adam@gmail.com")["status"] == "added"
+
+
+def test_c4_an_email_is_stored_as_sent_after_trimming() -> None:
+    fake = small_world()
+    create(fake, "  Ada@ACME.example\t")
+
+    assert fake.contacts(SPACE)[-1]["email"] == "Ada@ACME.example"
+
+
+@pytest.mark.parametrize("duplicates", ["overwrite", "update_missing_fields"])
+def test_c5_a_duplicate_keeps_its_owner_whoever_writes(duplicates: str) -> None:
+    fake = small_world()
+    fake.add_owner_key(SPACE, key="key_other")
+    with_ada(fake)
+    create(fake, owner_key="key_other", duplicates=duplicates, first_name="Ada")
+
+    assert fake.contacts(SPACE)[-1]["owner"] == KEY
+
+
+@pytest.mark.parametrize(
+    "name", ["owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation", "campaign"]
+)
+def test_c6_and_c7_each_required_member_is_missed_by_name(name: str) -> None:
+    field = refusal(post(small_world(), creation(**{name: MISSING})), 400, "missing_field")["field"]
+
+    assert field == (f"upload_options.{name}" if name in {"duplicates", "strict_validation", "campaign"} else name)
+
+
+@pytest.mark.parametrize("name", ["duplicates", "strict_validation"])
+def test_c6_the_other_options_are_required_where_the_campaign_is_not(name: str) -> None:
+    refusal(post(small_world(missing_campaign="null"), creation(**{name: MISSING})), 400, "missing_field")
+
+
+@pytest.mark.parametrize("campaign", [MISSING, ""])
+def test_c7_a_missing_or_empty_campaign_is_400_or_null(campaign: Any) -> None:
+    refusal(post(small_world(), creation(campaign=campaign)), 400, "missing_field")
+
+    fake = small_world(missing_campaign="null")
+    assert create(fake, campaign=campaign)["status"] == "added"
+    assert fake.contacts(SPACE)[-1]["campaigns"] == []
+
+
+@pytest.mark.parametrize("options", [None, [], "skip", True])
+def test_c6_upload_options_must_be_an_object(options: Any) -> None:
+    assert refusal(post(small_world(), creation(upload_options=options)), 400, "invalid_type")["field"] == "upload_options"
+
+
+@pytest.mark.parametrize("value", ["true", 1, 0, None, [], "false"])
+def test_c8_strict_validation_must_be_a_boolean(value: Any) -> None:
+    error = refusal(post(small_world(), creation(strict_validation=value)), 400, "invalid_type")
+
+    assert error["field"] == "upload_options.strict_validation"
+
+
+@pytest.mark.parametrize("value", ["Skip", "", "overwriten", None, 1, ["skip"], {"a": 1}])
+def test_c9_another_duplicates_option_is_400_and_lists_the_three(value: Any) -> None:
+    error = refusal(post(small_world(), creation(duplicates=value)), 400, "invalid_duplicates")
+
+    assert error["field"] == "upload_options.duplicates"
+    assert "skip, overwrite, update_missing_fields" in error["message"]
+
+
+def test_c9_a_hint_says_which_option_was_meant() -> None:
+    assert post(small_world(), creation(duplicates="overwriten")).headers["x-fake-hint"] == "did you mean overwrite?"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("workspace", 1), ("email", None), ("email", ["a@b.co"]), ("campaign", 7), ("campaign", [])]
+)
+def test_c6_required_members_of_another_type_are_400(name: str, value: Any) -> None:
+    refusal(post(small_world(missing_campaign="reject"), creation(**{name: value})), 400, "invalid_type")
+
+
+@pytest.mark.parametrize("email", ["", "   ", "\t\n"])
+def test_c26_a_blank_email_is_400_without_strict_validation_too(email: str) -> None:
+    refusal(post(small_world(), creation(email)), 400, "blank_email")
+
+
+def test_c26_without_strict_validation_any_text_will_do() -> None:
+    assert create(small_world(), "not an e-mail", country="Nowhere", mobile_phone="?")["status"] == "added"
+
+
+def everything(fake: FakeService) -> Any:
+    return fake.dump(), page(fake, "/campaigns").body, page(fake, "/mailboxes").body, steps(fake, "camp_1")
+
+
+@pytest.mark.parametrize("campaign", [None, "camp_1"])
+def test_c10_skip_changes_nothing_at_all(campaign: str | None) -> None:
+    fake = small_world()
+    with_ada(fake, first_name="Ada")
+    before = everything(fake)
+
+    assert create(fake, "ADA@acme.example", first_name="Eve", city="Paris", campaign=campaign)["status"] == "skipped"
+    assert everything(fake) == before
+
+
+def test_c10_a_skipped_contact_may_join_the_campaign_and_change_in_nothing_else() -> None:
+    fake = small_world(skip_enrols=True)
+    with_ada(fake, first_name="Ada")
+    before = fake.contacts(SPACE)[-1]
+    answered = create(fake, "ADA@acme.example", first_name="Eve", campaign="camp_1")
+
+    assert (answered["status"], answered["id"]) == ("skipped", None)
+    assert fake.contacts(SPACE)[-1] == before | {"campaigns": ["camp_1"]}
+
+
+def test_c11_overwrite_replaces_what_was_sent_and_keeps_the_rest() -> None:
+    fake = small_world()
+    with_ada(fake, first_name="Ada", city="London")
+    create(fake, duplicates="overwrite", first_name="Augusta", title="Countess")
+
+    assert fields(fake) == {"first_name": "Augusta", "city": "London", "title": "Countess"}
+
+
+def test_c11_overwrite_may_clear_what_was_not_sent() -> None:
+    fake = small_world(overwrite_unsent="clear")
+    with_ada(fake, first_name="Ada", city="London")
+    create(fake, duplicates="overwrite", first_name="Augusta", title="Countess")
+
+    assert fields(fake) == {"first_name": "Augusta", "title": "Countess"}
+
+
+@pytest.mark.parametrize(
+    ("reading", "stored"),
+    [
+        ("clear", {"title": "Countess"}),
+        ("keep", {"first_name": "Ada", "city": "London", "title": "Countess"}),
+        ("store", {"first_name": None, "city": "  ", "title": "Countess", "zip": ""}),
+    ],
+)
+@pytest.mark.parametrize("unsent", ["keep", "clear"])
+def test_c12_overwrite_with_null_or_blank_is_a_knob(reading: Any, stored: dict[str, Any], unsent: Any) -> None:
+    fake = small_world(overwrite_blank=reading, overwrite_unsent=unsent)
+    with_ada(fake, first_name="Ada", city="London", title="Countess")
+    create(fake, duplicates="overwrite", first_name=None, city="  ", title="Countess", zip="")
+
+    assert fields(fake) == stored
+
+
+@pytest.mark.parametrize("missing", [MISSING, "", " \t"])
+def test_c13_update_missing_fields_fills_what_is_absent_or_blank(missing: Any) -> None:
+    fake = small_world()
+    with_ada(fake, first_name="Ada", city=missing)
+    create(fake, duplicates="update_missing_fields", first_name="Eve", city="London", custom_1="gold")
+
+    assert fields(fake) == {"first_name": "Ada", "city": "London", "custom_1": "gold"}
+
+
+def test_c13_update_missing_fields_never_takes_null_or_blank() -> None:
+    fake = small_world()
+    with_ada(fake, first_name="Ada", city=" ")
+    create(fake, duplicates="update_missing_fields", first_name=None, city="", title=" ", zip=None)
+
+    assert fields(fake) == {"first_name": "Ada", "city": " "}
+
+
+def test_c13_and_c15_the_spelling_of_the_email_changes_by_overwrite_alone() -> None:
+    fake = small_world()
+    with_ada(fake)
+    create(fake, "ADA@acme.example", duplicates="update_missing_fields")
+    assert fake.contacts(SPACE)[-1]["email"] == ADA
+    create(fake, " Ada@Acme.example ", duplicates="overwrite")
+
+    assert fake.contacts(SPACE)[-1]["email"] == "Ada@Acme.example"
+
+
+def test_c14_null_on_add_is_as_not_sent_and_blank_is_stored_as_sent() -> None:
+    fake = small_world()
+    with_ada(fake, first_name=None, city="", custom_1=None, title="  ")
+
+    assert fields(fake) == {"city": "", "title": "  "}
+
+
+@pytest.mark.parametrize("code", ["first_name", "custom_1", "degree"])
+@pytest.mark.parametrize("value", [1, 1.5, True, [], {}])
+def test_c14_a_field_of_another_type_is_400(code: str, value: Any) -> None:
+    assert refusal(post(small_world(), creation(**{code: value})), 400, "invalid_type")["field"] == code
+
+
+@pytest.mark.parametrize("duplicates", ["overwrite", "update_missing_fields"])
+def test_c16_added_overwritten_and_updated_contacts_join_the_campaign(duplicates: str) -> None:
+    fake = small_world()
+    with_ada(fake, campaign="camp_2")
+    create(fake, duplicates=duplicates, campaign="camp_1")
+
+    assert fake.contacts(SPACE)[-1]["campaigns"] == ["camp_2", "camp_1"]
+
+
+def test_c16_joining_again_has_no_effect() -> None:
+    fake = small_world()
+    with_ada(fake, campaign="camp_1")
+    fake.advance(hours=1)
+    before = everything(fake)
+
+    assert create(fake, duplicates="overwrite", campaign="camp_1")["status"] == "overwriten"
+    assert everything(fake) == before, "it keeps the time at which it joined, too"
+
+
+def test_c16_joining_again_may_start_anew() -> None:
+    fake = small_world(reenrol="restart")
+    with_ada(fake, campaign="camp_2")
+    create(fake, campaign="camp_1", duplicates="overwrite")
+    before, places = steps(fake, "camp_2"), fake._world.contacts[SPACE][ADA].enrolments
+    fake.advance(hours=1)
+    create(fake, duplicates="overwrite", campaign="camp_2")
+    again = fake._world.contacts[SPACE][ADA].enrolments
+
+    assert [place.campaign for place in again] == ["camp_2", "camp_1"]
+    assert [later.at - earlier.at for later, earlier in zip(again, places, strict=True)] == [3600, 0]
+    assert steps(fake, "camp_2") == before
+
+
+@pytest.mark.parametrize("duplicates", ["overwrite", "update_missing_fields", "skip"])
+def test_c16_joining_again_may_be_409_and_change_nothing(duplicates: str) -> None:
+    fake = small_world(reenrol="error", skip_enrols=True)
+    with_ada(fake, campaign="camp_1")
+    before = everything(fake)
+
+    refusal(post(fake, creation(duplicates=duplicates, campaign="camp_1", first_name="Eve")), 409, "already_enrolled")
+    assert everything(fake) == before
+
+
+@pytest.mark.parametrize("campaign", ["camp_9", "camp_3"])
+def test_c17_an_unknown_campaign_and_another_workspaces_are_the_same_404(campaign: str) -> None:
+    fake = small_world()
+    response = post(fake, creation(campaign=campaign))
+
+    assert refusal(response, 404, "campaign_not_found")["field"] == "upload_options.campaign"
+    assert response.body == post(fake, creation(campaign="camp_other")).body
+    assert fake.contact(SPACE, ADA) is None
+
+
+@pytest.mark.parametrize("status", ["draft", "live", "paused", "archived"])
+def test_c18_campaigns_of_every_status_take_contacts(status: str) -> None:
+    fake = small_world()
+    camp = fake.add_campaign(SPACE, status=status, steps=["A"])
+    create(fake, campaign=camp)
+
+    assert steps(fake, camp)["data"][0]["left_to_send"] == 1
+
+
+def test_c18_a_finished_campaign_opens_again() -> None:
+    fake = small_world()
+    camp = fake.add_campaign(SPACE, status="live", steps=[{"templates": [{"sent": 5}]}])
+    assert steps(fake, camp)["days_left_date"] == "Complete"
+    create(fake, campaign=camp)
+
+    assert steps(fake, camp)["days_left"] > 0
+
+
+def test_c19_every_code_of_all_fields_is_taken() -> None:
+    fake = small_world()
+    fake.add_workspace("space_5", custom_fields={"custom_12": "Plan"}, extra_fields={"linkedin": "LinkedIn"})
+    fake.add_owner_key("space_5", key=KEY)
+    codes = [field["code"] for field in document(get(fake, "/workspaces/space_5/all-fields"))["data"] if field["code"] != "email"]
+    create(fake, workspace="space_5", **{code: f"the {code}" for code in codes})
+
+    assert len(codes) == 37
+    assert fake.contacts("space_5")[0]["fields"] == {code: f"the {code}" for code in codes}
+
+
+def test_c20_an_unknown_custom_code_is_400_and_the_known_ones_are_named() -> None:
+    fake = small_world()
+    fake.add_workspace("space_5", custom_fields={"custom_10": "A", "custom_9": "B"})
+    fake.add_owner_key("space_5", key=KEY)
+
+    error = refusal(post(fake, creation(workspace="space_5", custom_1="x")), 400, "unknown_custom_field")
+    assert error["field"] == "custom_1"
+    assert error["message"].endswith("custom_9, custom_10")
+
+
+def test_c20_a_workspace_without_custom_fields_says_so() -> None:
+    fake = small_world()
+    fake.add_owner_key(OTHER, key=KEY)
+
+    assert refusal(post(fake, creation(workspace=OTHER, custom_1="x")), 400, "unknown_custom_field")["message"].endswith("none")
+
+
+@pytest.mark.parametrize(("reading", "stored"), [("ignore", {}), ("store", {"custom_9": "x"})])
+def test_c20_an_unknown_custom_code_may_be_dropped_or_stored(reading: Any, stored: dict[str, str]) -> None:
+    fake = small_world(unknown_custom=reading)
+    response = post(fake, creation(custom_9="x"))
+
+    assert fields(fake) == stored
+    assert response.headers.get("x-fake-hint") == ("unknown field custom_9 ignored" if reading == "ignore" else None)
+
+
+@pytest.mark.parametrize("reading", ["reject", "ignore", "store"])
+@pytest.mark.parametrize("code", ["custom_", "custom_x", "custom_01", "custom_0", "custom_-1", "custom_1 ", "custom_\uff11"])
+def test_c20_a_malformed_custom_code_is_400_always(reading: Any, code: str) -> None:
+    refusal(post(small_world(unknown_custom=reading), creation(**{code: "x"})), 400, "invalid_custom_field")
+
+
+def test_c21_another_unknown_field_is_dropped_with_a_hint() -> None:
+    fake = small_world()
+    response = post(fake, creation(frist_name="Ada", zzz=1))
+
+    assert fields(fake) == {}
+    assert (
+        response.headers["x-fake-hint"] == "unknown field frist_name ignored, did you mean first_name?; unknown field zzz ignored"
+    )
+
+
+@pytest.mark.parametrize(("name", "hint"), [("frist_name", "did you mean first_name?; "), ("zzz", "")])
+def test_c21_another_unknown_field_may_be_400(name: str, hint: str) -> None:
+    fake = small_world(unknown_body="reject")
+    response = post(fake, creation(**{name: "Ada"}))
+
+    assert refusal(response, 400, "unknown_field")["field"] == name
+    assert response.headers["x-fake-hint"] == hint + "decided by Behaviour.unknown_body"
+
+
+def test_c21_another_unknown_field_may_be_stored() -> None:
+    fake = small_world(unknown_body="store")
+    create(fake, linkedin="https://linkedin.com/in/ada", first_name="Ada")
+
+    assert fields(fake) == {"linkedin": "https://linkedin.com/in/ada", "first_name": "Ada"}
+
+
+def test_c21_an_unknown_option_is_an_unknown_field() -> None:
+    body = creation()
+    body["upload_options"]["campain"] = None
+
+    assert "did you mean upload_options.campaign?" in post(small_world(), body).headers["x-fake-hint"]
+    refusal(post(small_world(unknown_body="reject"), body), 400, "unknown_field")
+
+
+def test_c22_names_are_not_derived_from_each_other() -> None:
+    fake = small_world()
+    with_ada(fake, first_name="Ada", last_name="Lovelace")
+    create(fake, "bo@b.co", full_name="Bo Diddley")
+
+    assert fields(fake) == {"first_name": "Ada", "last_name": "Lovelace"}
+    assert fields(fake, "bo@b.co") == {"full_name": "Bo Diddley"}
+
+
+@pytest.mark.parametrize("renderer", ["nested", "flat", "200_with_error"])
+def test_e1_a_duplicate_is_no_error_whatever_errors_look_like(renderer: Any) -> None:
+    fake = small_world(error_renderer=renderer)
+    create(fake)
+    response = post(fake, creation())
+
+    assert response.status == 200
+    answered = json.loads(response.body)
+    assert (answered["status"], answered["id"]) == ("skipped", None)
+    assert 0 < len(answered["details"]) < 80
+
+
+def test_c25_a_repeat_gives_the_id_under_update_missing_fields_and_not_under_skip() -> None:
+    fake = small_world()
+    id_ = with_ada(fake)
+
+    assert create(fake)["id"] is None
+    assert create(fake, duplicates="update_missing_fields")["id"] == id_
+
+
+def test_c28_strict_validation_comes_before_the_duplicate_test() -> None:
+    fake = small_world()
+    with_ada(fake)
+
+    refusal(post(fake, creation(country="Nowhere", strict_validation=True)), 422, "validation_failed")
+
+
+def test_all_35_optional_fields_are_stored() -> None:
+    fake = small_world()
+    with_ada(fake, **dict.fromkeys(STANDARD_FIELDS, "x"))
+
+    assert fields(fake) == dict.fromkeys(STANDARD_FIELDS, "x")
+    assert len(STANDARD_FIELDS) == 35
+
+
+def test_f1_and_f2_fields_come_with_email_first_and_custom_ones_last_by_number() -> None:
+    fake = small_world()
+    fake.add_workspace("space_5", custom_fields={"custom_10": "Ten", "custom_9": "Nine"}, extra_fields={"linkedin": "LinkedIn"})
+    data = document(get(fake, "/workspaces/space_5/all-fields"))["data"]
+    codes = [field["code"] for field in data]
+
+    assert codes == ["email", *STANDARD_FIELDS, "linkedin", "custom_9", "custom_10"]
+    assert all(set(field) == {"label", "code", "searchable"} for field in data)
+    assert all(name == name.lower() for field in data for name in field["searchable"])
+    assert data[-1] == {"label": "Ten", "code": "custom_10", "searchable": ["ten", "custom_10"]}
+
+
+def test_f2_the_fields_of_an_unknown_workspace_are_404() -> None:
+    refusal(get(small_world(), "/workspaces/space_9/all-fields"), 404, "workspace_not_found")
+    refusal(get(small_world(), "/workspaces/camp_1/all-fields"), 400, "invalid_id")

@@ -1,0 +1,193 @@
+"""What is always true of the fake, whatever it is asked, by whom, and through what."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.conversations import BEHAVIOURS, REQUESTS, as_sent, world
+from support.fake import KEY, SPACE, creation_request, small_world
+from support.fake_transports import LEVELS, Connect
+
+from outreach_async import NewContact, Outcome, OutreachClient
+from outreach_async.codec import decode_model, encode_model
+from outreach_async.contacts import CreateContactResponse
+from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
+from outreach_async.transport.wire import Progress, Request, Response
+
+conversations = st.lists(REQUESTS, min_size=1, max_size=12)
+
+
+# 15. Refusals and skips change nothing.
+
+
+@settings(max_examples=60, deadline=None)
+@given(BEHAVIOURS, conversations)
+def test_every_refusal_and_every_skip_leaves_the_state_unchanged(behaviour: Behaviour, requests: list[Request]) -> None:
+    fake = world(behaviour)
+    for request in requests:
+        before = fake.dump()
+        response = fake.handle(request)
+        skipped = b'"status":"skipped"' in response.body and not behaviour.skip_enrols
+        if response.status >= 300 or skipped or request.method != "POST":
+            assert fake.dump() == before
+        elif behaviour.skip_enrols is False:
+            assert json.loads(response.body)["id"] is not None
+
+
+# 18. The journal is the order in which everything happened.
+
+
+def at_once(fake: FakeService, conversations: list[list[Request]]) -> dict[str, Response]:
+    """Ask from as many threads as there are conversations; the answers by their ids."""
+    answers: dict[str, Response] = {}
+    ready = threading.Barrier(len(conversations))
+
+    def ask(requests: list[Request]) -> None:
+        ready.wait()
+        for request in requests:
+            response = fake.handle(request)
+            answers[response.headers["x-request-id"]] = response
+
+    threads = [threading.Thread(target=ask, args=(requests,)) for requests in conversations]
+    with by_turns():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return answers
+
+
+@contextmanager
+def by_turns() -> Iterator[None]:
+    """Let threads take turns every few instructions: by default one would be done before the next gets its turn."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
+@settings(max_examples=30, deadline=None)
+@given(BEHAVIOURS, st.lists(conversations, min_size=2, max_size=4))
+def test_the_journal_replayed_in_its_order_on_a_fresh_fake_gives_the_same_answers_and_state(
+    behaviour: Behaviour, conversations: list[list[Request]]
+) -> None:
+    fake, fresh = world(behaviour), world(behaviour)
+    answers = at_once(fake, conversations)
+    assert len(fake.requests) == sum(map(len, conversations)) == len(answers)
+    for recorded in fake.requests:
+        answer = answers[str(recorded.request_id)]
+        again = fresh.handle(as_sent(recorded))
+        assert (again.status, again.body) == (answer.status, answer.body)
+        assert recorded.status == answer.status
+    assert fresh.dump() == fake.dump()
+
+
+# 19. Of many who create one contact at once, one adds it.
+
+RACERS = 12
+
+
+async def test_c24_of_many_tasks_that_create_one_contact_exactly_one_adds_it() -> None:
+    fake = small_world()
+    seen: list[tuple[str, str | None]] = []
+    client = OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE, max_in_flight=RACERS)
+
+    async def race(number: int) -> None:
+        created = await client.contacts.create(NewContact(f" ADA{number % 2}@acme.example"), duplicates="skip")
+        seen.append((str(created.status), created.id))
+
+    async with client, anyio.create_task_group() as group:
+        for number in range(2 * RACERS):
+            group.start_soon(race, number)
+
+    assert sorted(status for status, _ in seen) == [Outcome.ADDED] * 2 + [Outcome.SKIPPED] * (2 * RACERS - 2)
+    assert {id_ for _, id_ in seen} == {None, *(contact["id"] for contact in fake.contacts(SPACE)[-2:])}
+
+
+async def test_c24_threads_beside_tasks_share_one_fake_and_one_winner() -> None:
+    fake = small_world()
+    statuses: list[str] = []
+
+    async def by_task() -> None:
+        response = await FakeTransport(fake).send(creation_request(), Progress())
+        statuses.append(json.loads(response.body)["status"])
+
+    async def by_thread() -> None:
+        response = await anyio.to_thread.run_sync(fake.handle, creation_request())
+        statuses.append(json.loads(response.body)["status"])
+
+    with by_turns():
+        async with anyio.create_task_group() as group:
+            for _ in range(RACERS):
+                group.start_soon(by_task)
+                group.start_soon(by_thread)
+
+    assert sorted(statuses) == ["added"] + ["skipped"] * (2 * RACERS - 1)
+
+
+# 20. An answer is the same through whatever it comes, and the client's converters understand it whole.
+
+
+async def asked(connect: Connect, behaviour: Behaviour, requests: list[Request]) -> list[Response]:
+    async with connect(world(behaviour)) as transport:
+        return [await transport.send(request, Progress()) for request in requests]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("connect", LEVELS)
+@settings(max_examples=10, deadline=None)
+@given(BEHAVIOURS, conversations)
+def test_answers_are_the_same_at_every_level(
+    connect: Connect, backend: str, behaviour: Behaviour, requests: list[Request]
+) -> None:
+    fake = world(behaviour)
+    direct = [fake.handle(request) for request in requests]
+    answers = anyio.run(asked, connect, behaviour, requests, backend=backend)
+
+    assert [(answer.status, answer.body) for answer in answers] == [(answer.status, answer.body) for answer in direct]
+    for answer, wanted in zip(answers, direct, strict=True):
+        assert wanted.headers.items() <= answer.headers.items()
+
+
+KINDS: dict[str, Any] = {
+    "list_campaigns": Page[Campaign],
+    "list_mailboxes": Page[Mailbox],
+    "create_contact": CreateContactResponse,
+    "list_steps": CampaignSteps,
+    "list_fields": WorkspaceFields,
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(BEHAVIOURS, conversations)
+def test_every_good_answer_decodes_by_the_clients_converters_and_encodes_to_itself(
+    behaviour: Behaviour, requests: list[Request]
+) -> None:
+    fake = world(behaviour)
+    for request in requests:
+        response = fake.handle(request)
+        if response.status < 300:
+            model = decode_model(KINDS[fake.requests[-1].operation], response.body)
+            assert same(json.loads(encode_model(model)), json.loads(response.body))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, and of the same kinds: 1 is not 1.0."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from support.fake import SPACE, START, document, page, small_world
+
+from outreach_async.fake import Behaviour, FakeService
+from outreach_async.fake.records import MAILBOX_FIELDS
+
+KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(["id", "status", "email", "sender_name", "age", "last_activity", "type", "created", "server_ip"], str),
+    **dict.fromkeys(
+        ["campaigns", "daily_limit", "blacklists", "sent_today", "sent_30days", "sent_90days", "bounced_30days"], int
+    ),
+    **dict.fromkeys(["opened_14days", "avg_open_rate", "avg_click_rate"], (int, float)),
+    **dict.fromkeys(["spf", "dkim", "dmarc"], bool),
+    "domain_ip": (str, type(None)),
+    "created_at": int,
+}
+
+
+def boxes(fake: FakeService) -> Any:
+    return document(page(fake, "/mailboxes", display=2000))["data"]
+
+
+def made(count: int = 200, seed: int = 0, **fields: Any) -> Any:
+    fake = FakeService(seed)
+    fake.add_workspace(SPACE)
+    fake.add_mailboxes(SPACE, count, **fields)
+    return boxes(fake)
+
+
+def test_w4_every_field_is_there_in_order_and_of_its_kind() -> None:
+    for box in made():
+        assert list(box) == list(MAILBOX_FIELDS) == list({name: box[name] for name in box if isinstance(box[name], KINDS[name])})
+
+
+def test_b1_types_and_status_are_those_observed_and_domain_ip_may_be_null() -> None:
+    found = made()
+
+    assert {box["type"] for box in found} == {"Google", "SMTP & IMAP"}
+    assert {box["status"] for box in found} == {"active"}
+    assert {box["domain_ip"] is None for box in found} == {True, False}
+
+
+@pytest.mark.parametrize("limit", [0, 7, 40, 500])
+def test_b2_to_b4_made_up_figures_agree_with_each_other(limit: int) -> None:
+    for box in made(daily_limit=limit):
+        assert box["daily_limit"] == limit
+        assert 0 <= box["sent_today"] <= limit
+        assert box["sent_today"] <= box["sent_30days"] <= box["sent_90days"] <= 90 * limit
+        assert 0 <= box["bounced_30days"] <= 0.02 * box["sent_30days"]
+        assert 0 <= box["avg_click_rate"] <= box["avg_open_rate"] <= 90
+        assert 0.6 * box["avg_open_rate"] <= box["opened_14days"] <= 100
+        assert (box["last_activity"] == "Never") == (limit == 0)
+
+
+def test_made_up_mailboxes_are_healthy_and_past_their_warm_up() -> None:
+    found = made()
+
+    assert all(box["spf"] and box["dkim"] and box["dmarc"] and box["blacklists"] == 0 for box in found)
+    assert all(START - box["created_at"] > 28 * 86400 for box in found)
+    domains = [box["email"].partition("@")[2] for box in found]
+    assert max(domains.count(domain) for domain in domains) <= 4
+    assert all(domain.endswith(".example") for domain in domains)
+    assert len({box["email"] for box in found}) == len(found)
+
+
+def test_emails_stay_different_when_names_run_out() -> None:
+    emails = [box["email"] for box in made(2000, domain="acme.example")]
+    fake = FakeService()
+    fake.add_workspace(SPACE)
+    fake.add_mailboxes(SPACE, 1500, domain="acme.example")
+    fake.add_mailboxes(SPACE, 1500, domain="acme.example")
+    emails += [box["email"] for n in (1, 2) for box in document(page(fake, "/mailboxes", display=2000, page=n))["data"]]
+
+    assert len(set(emails)) == 3000
+
+
+def test_other_seeds_make_other_figures() -> None:
+    assert made(5) == made(5) != made(5, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("email", "me@acme.example"),
+        ("sender_name", ""),
+        ("status", "error"),
+        ("campaigns", 3),
+        ("daily_limit", 1),
+        ("spf", False),
+        ("dkim", None),
+        ("dmarc", "yes"),
+        ("blacklists", 4),
+        ("age", "a month"),
+        ("sent_today", 999),
+        ("sent_30days", -5),
+        ("opened_14days", 101.5),
+        ("sent_90days", 1),
+        ("bounced_30days", 10**6),
+        ("avg_open_rate", 33.333333),
+        ("avg_click_rate", "12"),
+        ("last_activity", "yesterday"),
+        ("type", "Outlook"),
+        ("created", "long ago"),
+        ("domain_ip", None),
+        ("server_ip", "198.51.100.7"),
+        ("created_at", START - 5),
+    ],
+)
+def test_every_field_may_be_set_by_hand_damaged_or_not(name: str, value: Any) -> None:
+    (box,) = made(1, **{name: value})
+
+    assert box[name] == value
+
+
+def test_fields_that_are_made_up_agree_with_those_set_by_hand() -> None:
+    (box,) = made(1, sent_30days=0)
+    assert (box["sent_today"], box["bounced_30days"], box["opened_14days"], box["last_activity"]) == (0, 0, 0, "Never")
+    (box,) = made(1, sent_30days=10_000)
+    assert 10_000 == box["sent_30days"] <= box["sent_90days"]
+    (box,) = made(1, created_at=START - 86400)
+    assert box["sent_90days"] == box["sent_30days"] == box["sent_today"]
+    assert (box["age"], box["created"]) == ("1 day ago", "1 day ago")
+    (box,) = made(1, domain="acme.example")
+    assert box["email"].endswith("@acme.example")
+
+
+def test_a_rate_may_be_a_part_of_a_whole_and_last_activity_a_time() -> None:
+    (box,) = made(1, opened_14days=(1, 3), avg_open_rate=[1, 8], last_activity=START - 3600)
+
+    assert (box["opened_14days"], box["avg_open_rate"], box["last_activity"]) == (33.33, 12.5, "1 hour ago")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sfp": False}, r"a mailbox has no 'sfp'; did you mean spf\?"),
+        ({"created_at": "yesterday"}, "created_at: expected Unix seconds"),
+        ({"status": {1, 2}}, "set is not JSON serializable"),
+    ],
+)
+def test_a_field_that_a_mailbox_has_not_is_refused_and_leaves_no_trace(fields: dict[str, Any], message: str) -> None:
+    fake = small_world()
+    before = fake.dump()
+
+    with pytest.raises(TypeError, match=message):
+        fake.add_mailboxes(SPACE, 3, **fields)
+    assert fake.dump() == before
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_value_that_json_has_not_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        small_world().add_mailbox(SPACE, created_at=value)
+
+
+def test_ids_may_be_given_once() -> None:
+    fake = small_world()
+
+    assert fake.add_mailbox(SPACE, id="mailbox_x") == "mailbox_x"
+    with pytest.raises(ValueError, match="is already in use"):
+        fake.add_mailbox(SPACE, id="mailbox_x")
+    with pytest.raises(ValueError, match="starts with mailbox_"):
+        fake.add_mailbox(SPACE, id="box_x")
+
+
+def wrong(box: Any) -> bool:
+    return (
+        not (box["spf"] and box["dkim"] and box["dmarc"])
+        or box["blacklists"] > 0
+        or box["sent_today"] > box["daily_limit"]
+        or box["status"] != "active"
+        or box["bounced_30days"] > 0.1 * box["sent_30days"]
+    )
+
+
+def test_a_share_of_mailboxes_may_be_in_trouble() -> None:
+    found = made(400, trouble=0.25)
+
+    assert 60 < sum(map(wrong, found)) < 140
+    assert all(map(wrong, made(50, trouble=1.0)))
+    assert not any(map(wrong, made(50)))
+
+
+def test_what_is_set_by_hand_is_so_in_trouble_too() -> None:
+    assert all(box["spf"] and box["status"] == "active" for box in made(100, trouble=1.0, spf=True, status="active"))
+
+
+def test_b4_campaigns_counts_those_that_use_the_mailbox_whatever_their_status() -> None:
+    fake = small_world()
+    first, second = (box["id"] for box in boxes(fake)[:2])
+    for status in ("live", "draft", "paused"):
+        fake.add_campaign(SPACE, status=status, mailboxes=[first])
+
+    assert [box["campaigns"] for box in boxes(fake)[:2]] == [4, 1]
+    assert boxes(fake)[1]["id"] == second
+
+
+def test_t18_relative_texts_follow_the_clock() -> None:
+    fake = FakeService()
+    fake.add_workspace(SPACE)
+    fake.add_mailbox(SPACE, created_at=START - 86400 * 20)
+    (before,) = boxes(fake)
+    fake.advance(days=30)
+    (after,) = boxes(fake)
+
+    assert (before["age"], before["created"]) == ("20 days ago", "20 days ago")
+    assert (after["age"], after["created"], after["last_activity"]) == ("1 month ago", "1 month ago", "1 month ago")
+    assert re.fullmatch(r"just now|\d+ (minute|hour)s? ago", before["last_activity"])
+    moving = {"age", "created", "last_activity", "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days"}
+    assert {name: before[name] for name in before if name not in moving} == {
+        name: after[name] for name in after if name not in moving
+    }
+
+
+def test_a_mailbox_may_be_made_in_the_future_of_the_clock() -> None:
+    (box,) = made(1, created_at=START + 100)
+
+    assert (box["age"], box["sent_90days"]) == ("just now", 0)
+
+
+@pytest.mark.parametrize(("numbers", "kinds"), [("int_when_whole", {int}), ("float", {float}), ("mixed", {int, float})])
+def test_w9_rates_are_written_as_numbers_are(numbers: Any, kinds: set[type]) -> None:
+    fake = FakeService(behaviour=Behaviour(numbers=numbers, percent_digits=0))
+    fake.add_workspace(SPACE)
+    fake.add_mailboxes(SPACE, 30)
+
+    assert {type(box["avg_open_rate"]) for box in boxes(fake)} == kinds

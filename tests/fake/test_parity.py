@@ -1,0 +1,145 @@
+"""A fault means the same in memory as through a real backend over a real socket."""
+
+from __future__ import annotations
+
+import socket
+from typing import get_args
+
+import anyio
+import attrs
+import pytest
+from support.echo_service import CREATE, LIST, TinyService
+from support.fake_transports import Connect, in_memory, mounted, over_a_socket
+
+from outreach_async.errors import TransportError
+from outreach_async.fake import FakeService
+from outreach_async.fake import faults as f
+from outreach_async.fake.fault_plan import WireFaultKind
+from outreach_async.fake.transport import FakeTransport
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.wire import Progress, Request, Response, Transport
+
+
+@attrs.frozen
+class Outcome:
+    """What a client can know, and what the service did."""
+
+    status: int = 0
+    body: bytes = b""
+    maybe_sent: bool | None = None
+    gave_up: bool = False
+    sent: bool | None = None
+    acts: int = 0
+
+
+FAULTS: dict[WireFaultKind, f.Fault] = {
+    "latency": f.latency(0.001),
+    "hang": f.hang(),
+    "reset": f.reset(),
+    "close": f.close(),
+    "truncate": f.truncate(20),
+    "reset_mid_body": f.reset_mid_body(20),
+    "bad_chunk": f.bad_chunk(),
+    "no_final_chunk": f.no_final_chunk(),
+    "garbage": f.garbage(),
+    "long_header": f.long_header(),
+    "wrong_encoding": f.wrong_encoding(),
+    "wrong_length": f.wrong_length(7),
+    "slow_drip": f.slow_drip(bytes=50, every=0.001),
+}
+ANSWERS = [f.ok, f.status(429, retry_after=2), f.status(503), f.html_502(), f.empty(), f.drift("data.status", None)]
+LOST_AFTER_THE_ACT = [f.commit_then(f.reset()), f.commit_then(f.close()), f.commit_then(f.hang()), f.commit_then(f.status(503))]
+
+
+async def outcome(transport: Transport, service: TinyService, request: Request) -> Outcome:
+    progress = Progress()
+    try:
+        with anyio.fail_after(60):
+            response = await transport.send(request, progress)
+    except TransportError as error:
+        return Outcome(maybe_sent=error.maybe_sent, sent=progress.sent, acts=len(service.asked))
+    return Outcome(response.status, response.body, sent=progress.sent, acts=len(service.asked))
+
+
+async def hanging_outcome(transport: Transport, service: TinyService, request: Request) -> Outcome:
+    progress = Progress()
+    with anyio.fail_after(60), anyio.CancelScope() as scope:
+        service.heard = scope.cancel
+        await transport.send(request, progress)
+    return Outcome(gave_up=scope.cancelled_caught, sent=progress.sent, acts=len(service.asked))
+
+
+async def end_of(connect: Connect, fault: f.Fault, request: Request) -> Outcome:
+    service = TinyService()
+    service.faults.add(fault)
+    async with connect(service) as transport:
+        return await (hanging_outcome if "hang" in fault.label else outcome)(transport, service, request)
+
+
+ALL = [*FAULTS.values(), *ANSWERS, *LOST_AFTER_THE_ACT]
+
+
+@pytest.mark.parametrize("fault", ALL, ids=lambda fault: fault.label)
+async def test_a_creation_that_meets_a_fault_ends_alike_in_memory_and_over_httpx(fault: f.Fault) -> None:
+    assert await end_of(in_memory, fault, CREATE) == await end_of(over_a_socket, fault, CREATE)
+
+
+@pytest.mark.parametrize("fault", ALL, ids=lambda fault: fault.label)
+@pytest.mark.parametrize(("connect", "request_"), [(over_a_socket, LIST), (mounted, CREATE), (mounted, LIST)])
+async def test_elsewhere_it_ends_alike_too_but_the_proof_that_it_was_sent(
+    fault: f.Fault, connect: Connect, request_: Request
+) -> None:
+    found = await end_of(connect, fault, request_)
+    # Without a body, or with an application for a network, no backend can prove it: "maybe" then, which counts the same.
+    assert found.sent in {True, None}
+    assert attrs.evolve(found, sent=True) == await end_of(in_memory, fault, request_)
+
+
+async def test_a_refused_connection_ends_alike_in_memory_and_where_nobody_listens() -> None:
+    service = TinyService()
+    service.faults.add(f.refuse())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    nowhere = HttpxTransport(f"http://127.0.0.1:{port}")
+    for request in (CREATE, LIST):
+        memory = await outcome(FakeTransport(service), service, request)
+        assert memory == await outcome(nowhere, TinyService(), request) == Outcome(maybe_sent=False, sent=False)
+    await nowhere.aclose()
+
+
+async def test_over_a_socket_a_refusal_after_the_fact_is_a_reset_which_may_have_been_sent() -> None:
+    service = TinyService()
+    service.faults.add(f.refuse())
+    async with over_a_socket(service) as transport:
+        assert await outcome(transport, service, CREATE) == Outcome(maybe_sent=True, sent=True)
+
+
+JSON = {"content-type": "application/json"}
+REQUESTS = [
+    LIST,
+    Request("GET", "/campaigns/camp_%C3%A9%20%C3%BC%2F%3F%23/steps?workspace=a%26b%3D%C3%A7%2B&x="),
+    Request("GET", "/workspaces/space_1/all-fields/"),
+    Request("POST", "/contacts", JSON, b'{"owner_key": "key_1", "workspace": "space_1", "email": "\xc3\xa9@b.co"}'),
+    Request("POST", "/contacts", JSON, b"\xff not JSON"),
+    Request("POST", "/contacts", JSON, b" " * (2**20 + 1)),
+    Request("PUT", "/contacts", JSON, b"{}"),
+    Request("HEAD", "/campaigns"),
+    Request("GET", "/no/such?path"),
+]
+
+
+async def answers(connect: Connect) -> list[Response]:
+    service = FakeService()
+    service.add_owner_key(service.add_workspace("space_1"), key="key_1")
+    async with connect(service) as transport:
+        found = [await transport.send(request, Progress()) for request in REQUESTS]
+    return [attrs.evolve(got, headers={k: v for k, v in got.headers.items() if k != "content-length"}) for got in found]
+
+
+@pytest.mark.parametrize("connect", [over_a_socket, mounted])
+async def test_the_service_answers_alike_in_memory_over_a_socket_and_mounted(connect: Connect) -> None:
+    assert await answers(connect) == await answers(in_memory)
+
+
+def test_every_kind_of_fault_is_compared() -> None:
+    assert {*FAULTS, "refuse"} == set(get_args(WireFaultKind))

@@ -1,0 +1,386 @@
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import shutil
+import socket
+import struct
+import sys
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.echo_service import CREATE, BrokenService, TinyService, answer_on_the_wire, answer_to
+from support.raw_http import CLOSED, connected, exchanged, read_to_end, read_until, written
+
+from outreach_async.fake import faults as f
+from outreach_async.fake.asgi import MAX_REQUEST_BYTES
+from outreach_async.fake.server import MAX_HEAD_BYTES, RawConnection, _accept_connections, _build_url, serve, serve_forever
+from outreach_async.transport.wire import Request, Response
+
+POST = written("POST", "/contacts", CREATE.body)
+LAST = "connection: close"
+
+
+class Answering(TinyService):
+    """Gives every request the same answer."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+
+    def exchange(self, request: Request, /) -> f.Exchange:
+        return self.faults.around("unknown", request, lambda: self.response)
+
+
+async def test_an_answer_is_the_one_in_memory_with_its_length() -> None:
+    service = TinyService()
+    async with serve(service) as url:
+        got, end = await exchanged(url, written("POST", "/contacts", CREATE.body, "X-Test: é", LAST))
+    assert (got, end) == (answer_on_the_wire(service.asked[0], "Connection: close"), CLOSED)
+    request = service.asked[0]
+    assert (request.method, request.target, request.body, request.headers["x-test"]) == ("POST", "/contacts", CREATE.body, "Ã©")
+
+
+@pytest.mark.parametrize(
+    ("sent", "arrives"),
+    [
+        ("/campaigns/camp_%C3%A9%2F%3F/steps?a%26b=%2f&c=", "/campaigns/camp_%C3%A9%2F%3F/steps?a%26b=%2f&c="),
+        ("/a/../b/%2e%2e//c?", "/a/../b/%2e%2e//c?"),
+        ("http://fake:80/contacts?a=b", "/contacts?a=b"),
+        ("HTTPS://fake?a=b", "/?a=b"),
+        ("http://fake", "/"),
+        ("*", "*"),
+    ],
+)
+async def test_the_target_arrives_byte_for_byte_and_without_an_origin(sent: str, arrives: str) -> None:
+    service = TinyService()
+    async with serve(service) as url:
+        await exchanged(url, written("GET", sent, b"", LAST))
+    assert [request.target for request in service.asked] == [arrives]
+
+
+async def test_a_connection_carries_many_requests() -> None:
+    service = TinyService()
+    async with serve(service) as url, connected(url) as stream:
+        for _ in range(3):
+            await stream.send(POST)
+            wanted = answer_on_the_wire(CREATE)
+            assert await read_until(stream, wanted[-20:]) == wanted
+    assert len(service.asked) == 3
+
+
+async def test_requests_sent_ahead_are_answered_in_order() -> None:
+    async with serve(TinyService()) as url:
+        got, end = await exchanged(url, written("GET", "/1") + written("GET", "/2") + written("GET", "/3", b"", LAST))
+    wanted = [
+        answer_on_the_wire(Request("GET", "/1")),
+        answer_on_the_wire(Request("GET", "/2")),
+        answer_on_the_wire(Request("GET", "/3"), "Connection: close"),
+    ]
+    assert (got, end) == (b"".join(wanted), CLOSED)
+
+
+async def test_a_client_of_http_1_0_is_answered_and_the_connection_closed() -> None:
+    async with serve(TinyService()) as url:
+        got, end = await exchanged(url, b"GET /1 HTTP/1.0\r\n\r\n")
+    assert (got.endswith(answer_to(Request("GET", "/1"))), end) == (True, CLOSED)
+
+
+async def test_head_is_answered_without_the_body() -> None:
+    async with serve(TinyService()) as url:
+        got, _ = await exchanged(url, written("HEAD", "/1", b"", LAST))
+    assert got == answer_on_the_wire(Request("HEAD", "/1"), "Connection: close").partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+
+
+async def test_an_answer_that_has_no_body_is_sent_without_one_and_the_connection_goes_on() -> None:
+    async with serve(Answering(Response(204, {}, b"never sent"))) as url:
+        got, _ = await exchanged(url, POST + written("POST", "/contacts", b"", LAST))
+    assert got == b"HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+
+
+async def test_the_length_is_the_servers_to_say() -> None:
+    async with serve(Answering(Response(599, {"content-length": "99", "transfer-encoding": "chunked"}, b"abc"))) as url:
+        got, _ = await exchanged(url, written("GET", "/", b"", LAST))
+    assert got == b"HTTP/1.1 599 \r\ncontent-length: 3\r\nConnection: close\r\n\r\nabc"
+
+
+async def test_a_body_in_chunks_is_read_whole() -> None:
+    service = TinyService()
+    head = b"POST /contacts HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    async with serve(service) as url:
+        await exchanged(url, head + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
+    assert service.asked[0].body == b"abc"
+
+
+async def test_a_client_that_waits_is_told_to_continue() -> None:
+    service = TinyService()
+    head, body = POST[: -len(CREATE.body)], CREATE.body
+    async with serve(service) as url, connected(url) as stream:
+        await stream.send(head[:-2] + b"expect: 100-continue\r\nconnection: close\r\n\r\n")
+        assert await read_until(stream, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await stream.send(body)
+        got, _ = await read_to_end(stream)
+    assert got == answer_on_the_wire(CREATE, "Connection: close")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET /\xff HTTP/1.1\r\nhost: a\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: ten\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nno size\r\n", 400),
+        (b"GET / HTTP/1.1\r\nhost: a\r\nx-long: " + b"l" * MAX_HEAD_BYTES, 431),
+        (written("POST", "/").replace(b"length: 0", b"length: %d" % (MAX_REQUEST_BYTES + 1)), 413),
+        (written("POST", "/").replace(b"length: 0", b"length: %d\r\nexpect: 100-continue" % (MAX_REQUEST_BYTES + 1)), 413),
+    ],
+)
+async def test_what_is_no_request_is_refused_and_the_connection_closed(sent: bytes, status: int) -> None:
+    service = TinyService()
+    async with serve(service) as url:
+        got, end = await exchanged(url, sent)
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert b"\r\nconnection: close" in head.lower()
+    assert json.loads(body)["status"] == "error"
+    assert (end, service.asked) == (CLOSED, [])
+
+
+async def test_a_body_in_chunks_beyond_the_bound_is_refused_and_not_kept() -> None:
+    service = TinyService()
+    chunk = b"100000\r\n" + bytes(2**20) + b"\r\n"
+    async with serve(service) as url, connected(url) as stream:
+        await stream.send(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
+        for _ in range(MAX_REQUEST_BYTES // 2**20):
+            await stream.send(chunk)
+        await stream.send(b"1\r\nx\r\n")
+        got, _ = await read_to_end(stream)
+    assert (got[:12], service.asked) == (b"HTTP/1.1 413", [])
+
+
+async def test_a_client_that_goes_on_sending_still_gets_its_refusal() -> None:
+    head = written("POST", "/").replace(b"length: 0", b"length: %d" % (MAX_REQUEST_BYTES + 1))
+    async with serve(TinyService()) as url, connected(url) as stream:
+        await stream.send(head + bytes(2**18))
+        got = await stream.receive()
+        await stream.send(bytes(2**18))
+        rest, end = await read_to_end(stream)
+    assert ((got + rest)[:12], end) == (b"HTTP/1.1 413", CLOSED)
+
+
+@pytest.mark.parametrize("sent", [b"", POST[:30], POST[:-1]])
+async def test_a_client_that_leaves_early_asks_nothing_and_is_no_trouble(sent: bytes) -> None:
+    service = TinyService()
+    async with serve(service) as url:
+        async with connected(url) as stream:
+            await stream.send(sent)
+            await stream.send_eof()
+            await read_to_end(stream)
+        assert service.asked == []
+        assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary(max_size=60), st.sampled_from([b"", POST, POST[:20], b"GET / HTTP/1.1\r\n", b"0\r\n\r\n"]))
+def test_no_bytes_whatever_stop_the_server(noise: bytes, start: bytes) -> None:
+    async def disturb() -> bytes:
+        async with serve(TinyService()) as url:
+            async with connected(url) as stream:
+                await stream.send(start + noise)
+                await stream.send_eof()
+                assert (await read_to_end(stream))[1] == CLOSED
+            return (await exchanged(url, written("GET", "/", b"", LAST)))[0]
+
+    assert anyio.run(disturb).startswith(b"HTTP/1.1 201 ")
+
+
+async def test_a_client_that_tears_the_connection_down_is_no_trouble() -> None:
+    service = TinyService()
+    async with serve(service) as url:
+        async with connected(url) as stream:
+            await stream.send(POST[:30])
+            raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610 - not Django's
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
+    assert len(service.asked) == 1
+
+
+async def test_a_service_that_fails_answers_500_and_tells_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    async with serve(BrokenService()) as url:
+        with caplog.at_level(logging.ERROR, "outreach_async"):
+            got, _ = await exchanged(url, POST + written("POST", "/contacts", b"key_secret", LAST))
+    assert got.count(b"HTTP/1.1 500 Internal Server Error") == 2
+    assert "the service raised KeyError" in caplog.text
+    assert "in exchange" in caplog.text
+    assert b"key_secret" not in got
+    assert "key_secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "response",
+    [Response(100), Response(200, {"x-a": "b\r\nc: d"}), Response(200, {"x-a": "ł"})],
+    ids=["status", "field", "letter"],
+)
+async def test_an_answer_that_cannot_be_sent_becomes_a_500(response: Response, caplog: pytest.LogCaptureFixture) -> None:
+    async with serve(Answering(response)) as url:
+        got, _ = await exchanged(url, written("GET", "/", b"", LAST))
+    assert got.startswith(b"HTTP/1.1 500 ")
+    assert "the service raised" in caplog.text
+
+
+async def test_many_connections_are_served_at_once() -> None:
+    service = TinyService()
+    endings: list[tuple[bytes, str]] = []
+
+    async def ask(url: str) -> None:
+        endings.append(await exchanged(url, written("POST", "/contacts", CREATE.body, LAST)))
+
+    async with serve(service) as url, anyio.create_task_group() as group:
+        for _ in range(200):
+            group.start_soon(ask, url)
+    assert endings == [(answer_on_the_wire(CREATE, "Connection: close"), CLOSED)] * 200
+    assert len(service.asked) == 200
+
+
+async def test_the_end_of_the_block_ends_listening_and_every_connection() -> None:
+    async with serve(TinyService()) as url:
+        stream = await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2]))
+        await stream.send(POST)
+        await stream.receive()
+    async with stream:
+        assert (await read_to_end(stream))[0] == b""
+    with pytest.raises(OSError, match="connection"):
+        await exchanged(url, POST)
+
+
+@pytest.mark.parametrize("error", [ValueError("as it is"), pytest.skip.Exception("as it is"), KeyboardInterrupt("as it is")])
+async def test_what_the_block_raises_is_raised_as_it_is(error: BaseException) -> None:
+    async def block() -> None:
+        async with serve(TinyService()):
+            raise error
+
+    with pytest.raises(type(error), match="as it is") as raised:
+        await block()
+    assert raised.value is error
+
+
+async def test_a_cancellation_ends_the_block_and_the_server() -> None:
+    with anyio.CancelScope() as scope:
+        async with serve(TinyService()) as url:
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    with pytest.raises(OSError, match="connection"):
+        await exchanged(url, POST)
+
+
+async def test_it_runs_until_cancelled_and_tells_where() -> None:
+    urls: list[str] = []
+    async with anyio.create_task_group() as group:
+        started = anyio.Event()
+
+        def note(url: str) -> None:
+            urls.append(url)
+            started.set()
+
+        group.start_soon(serve_forever, TinyService(), "127.0.0.1", 0, note)
+        await started.wait()
+        assert (await exchanged(urls[0], written("GET", "/", b"", LAST)))[0].startswith(b"HTTP/1.1 201")
+        group.cancel_scope.cancel()
+    assert urls[0].startswith("http://127.0.0.1:")
+
+
+async def test_an_address_in_use_is_an_error_at_once() -> None:
+    async with serve(TinyService()) as url:
+        port = int(url.rpartition(":")[2])
+        with pytest.raises(OSError, match="use"):
+            async with serve(TinyService(), "127.0.0.1", port):
+                pass
+
+
+class Listener(socket.socket):
+    """A listener at a made-up address, whose first attempts to accept fail."""
+
+    errors: list[OSError]
+
+    def getsockname(self) -> Any:
+        return ("::1", 80, 0, 0)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return super().accept()
+
+
+def test_an_address_of_ipv6_stands_in_brackets() -> None:
+    with Listener() as listener:
+        assert _build_url(listener) == "http://[::1]:80"
+
+
+async def test_a_connection_that_cannot_be_accepted_yet_is_accepted_later() -> None:
+    with Listener() as listener:
+        listener.errors = [BlockingIOError(), OSError(errno.EMFILE, "Too many open files")]
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.setblocking(False)
+        address = socket.socket.getsockname(listener)
+        async with anyio.create_task_group() as group:
+            group.start_soon(_accept_connections, listener, group, TinyService())
+            got, _ = await exchanged(f"http://127.0.0.1:{address[1]}", written("GET", "/", b"", LAST))
+            group.cancel_scope.cancel()
+    assert (got[:12], listener.errors) == (b"HTTP/1.1 201", [])
+
+
+class Woken(socket.socket):
+    """A socket that is woken once for nothing."""
+
+    early = True
+
+    def recv(self, *arguments: int) -> bytes:
+        if self.early:
+            self.early = False
+            raise BlockingIOError
+        return super().recv(*arguments)
+
+
+async def test_a_connection_woken_for_nothing_waits_on() -> None:
+    here, there = socket.socketpair()
+    with there, Woken(fileno=here.detach()) as woken:
+        there.send(b"abc")
+        assert await RawConnection(woken).read() == b"abc"
+
+
+async def test_what_the_other_side_does_not_take_at_once_is_written_later() -> None:
+    here, there = socket.socketpair()
+    sent, taken = bytes(range(256)) * 2**14, bytearray()
+    with here, there:
+        here.setblocking(False)
+        async with anyio.create_task_group() as group:
+            group.start_soon(RawConnection(here).write, sent)
+            while len(taken) < len(sent):
+                await anyio.wait_readable(there)
+                taken += there.recv(2**16)
+    assert taken == sent
+
+
+PYTHON = (
+    "import sys, urllib.request as u; sys.stdout.buffer.write(u.urlopen(u.Request(sys.argv[1], sys.stdin.buffer.read())).read())"
+)
+CLIENTS = {"python": [sys.executable, "-c", PYTHON]}
+if shutil.which("curl"):
+    CLIENTS["curl"] = ["curl", "--silent", "--show-error", "--http2", "--data-binary", "@-"]
+
+
+@pytest.mark.parametrize("command", CLIENTS.values(), ids=CLIENTS.keys())
+async def test_ordinary_clients_read_what_is_in_memory(command: list[str]) -> None:
+    service = TinyService()
+    async with serve(service) as url:
+        done = await anyio.run_process([*command, f"{url}/contacts"], input=CREATE.body)
+    assert done.stdout == answer_to(service.asked[0])
+    assert service.asked[0].body == CREATE.body

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+from support.echo_service import CREATE, TinyService, answer_on_the_wire
+from support.raw_http import CLOSED, RESET, connected, exchanged, read_to_end, written
+
+from outreach_async.fake import faults as f
+from outreach_async.fake.server import serve
+from outreach_async.fake.transport import LONG_HEADER_BYTES
+
+POST = written("POST", "/contacts", CREATE.body)
+LAST = "connection: close"
+
+WHOLE = answer_on_the_wire(CREATE)
+HEAD, BODY = WHOLE.split(b"\r\n\r\n")
+CHUNKED = HEAD.replace(b"content-length: %d" % len(BODY), b"transfer-encoding: chunked") + b"\r\n\r\n%x\r\n%b\r\n" % (
+    len(BODY),
+    BODY,
+)
+
+Bytes = Callable[[bytes], bool]
+FAULTS: list[tuple[f.Fault, str, Bytes]] = [
+    (f.refuse(), RESET, lambda got: got == b""),
+    (f.reset(), RESET, lambda got: got == b""),
+    (f.close(), CLOSED, lambda got: got == b""),
+    (f.truncate(20), CLOSED, lambda got: got.endswith(b"\r\n\r\n" + BODY[:20]) and b"length: %d" % len(BODY) in got),
+    (f.truncate(9999), CLOSED, lambda got: got.endswith(BODY) and b"length: %d" % (len(BODY) + 1) in got),
+    (f.reset_mid_body(20), RESET, lambda got: got.endswith(b"\r\n\r\n" + BODY[:20])),
+    (f.bad_chunk(), CLOSED, lambda got: got == CHUNKED + b"no size\r\n"),
+    (f.no_final_chunk(), CLOSED, lambda got: got == CHUNKED),
+    (f.garbage(), CLOSED, lambda got: got != b"" and b"HTTP" not in got),
+    (f.long_header(), CLOSED, lambda got: len(got) > LONG_HEADER_BYTES),
+    (f.wrong_encoding(), CLOSED, lambda got: got == HEAD + b"\r\ncontent-encoding: gzip\r\n\r\n" + BODY),
+    (f.wrong_length(5), CLOSED, lambda got: got.endswith(BODY) and b"length: %d\r\n" % (len(BODY) - 5) in got),
+    (f.commit_then(f.reset()), RESET, lambda got: got == b""),
+]
+
+
+@pytest.mark.parametrize(("fault", "end", "bytes_are_right"), FAULTS, ids=[fault.label for fault, _, _ in FAULTS])
+async def test_a_fault_is_done_byte_by_byte_and_ends_the_connection(fault: f.Fault, end: str, bytes_are_right: Bytes) -> None:
+    service = TinyService()
+    service.faults.script("create_contact", fault)
+    async with serve(service) as url:
+        got, ended = await exchanged(url, POST)
+    assert bytes_are_right(got)
+    assert ended == end
+    assert len(service.asked) == fault.commits
+
+
+@pytest.mark.parametrize(
+    "fault", [f.latency(0.01), f.slow_drip(bytes=40, every=0.005), f.status(503), f.ok], ids=lambda fault: fault.label
+)
+async def test_a_late_or_other_answer_leaves_the_connection_usable(fault: f.Fault) -> None:
+    service = TinyService()
+    service.faults.script("create_contact", fault)
+    async with serve(service) as url:
+        got, _ = await exchanged(url, POST + written("POST", "/contacts", CREATE.body, LAST))
+    assert got.count(b"HTTP/1.1 ") == 2
+    assert got.endswith(answer_on_the_wire(CREATE, "Connection: close"))
+
+
+@pytest.mark.parametrize("fault", [f.latency(0.02), f.slow_drip(bytes=70, every=0.01)], ids=lambda fault: fault.label)
+async def test_a_late_answer_takes_its_time(fault: f.Fault) -> None:
+    service = TinyService()
+    service.faults.script("create_contact", fault)
+    start = anyio.current_time()
+    async with serve(service) as url:
+        await exchanged(url, written("POST", "/contacts", CREATE.body, LAST))
+    assert anyio.current_time() - start >= 0.015
+
+
+async def test_a_drip_comes_piece_by_piece() -> None:
+    service = TinyService()
+    service.faults.script("create_contact", f.slow_drip(bytes=50, every=0.005))
+    pieces: list[bytes] = []
+    async with serve(service) as url, connected(url) as stream:
+        await stream.send(POST)
+        while b"".join(pieces) != WHOLE:
+            pieces.append(await stream.receive())
+    assert len(pieces) > 1
+
+
+async def test_a_hang_says_nothing_until_the_client_leaves() -> None:
+    service = TinyService()
+    service.faults.script("create_contact", f.hang())
+    async with serve(service) as url, connected(url) as stream:
+        await stream.send(POST + POST)
+        with anyio.move_on_after(0.02) as waiting:
+            await stream.receive()
+        await stream.send_eof()
+        assert (await read_to_end(stream), waiting.cancelled_caught, service.asked) == ((b"", CLOSED), True, [])
+
+
+async def test_a_client_that_leaves_a_late_answer_is_no_trouble() -> None:
+    service = TinyService()
+    service.faults.script("create_contact", f.slow_drip(every=0.001))
+    async with serve(service) as url:
+        async with connected(url) as stream:
+            await stream.send(POST)
+            await stream.receive()
+        assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED

@@ -1,0 +1,138 @@
+"""Heads of requests that the served fake refuses: too slow, framed in two ways, or with bare line feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import anyio
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.echo_service import TinyService
+from support.raw_http import CLOSED, exchanged
+from support.time import virtual_time
+
+from outreach_async.fake.server import HEAD_TIMEOUT, MAX_HEAD_BYTES, RawConnection, _read_request, serve
+from outreach_async.transport.wire import Request
+
+CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+WHOLE = CHUNKED + b"3\r\na\nb\r\n5;x=y\r\n\r\n\n\r\n\r\n0\r\nx-last: 1\r\n\r\n"
+READ = Request("POST", "/", {"host": "a", "transfer-encoding": "chunked"}, b"a\nb\r\n\n\r\n")
+
+TWICE = [
+    b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    b"POST / HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: Chunked\r\nContent-Length: 0\r\n\r\n0\r\n\r\n",
+    b"GET / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+]
+BARE = [
+    b"GET / HTTP/1.1\nhost: a\n\n",
+    b"GET / HTTP/1.1\nhost: a\r\n\r\n",
+    b"GET / HTTP/1.1\r\nhost: a\nx-y: z\r\n\r\n",
+    b"GET / HTTP/1.1\r\nhost: a\n\r\n",
+    b"GET / HTTP/1.1\r\nhost: a\r\n\n",
+    b"\nGET / HTTP/1.1\r\nhost: a\r\n\r\n",
+    CHUNKED + b"3\nabc\n0\n\n",
+    CHUNKED + b"3\r\nabc\n0\r\n\r\n",
+    CHUNKED + b"0\nx-last: 1\r\n\r\n",
+    CHUNKED + b"0\r\nx-last: 1\n\r\n",
+    CHUNKED + b"0\r\nx-last: 1\r\n\n",
+    CHUNKED + b"0\r\n\n",
+]
+UNFINISHED = [b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\r\nhost: a\n", CHUNKED + b"3\n", CHUNKED + b"0\r\nx-last: 1\n"]
+
+
+class Pieces(RawConnection):
+    """A connection on which these pieces arrive, each so many seconds after the one before; then nothing more."""
+
+    def __init__(self, pieces: Iterable[bytes], seconds: float = 0.0) -> None:
+        self._pieces = iter(pieces)
+        self._seconds = seconds
+
+    async def read(self) -> bytes:
+        await anyio.sleep(self._seconds)
+        for piece in self._pieces:
+            return piece
+        await anyio.sleep(86_400)
+        raise AssertionError("it waits for more")
+
+    async def write(self, data: bytes) -> None:
+        raise AssertionError(data)
+
+
+async def requested(*pieces: bytes, seconds: float = 0.0) -> Request | None:
+    """What is read of these pieces as one request."""
+    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+    return await _read_request(Pieces(pieces, seconds), conversation)
+
+
+def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    ends = sorted({*places, len(data)} - {0})
+    return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+@pytest.mark.parametrize("sent", [*TWICE, *BARE, *UNFINISHED])
+async def test_a_request_framed_in_two_ways_or_with_bare_line_feeds_is_refused(sent: bytes) -> None:
+    service = TinyService()
+    async with serve(service) as url:
+        got, end = await exchanged(url, sent)
+    assert (got[:13], end, service.asked) == (b"HTTP/1.1 400 ", CLOSED, [])
+    assert b"\r\nconnection: close" in got.lower()
+
+
+@virtual_time
+@pytest.mark.parametrize("sent", BARE)
+async def test_a_bare_line_feed_is_found_however_the_request_arrives(sent: bytes) -> None:
+    for place in range(1, len(sent)):
+        with pytest.raises(h11.RemoteProtocolError):
+            await requested(*cut(sent, [place]))
+
+
+@virtual_time
+@given(places=st.lists(st.integers(1, len(WHOLE) - 1)))
+async def test_line_feeds_in_a_body_are_no_matter_however_it_arrives(places: list[int]) -> None:
+    assert await requested(*cut(WHOLE, places)) == READ
+
+
+@virtual_time
+async def test_line_feeds_after_a_head_belong_to_its_body() -> None:
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n"
+    for place in range(1, len(head) + 4):
+        request = await requested(*cut(head + b"\n\n\na", [place]))
+        assert request is not None
+        assert request.body == b"\n\n\na"
+
+
+@virtual_time
+async def test_a_head_that_arrives_byte_by_byte_is_given_up_in_the_end() -> None:
+    began = anyio.current_time()
+    assert await requested(*cut(WHOLE, range(30)), seconds=1.0) is None
+    assert anyio.current_time() - began == pytest.approx(1 + HEAD_TIMEOUT)
+
+
+@virtual_time
+async def test_a_head_that_stops_is_given_up_in_the_end() -> None:
+    began = anyio.current_time()
+    assert await requested(b"GET / HTTP/1.1\r\n") is None
+    assert anyio.current_time() - began == pytest.approx(10)
+    assert HEAD_TIMEOUT == 10
+
+
+@virtual_time
+async def test_a_connection_may_be_idle_and_a_body_slow() -> None:
+    began = anyio.current_time()
+    assert await requested(CHUNKED, WHOLE[len(CHUNKED) :][:4], WHOLE[len(CHUNKED) + 4 :], seconds=3600.0) == READ
+    assert anyio.current_time() - began == pytest.approx(3 * 3600)
+
+
+@virtual_time
+async def test_the_rest_of_a_head_sent_ahead_has_as_long() -> None:
+    conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+    line = Pieces([b"GET /1 HTTP/1.1\r\nhost: a\r\n\r\nGET /2 HT"])
+    assert await _read_request(line, conversation) == Request("GET", "/1", {"host": "a"})
+    conversation.send(h11.Response(status_code=204, headers=[]))
+    conversation.send(h11.EndOfMessage())
+    conversation.start_next_cycle()
+    began = anyio.current_time()
+    assert await _read_request(line, conversation) is None
+    assert anyio.current_time() - began == pytest.approx(HEAD_TIMEOUT)

@@ -1,0 +1,488 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.fake import KEY, OTHER, SPACE, START, create, creation, document, get, page, post, small_world, steps
+
+import outreach_async.fake
+from outreach_async.fake import Behaviour, FakeService, FakeTransport, JournalOverflow, faults
+from outreach_async.fake.clock import Clock
+from outreach_async.fake.request_log import CAPACITY, Recorded, RequestLog
+from outreach_async.transport.wire import Request
+
+# Determinism.
+
+
+def session(seed: int, behaviour: Behaviour) -> list[Any]:
+    """All sorts of calls and requests; everything that they answer."""
+    fake = FakeService(seed, behaviour)
+    space = fake.add_workspace(custom_fields=["Plan"])
+    key = fake.add_owner_key(space)
+    boxes = fake.add_mailboxes(space, 20, trouble=0.3)
+    camp = fake.add_campaign(space, status="live", mailboxes=boxes, steps=[{"sent": 40, "templates": "A|B|PER"}, {"sent": 20}])
+    fake.add_contacts(space, 5, campaign=camp)
+    first = behaviour.first_page
+    answers = [page(fake, path, workspace=space, page=first) for path in ("/campaigns", "/mailboxes")]
+    answers += [post(fake, creation(f"{n % 3}@b.co", owner_key=key, workspace=space, campaign=camp)) for n in range(5)]
+    fake.advance(days=40)
+    answers += [get(fake, f"/campaigns/{camp}/steps"), get(fake, f"/workspaces/{space}/all-fields"), get(fake, "/nothing")]
+    return [space, key, boxes, camp, fake.dump(), *((answer.status, answer.headers, answer.body) for answer in answers)]
+
+
+BEHAVIOURS = [
+    Behaviour.documented(),
+    Behaviour.strict(),
+    Behaviour.lenient(),
+    Behaviour(numbers="mixed", list_date="mixed", first_page=0),
+]
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=["documented", "strict", "lenient", "mixed"])
+def test_the_same_seed_and_calls_give_the_same_bytes(behaviour: Behaviour) -> None:
+    assert session(3, behaviour) == session(3, behaviour) != session(4, behaviour)
+
+
+def test_the_same_bytes_come_in_another_process_too() -> None:
+    script = "from test_fake_service import *; print(ascii(session(3, Behaviour(numbers='mixed'))))"
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, cwd=Path(__file__).parents[1], env=environment
+    )
+
+    assert ran.stdout.decode().strip() == ascii(session(3, Behaviour(numbers="mixed")))
+
+
+def test_a_fake_runs_without_anyio() -> None:
+    script = "from outreach_async.fake.service import FakeService; import sys; FakeService(); print('anyio' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout.strip() == b"False"
+
+
+# State.
+
+
+def test_a_snapshot_keeps_the_state_and_the_time_whatever_comes_after() -> None:
+    fake = small_world()
+    fake.advance(days=1)
+    before, bytes_before = fake.dump(), page(fake, "/mailboxes").body
+    kept = fake.snapshot()
+    for _ in range(2):
+        create(fake, "x@b.co", campaign="camp_1")
+        create(fake, fake.contacts(SPACE)[0]["email"], duplicates="overwrite", first_name="Eve")
+        fake.add_mailbox(SPACE)
+        fake.add_campaign(SPACE)
+        fake.add_workspace()
+        fake.add_owner_key(SPACE)
+        fake.advance(days=1)
+        assert fake.dump() != before
+        fake.restore(kept)
+        assert (fake.dump(), page(fake, "/mailboxes").body) == (before, bytes_before)
+
+
+def test_a_snapshot_goes_into_another_fake_and_does_not_tie_the_two() -> None:
+    fake, other = small_world(), FakeService()
+    other.restore(fake.snapshot())
+
+    assert other.dump() == fake.dump()
+    create(other)
+    assert other.dump() != fake.dump()
+
+
+def test_after_restore_the_same_ids_come_again() -> None:
+    fake = small_world()
+    kept = fake.snapshot()
+    first = create(fake)["id"]
+    fake.restore(kept)
+
+    assert create(fake)["id"] == first
+
+
+def test_reset_makes_a_fake_as_new() -> None:
+    fake = small_world()
+    fake.faults.script("create_contact", faults.status(503))
+    fake.advance(days=3)
+    create_nothing = post(fake, creation())
+    assert create_nothing.status == 503
+    fake.faults.script("create_contact", faults.status(503))
+    fake.reset()
+
+    assert fake.dump() == FakeService().dump()
+    assert (len(fake.requests), fake.requests.counts, fake.requests.statuses, fake.faults.unfired) == (0, {}, {}, [])
+    assert fake.now == START
+    assert fake.add_workspace() == FakeService().add_workspace()
+
+
+NASTY = st.one_of(st.none(), st.booleans(), st.integers(-1, 1), st.text(max_size=3), st.lists(st.none(), max_size=1), st.just({}))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from([*creation(), "first_name", "custom_1", "custom_9", "country", "zzz"]), NASTY, max_size=2),
+    st.dictionaries(st.sampled_from(["duplicates", "strict_validation", "campaign", "more"]), NASTY, max_size=1),
+    st.sampled_from([Behaviour.documented(), Behaviour.strict(), Behaviour.lenient()]),
+)
+def test_c23_every_refusal_leaves_the_state_unchanged(
+    members: dict[str, Any], options: dict[str, Any], behaviour: Behaviour
+) -> None:
+    fake = small_world(behaviour)
+    create(fake, "ada@acme.example", campaign="camp_1")
+    before = fake.dump()
+    body = creation(campaign="camp_1", duplicates="overwrite", city="Lyon") | members
+    if isinstance(body["upload_options"], dict):
+        body["upload_options"] = body["upload_options"] | options
+    response = post(fake, body)
+
+    assert response.status in {200, 201} or fake.dump() == before
+
+
+def test_c24_of_many_threads_that_create_one_contact_exactly_one_adds_it() -> None:
+    fake = small_world()
+    answers: list[str] = []
+    ready = threading.Barrier(8)
+
+    def race() -> None:
+        ready.wait()
+        answers.extend(create(fake, f"{number}@b.co", campaign="camp_1")["status"] for number in range(40))
+
+    threads = [threading.Thread(target=race) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(answers) == ["added"] * 40 + ["skipped"] * 280
+    assert steps(fake, "camp_1")["data"][0]["left_to_send"] == 40
+    assert [entry.number for entry in fake.requests] == list(range(321))
+
+
+# Time.
+
+
+def test_the_clock_stands_still_until_it_is_moved() -> None:
+    fake = FakeService(clock="2026-03-01T12:00:00+01:00")
+
+    assert fake.now == fake.now == START + 59 * 86400 + 11 * 3600
+    fake.advance(minutes=1, seconds=0.5)
+    assert fake.now == START + 59 * 86400 + 11 * 3600 + 60.5
+
+
+def test_a_clock_without_a_zone_is_utc() -> None:
+    assert FakeService(clock="2026-01-01").now == START
+
+
+def test_an_injected_clock_runs_and_can_be_moved_on_top() -> None:
+    times = [10.0]
+    fake = FakeService(clock=lambda: times[-1])
+
+    assert fake.now == 10.0
+    times.append(20.5)
+    assert fake.now == 20.5
+    fake.advance(seconds=5)
+    assert fake.now == 25.5
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9))
+def test_two_steps_come_to_where_their_sum_does(one: int, other: int) -> None:
+    stepped, at_once = Clock("2026-01-01"), Clock("2026-01-01")
+    for step in (one, other):
+        stepped.advance(timedelta(microseconds=step))
+    at_once.advance(timedelta(microseconds=one + other))
+
+    assert stepped.iso == at_once.iso
+
+
+@pytest.mark.parametrize("act", [lambda: FakeService(clock="noon"), lambda: FakeService().advance(days=-1)])
+def test_what_is_no_time_is_refused(act: Callable[[], Any]) -> None:
+    with pytest.raises(ValueError, match=r"expected an ISO 8601 time|expected a non-negative duration"):
+        act()
+
+
+# Filling and looking.
+
+
+def test_contacts_are_given_as_plain_values() -> None:
+    fake = small_world()
+    rows: list[dict[str, str | None]] = [
+        {"email": " Ada@Acme.example ", "first_name": "Ada", "custom_1": "gold", "city": None},
+        {"email": "b@c.d", "id": "contact_b"},
+    ]
+    ids = fake.add_contacts(SPACE, rows, campaign="camp_1")
+
+    assert fake.contacts(SPACE)[-2:] == [
+        {
+            "id": ids[0],
+            "email": "Ada@Acme.example",
+            "fields": {"first_name": "Ada", "custom_1": "gold"},
+            "campaigns": ["camp_1"],
+            "owner": KEY,
+            "created": START,
+        },
+        {"id": "contact_b", "email": "b@c.d", "fields": {}, "campaigns": ["camp_1"], "owner": KEY, "created": START},
+    ]
+    assert fake.contact(SPACE, "ADA@acme.example") == fake.contacts(SPACE)[-2]
+    assert fake.contact(SPACE, "nobody@acme.example") is None
+
+
+def test_changing_what_was_given_changes_nothing_stored() -> None:
+    fake = small_world()
+    before = fake.dump()
+    found = fake.contacts(SPACE)[0]
+    found["fields"]["first_name"] = "Eve"
+    found["campaigns"].append("camp_9")
+
+    assert fake.dump() == before
+
+
+def test_made_up_contacts_have_emails_and_fields_of_their_own() -> None:
+    fake = FakeService()
+    space = fake.add_workspace()
+    ids = fake.add_contacts(space, 300) + fake.add_contacts(space, 200)
+    found = fake.contacts(space)
+
+    assert [contact["id"] for contact in found] == ids
+    assert len({contact["email"] for contact in found}) == len(set(ids)) == 500
+    assert {contact["owner"] for contact in found} == {""}
+    assert all({"first_name", "last_name", "company_name", "country"} <= set(contact["fields"]) for contact in found)
+    fake.add_contacts(space, [{"email": "a@b.co"}], owner_key="key_x")
+    assert fake.contacts(space)[-1]["owner"] == "key_x"
+
+
+UNFIT: list[tuple[Any, type[Exception], str]] = [
+    ([{"email": "a@b.co"}, {"email": "A@B.CO"}], ValueError, "has a contact with the e-mail A@B.CO"),
+    ([{"email": " "}], ValueError, "email: expected a non-blank string"),
+    ([{}], TypeError, "email: expected a string, got NoneType"),
+    ([{"email": "a@b.co", "fist_name": "A"}], TypeError, r"a contact has no 'fist_name'; did you mean first_name\?"),
+    ([{"email": "a@b.co", "city": 1}], TypeError, "city: expected a string, got int"),
+    ([{"email": "a@b.co", "id": "x"}], ValueError, "starts with contact_"),
+    (-1, ValueError, "expected an integer of at least 0, got -1"),
+    (True, TypeError, "expected an integer"),
+]
+
+
+@pytest.mark.parametrize(("rows", "error", "message"), UNFIT)
+def test_rows_that_do_not_fit_are_refused_all_together(rows: Any, error: type[Exception], message: str) -> None:
+    fake = small_world()
+    before = fake.dump()
+
+    with pytest.raises(error, match=message):
+        fake.add_contacts(SPACE, [{"email": "first@b.co", "id": "contact_f"}, *rows] if isinstance(rows, list) else rows)
+    assert fake.dump() == before
+    assert fake.add_contacts(SPACE, [{"email": "first@b.co", "id": "contact_f"}]) == ["contact_f"]
+
+
+NOT_THERE: list[Callable[[FakeService], Any]] = [
+    lambda fake: fake.add_mailboxes("space_9", 1),
+    lambda fake: fake.add_mailbox("space_9"),
+    lambda fake: fake.add_campaign("space_9"),
+    lambda fake: fake.add_contacts("space_9", 1),
+    lambda fake: fake.add_contacts(SPACE, 1, campaign="camp_3"),
+    lambda fake: fake.add_contacts(SPACE, 1, campaign="camp_9"),
+    lambda fake: fake.add_owner_key("space_9"),
+    lambda fake: fake.contacts("space_9"),
+    lambda fake: fake.contact("space_9", "a@b.co"),
+]
+
+
+@pytest.mark.parametrize("call", NOT_THERE)
+def test_what_is_not_there_is_missed_by_name(call: Callable[[FakeService], Any]) -> None:
+    with pytest.raises(ValueError, match=r"there is no workspace 'space_9'|has no campaign 'camp_\d'"):
+        call(small_world())
+
+
+MISFITS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"id": SPACE}, ValueError, "id: 'space_1' is already in use"),
+    ({"id": "1"}, ValueError, "starts with space_"),
+    ({"custom_fields": "Plan"}, TypeError, "several labels"),
+    ({"custom_fields": {"custom_01": "Plan"}}, ValueError, "expected codes of the form"),
+    ({"custom_fields": [" "]}, ValueError, "label: expected a non-blank string"),
+    ({"extra_fields": {"city": "City"}}, ValueError, "these codes are reserved: city"),
+    ({"extra_fields": {"email": "E"}}, ValueError, "these codes are reserved: email"),
+    ({"extra_fields": {"custom_1": "E"}}, ValueError, "these codes are reserved: custom_1"),
+    ({"extra_fields": {"x": 1}}, TypeError, "label: expected a string"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), MISFITS)
+def test_a_workspace_that_cannot_be_is_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    fake = small_world()
+    before = fake.dump()
+
+    with pytest.raises(error, match=message):
+        fake.add_workspace(**arguments)
+    assert fake.dump() == before
+
+
+def test_owner_keys_are_made_up_or_given_and_never_shown() -> None:
+    fake = small_world()
+
+    assert fake.add_owner_key(SPACE).startswith("key_")
+    assert fake.add_owner_key(SPACE, OTHER, key="key_7") == "key_7"
+    with pytest.raises(ValueError, match="starts with key_") as caught:
+        fake.add_owner_key(SPACE, key="5ecret")
+    assert "5ecret" not in str(caught.value)
+
+
+def test_a_fake_is_shown_by_its_figures() -> None:
+    assert repr(small_world()) == "<FakeService seed=0: 2 workspaces, 5 mailboxes, 3 campaigns, 3 contacts>"
+
+
+# Faults.
+
+
+def test_a_fault_answers_in_the_services_place_and_is_in_the_journal() -> None:
+    fake = small_world()
+    fake.faults.script("create_contact", faults.status(503), faults.ok)
+
+    assert [post(fake, creation()).status for _ in range(2)] == [503, 201]
+    assert [(entry.status, entry.served, entry.request_id is None) for entry in fake.requests] == [
+        (503, False, True),
+        (201, True, False),
+    ]
+
+
+@pytest.mark.parametrize(("fault", "stored"), [(faults.reset(), False), (faults.commit_then(faults.reset()), True)])
+def test_a_fault_on_the_wire_needs_a_wire(fault: Any, stored: bool) -> None:
+    fake = small_world()
+    fake.faults.script("create_contact", fault)
+
+    if stored:
+        exchange = fake.exchange(Request("POST", "/contacts", {}, json.dumps(creation()).encode()))
+        assert (exchange.fault, exchange.response and exchange.response.status) == (fault, 201)
+    else:
+        with pytest.raises(RuntimeError, match="use FakeTransport or the server"):
+            post(fake, creation())
+        assert fake.requests[-1].status is None
+    assert fake.requests[-1].served == stored
+    assert (fake.contact(SPACE, "ada@acme.example") is not None) == stored
+
+
+def test_requests_that_ask_for_nothing_are_unknown_to_faults() -> None:
+    fake = small_world()
+    fake.faults.script("unknown", faults.status(418))
+
+    assert [get(fake, "/nothing").status for _ in range(2)] == [418, 404]
+
+
+# The journal.
+
+
+def journal(count: int, capacity: int = 3) -> RequestLog:
+    kept = RequestLog(capacity)
+    for number in range(count):
+        operation = "list_steps" if number % 2 else "create_contact"
+        kept.add(Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0))
+    return kept
+
+
+def test_every_request_is_in_the_journal_as_it_was() -> None:
+    fake = small_world()
+    post(fake, creation(zzz=1))
+    fake.advance(seconds=5)
+    get(fake, "/campaigns/camp_9/steps")
+    post(fake, b"{")
+    fake.handle(Request("GET", "/", {"authorization": "Bearer 5ecret"}))
+    first, second, third, fourth = fake.requests
+
+    assert (first.operation, first.method, first.target, first.json, first.status) == (
+        "create_contact",
+        "POST",
+        "/contacts",
+        creation(zzz=1),
+        201,
+    )
+    assert (first.number, first.hints, first.served, first.at) == (0, ("unknown field zzz ignored",), True, START)
+    assert (second.operation, second.method, second.json, second.status, second.at) == ("list_steps", "GET", None, 404, START + 5)
+    assert (third.json, third.status) == (None, 400)
+    assert repr(second) == "<Recorded #1 list_steps: GET /campaigns/camp_9/steps -> 404>"
+    assert (fourth.headers, "5ecret" in repr(fourth)) == ({"authorization": "Bearer 5ecret"}, False)
+    assert repr(fake.requests) == "<RequestLog of 4 requests>"
+    assert CAPACITY == 10_000
+
+
+def test_a_journal_is_a_sequence_of_all_requests() -> None:
+    kept = journal(3)
+
+    assert len(kept) == 3
+    assert [entry.number for entry in kept] == [0, 1, 2]
+    assert [entry.number for entry in reversed(kept)] == [2, 1, 0]
+    assert [kept[0].number, kept[-1].number] == [0, 2]
+    assert [entry.number for entry in kept[1:]] == [1, 2]
+    assert [entry.number for entry in kept.of("create_contact")] == [0, 2]
+    assert kept.of("list_fields") == []
+
+
+def test_counts_stay_exact_when_requests_are_let_go() -> None:
+    kept = journal(10)
+
+    assert (len(kept), kept.counts, kept.statuses) == (10, {"create_contact": 5, "list_steps": 5}, {200: 5, 201: 5})
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda kept: kept[0],
+        lambda kept: kept[-4],
+        lambda kept: kept[5:],
+        list,
+        lambda kept: list(reversed(kept)),
+        lambda kept: kept.of("list_steps"),
+        lambda kept: kept[7] in kept,
+    ],
+)
+def test_what_was_let_go_is_missed_and_not_denied(look: Callable[[RequestLog], Any]) -> None:
+    with pytest.raises(JournalOverflow):
+        look(journal(10))
+
+
+def test_the_last_requests_can_always_be_had() -> None:
+    kept = journal(10)
+
+    assert [kept[-1].number, kept[7].number, *(entry.number for entry in kept[8:])] == [9, 7, 8, 9]
+    assert [[entry.number for entry in kept.recent(count)] for count in (0, 2, 20)] == [[], [8, 9], [7, 8, 9]]
+    with pytest.raises(IndexError):
+        kept[10]
+
+
+# The package.
+
+
+def test_the_transport_is_imported_when_it_is_asked_for() -> None:
+    assert FakeTransport(small_world()).service is not None
+    assert set(outreach_async.fake.__all__) <= {*dir(outreach_async.fake), "FakeTransport"}
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        outreach_async.fake.nothing  # noqa: B018 - to ask is the test
+
+
+async def test_the_asgi_application_answers_as_the_fake_does() -> None:
+    fake = small_world()
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/campaigns/camp_1/steps",
+        "raw_path": b"/campaigns/camp_1/steps",
+        "query_string": b"",
+        "headers": [],
+        "root_path": "",
+    }
+    await fake.asgi()(scope, receive, send)
+
+    assert json.loads(b"".join(message.get("body", b"") for message in sent)) == document(get(fake, "/campaigns/camp_1/steps"))

@@ -1,0 +1,925 @@
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.fake import SPACE, START, create, document, page, steps
+from support.simulation import DAY, HOUR_MS, NOTHING, SILENT, boxes_of, flow, listed, quiet_world, watched
+
+from outreach_async.fake import Behaviour, FakeService, WorldError
+from outreach_async.fake.simulation.control import span_to_microseconds
+
+Rows = list[dict[str, str | None]]
+ADA, BO, CY = ("ada@acme.example", "bo@acme.example", "cy@acme.example")
+THREE: Rows = [{"email": email} for email in (ADA, BO, CY)]
+
+
+def world_of_three(**campaign: Any) -> FakeService:
+    fake = quiet_world(**campaign)
+    fake.add_contacts(SPACE, THREE, campaign="camp_1")
+    return fake
+
+
+def told(log: list[Any], kind: str = "sent") -> list[tuple[float, str, int]]:
+    return [((entry.at - START) / 3600, entry.contact, entry.step) for entry in log if entry.kind == kind]
+
+
+# Time and the queue.
+
+
+def test_nothing_is_sent_before_time_is_moved_be_it_by_nothing() -> None:
+    fake = world_of_three()
+    assert flow(fake) == [(3, 0, 3)]
+    fake.advance()
+    once = fake.dump()
+    fake.advance(seconds=0)
+
+    assert flow(fake) == [(0, 3, 3)]
+    assert fake.dump() == once
+
+
+def test_what_is_over_the_daily_limit_is_sent_at_the_next_midnights_in_utc() -> None:
+    fake = quiet_world(7, limit=3, clock="2026-01-01T15:00:00+01:00")
+    log = watched(fake)
+    fake.advance(days=9)
+
+    assert Counter(time for time, _, _ in told(log)) == {14.0: 3, 24.0: 3, 48.0: 1}
+    assert [contact for _, contact, _ in told(log)] == sorted(contact["id"] for contact in fake.contacts(SPACE))
+
+
+def test_t12_waits_run_from_enrolment_and_from_the_send_before_in_milliseconds() -> None:
+    waits = [{"wait_time": 2 * HOUR_MS}, {"wait_time": HOUR_MS + 1}, {"wait_time": 0}]
+    fake = quiet_world(steps=waits)
+    log = watched(fake)
+    fake.advance(hours=1)
+    (contact,) = fake.add_contacts(SPACE, 1, campaign="camp_1")
+    fake.advance(days=1)
+
+    first = START + 3 * 3600
+    assert [(entry.at, entry.step) for entry in log] == [(first, 1), (first + 3600.001, 2), (first + 3600.001, 3)]
+    assert {entry.contact for entry in log} == {contact}
+
+
+def test_b5_campaigns_that_wait_for_the_same_midnight_take_turns() -> None:
+    fake = quiet_world(9, limit=4)
+    boxes = [box["id"] for box in boxes_of(fake)]
+    fake.add_campaign(SPACE, id="camp_2", status="live", mailboxes=boxes, steps=["A"], contacts=2, rates=SILENT)
+    log = watched(fake)
+    fake.advance(days=2)
+
+    assert [entry.campaign for entry in log[4:]] == ["camp_1", "camp_2", "camp_1", "camp_2", *["camp_1"] * 3]
+    assert [box["sent_30days"] for box in boxes_of(fake)] == [11]
+
+
+@pytest.mark.parametrize("status", ["draft", "paused", "archived"])
+def test_only_a_live_campaign_sends_and_it_resumes_where_it_was(status: str) -> None:
+    fake = quiet_world(3, steps=["A", {"wait_time": HOUR_MS}])
+    log = watched(fake)
+    fake.advance(minutes=30)
+    fake.set_campaign("camp_1", status=status)
+    fake.add_contacts(SPACE, 2, campaign="camp_1")
+    fake.advance(days=2)
+    assert flow(fake) == [(2, 3, 5), (5, 0, 5)]
+    fake.set_campaign("camp_1", status="live")
+    assert flow(fake) == [(2, 3, 5), (5, 0, 5)]
+    fake.advance(hours=2)
+
+    assert flow(fake) == [(0, 5, 5), (0, 5, 5)]
+    assert [time for time, _, _ in told(log)] == [0.0] * 3 + [48.5] * 5 + [49.5] * 2
+
+
+def test_answers_come_while_a_campaign_is_paused() -> None:
+    fake = world_of_three(steps=["A", "A"])
+    fake.sim.script(ADA, opens_after="1h", replies_after="2d")
+    fake.advance()
+    fake.set_campaign("camp_1", status="paused")
+    fake.advance(days=5)
+    assert flow(fake) == [(0, 3, 3), (2, 0, 2)]
+    fake.set_campaign("camp_1", status="live")
+    fake.advance()
+
+    assert flow(fake) == [(0, 3, 3), (0, 2, 2)]
+    assert listed(fake)["replies_num"] == 1
+
+
+def test_c18_a_finished_campaign_opens_again_when_somebody_joins() -> None:
+    fake = world_of_three()
+    fake.advance()
+    assert listed(fake)["days_left_date"] == "Complete"
+    create(fake, "dee@acme.example", campaign="camp_1")
+    assert (listed(fake)["days_left"], flow(fake)) == (1, [(1, 3, 4)])
+    fake.advance()
+
+    assert (listed(fake)["days_left_date"], flow(fake)) == ("Complete", [(0, 4, 4)])
+
+
+def test_a_step_or_template_that_is_not_live_is_not_sent() -> None:
+    two = [{"status": "error"}, "B", "C"]
+    fake = world_of_three(steps=[{"templates": two}, {"status": "stopped", "wait_time": 0}])
+    fake.advance(days=5)
+
+    assert flow(fake) == [(0, 3, 3), (3, 0, 3)]
+    assert [template["sent"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [0, 2, 1]
+
+
+def test_a_campaign_without_steps_takes_contacts_and_sends_nothing() -> None:
+    fake = world_of_three(steps=[])
+    fake.advance(days=5)
+
+    assert (listed(fake)["contacts"], boxes_of(fake)[0]["sent_90days"]) == (3, 0)
+
+
+# Mailboxes.
+
+
+def test_each_contact_is_written_to_by_one_mailbox_the_one_that_had_most_room() -> None:
+    fake = quiet_world(12, boxes=3, limit=20, steps=["A", {"wait_time": 26 * HOUR_MS}])
+    fake.set_mailbox(boxes_of(fake)[1]["id"], daily_limit=22)
+    log = watched(fake)
+    fake.advance(hours=1)
+    fake.set_mailbox(boxes_of(fake)[2]["id"], daily_limit=100)
+    fake.advance(days=4)
+    boxes: dict[str, set[str]] = {}
+    for entry in log:
+        boxes.setdefault(entry.contact, set()).add(entry.mailbox)
+
+    assert {len(found) for found in boxes.values()} == {1}
+    assert [box["sent_30days"] for box in boxes_of(fake)] == [8, 10, 6]
+
+
+def test_a_contact_whose_mailbox_is_full_is_written_to_by_another_and_returns_to_its_own() -> None:
+    fake = world_of_three(boxes=2, limit=3, steps=["A", {"wait_time": 24 * HOUR_MS}, {"wait_time": 24 * HOUR_MS}])
+    log = watched(fake)
+    fake.advance(hours=1)
+    own = boxes_of(fake)[0]["id"]
+    fake.set_mailbox(own, daily_limit=1)
+    fake.advance(days=1)
+    fake.set_mailbox(own, daily_limit=3)
+    fake.advance(days=1)
+    ada, bo, cy = (contact["id"] for contact in fake.contacts(SPACE))
+
+    # Two of the three began with the first mailbox; the next day it had room for one of them.
+    assert [entry.mailbox == own for entry in log if entry.contact == ada] == [True, True, True]
+    assert [entry.mailbox == own for entry in log if entry.contact == bo] == [False, False, False]
+    assert [entry.mailbox == own for entry in log if entry.contact == cy] == [True, False, True]
+
+
+def test_a_mailbox_sends_only_when_it_is_active_and_a_higher_limit_counts_at_once() -> None:
+    fake = quiet_world(6, limit=2)
+    (box,) = boxes_of(fake)
+    fake.set_mailbox(box["id"], status="error")
+    fake.advance(hours=1)
+    assert (flow(fake), listed(fake)["days_left_display"]) == ([(6, 0, 6)], "Unknown")
+    fake.set_mailbox(box["id"], status="active")
+    fake.advance(hours=1)
+    assert flow(fake) == [(4, 2, 6)]
+    fake.set_mailbox(box["id"], daily_limit=5)
+    fake.advance(hours=1)
+    assert flow(fake) == [(1, 5, 6)]
+    fake.set_mailbox(box["id"], daily_limit=1)
+    fake.advance(hours=1)
+
+    assert boxes_of(fake)[0]["sent_today"] == 5
+    assert flow(fake) == [(1, 5, 6)]
+
+
+def test_what_was_seeded_as_sent_today_takes_room_today() -> None:
+    fake = quiet_world(5, mailboxes=[], limit=3)
+    box = fake.add_mailbox(SPACE, **{**NOTHING, "daily_limit": 3, "sent_today": 2, "sent_30days": 2, "sent_90days": 2})
+    fake.set_campaign("camp_1", mailboxes=[box])
+    fake.advance()
+    assert flow(fake) == [(4, 1, 5)]
+    fake.advance(days=1)
+
+    assert flow(fake) == [(1, 4, 5)]
+    assert [boxes_of(fake)[1][name] for name in ("sent_today", "sent_30days", "campaigns")] == [3, 6, 1]
+
+
+def test_other_mailboxes_take_over_when_a_campaign_gets_them() -> None:
+    fake = quiet_world(2, boxes=2, steps=["A", {"wait_time": HOUR_MS}])
+    first, second = (box["id"] for box in boxes_of(fake))
+    fake.set_campaign("camp_1", mailboxes=[first])
+    log = watched(fake)
+    fake.advance()
+    fake.set_campaign("camp_1", mailboxes=[second])
+    fake.advance(hours=1)
+
+    assert [entry.mailbox for entry in log] == [first, first, second, second]
+    assert [box["campaigns"] for box in boxes_of(fake)] == [0, 1]
+
+
+# The windows.
+
+
+def rate(fake: FakeService, name: str = "opened_14days") -> Any:
+    return boxes_of(fake)[0][name]
+
+
+def test_b3_opens_count_on_the_day_of_sending_and_not_on_that_of_opening() -> None:
+    fake = world_of_three(steps=["A", {"wait_time": 24 * 5 * HOUR_MS}])
+    fake.sim.script(ADA, opens_after="6d")
+    fake.advance(days=6)
+    assert rate(fake) == 16.67  # one of three and three
+    fake.advance(days=7)
+    assert rate(fake) == 16.67
+    fake.advance(days=1)  # the first three are out, and with them the open that came six days later
+    assert rate(fake) == 0
+
+    assert rate(fake, "avg_open_rate") == 16.67
+
+
+def test_b3_the_opened_share_is_of_14_calendar_days_with_today() -> None:
+    fake = world_of_three(steps=["A", {"wait_time": 24 * 5 * HOUR_MS}])
+    fake.sim.script(ADA, 2, opens_after="1h")
+    fake.advance(days=13)
+    shown = [rate(fake)]
+    for days in (1, 4, 1):
+        fake.advance(days=days)
+        shown.append(rate(fake))
+
+    assert shown == [16.67, 33.33, 33.33, 0]  # of six, of the later three, of none
+
+
+def test_b3_an_open_that_comes_when_its_email_is_out_of_the_window_counts_for_life_only() -> None:
+    fake = world_of_three(steps=["A", {"wait_time": 24 * 13 * HOUR_MS}])
+    fake.sim.script(ADA, opens_after="14d")
+    fake.advance(days=20)
+
+    assert (rate(fake), rate(fake, "avg_open_rate")) == (0, 16.67)
+
+
+def test_b3_bounces_count_on_the_day_of_sending() -> None:
+    fake = world_of_three()
+    fake.sim.script(ADA, bounces_after="2d")
+    fake.sim.script(BO, bounces_after="30d")
+    fake.advance(days=29)
+    assert rate(fake, "bounced_30days") == 1
+    fake.advance(days=1)
+
+    assert rate(fake, "bounced_30days") == rate(fake, "sent_30days") == 0
+    assert listed(fake)["bounces_num"] == 2
+
+
+@pytest.mark.parametrize(
+    ("days", "shown"),
+    [(0, [3, 3, 3]), (1, [0, 3, 3]), (29, [0, 3, 3]), (30, [0, 0, 3]), (89, [0, 0, 3]), (90, [0, 0, 0]), (999, [0, 0, 0])],
+)
+def test_b2_the_windows_are_calendar_days_with_today(days: int, shown: list[int]) -> None:
+    fake = world_of_three(clock="2026-01-01T23:59:59Z")
+    fake.advance()
+    fake.advance(days=days)
+
+    assert [rate(fake, name) for name in ("sent_today", "sent_30days", "sent_90days")] == shown
+
+
+def test_b2_a_day_ends_at_midnight_in_utc() -> None:
+    fake = world_of_three(clock="2026-01-01T23:59:59Z")
+    fake.advance()
+    fake.advance(seconds=0.999999)
+    assert rate(fake, "sent_today") == 3
+    fake.advance(microseconds=1)
+
+    assert rate(fake, "sent_today") == 0
+
+
+HISTORY: dict[str, Any] = {
+    "sent_today": 10,
+    "sent_30days": 300,
+    "sent_90days": 900,
+    "bounced_30days": 30,
+    "opened_14days": (70, 140),
+}
+
+
+@pytest.mark.parametrize(
+    ("days", "shown"),
+    [
+        (0, [10, 300, 900, 30, 50]),
+        (1, [0, 290, 890, 29, 50]),
+        (13, [0, 170, 770, 17, 50]),
+        (14, [0, 160, 760, 16, 0]),
+        (29, [0, 10, 610, 1, 0]),
+        (30, [0, 0, 600, 0, 0]),
+        (60, [0, 0, 300, 0, 0]),
+        (89, [0, 0, 10, 0, 0]),
+        (90, [0, 0, 0, 0, 0]),
+    ],
+)
+def test_seeded_figures_leave_the_windows_day_by_day(days: int, shown: list[int]) -> None:
+    fake = quiet_world()
+    box = fake.add_mailbox(SPACE, **HISTORY, avg_open_rate=(1, 4))
+    fake.advance(days=days)
+    (item,) = [item for item in boxes_of(fake) if item["id"] == box]
+
+    assert [item[name] for name in HISTORY] == shown
+    assert item["avg_open_rate"] == 25
+
+
+def test_figures_may_be_of_an_earlier_day() -> None:
+    fake = quiet_world()
+    box = fake.add_mailbox(SPACE, **HISTORY, as_of=START - DAY)
+    (item,) = [item for item in boxes_of(fake) if item["id"] == box]
+
+    assert [item[name] for name in HISTORY] == [0, 290, 890, 29, 50]
+    with pytest.raises(TypeError, match="as_of: expected Unix seconds"):
+        fake.add_mailbox(SPACE, as_of="yesterday")
+
+
+def test_a_bare_percentage_counts_as_one_of_the_emails_that_the_counts_tell_of() -> None:
+    fake = quiet_world(10, mailboxes=[])
+    bare = {
+        "sent_today": 0,
+        "sent_30days": 30,
+        "sent_90days": 90,
+        "opened_14days": 33.3,
+        "avg_open_rate": 50,
+        "avg_click_rate": 0,
+    }
+    box = fake.add_mailbox(SPACE, **bare)
+    fake.set_campaign("camp_1", mailboxes=[box])
+    assert [boxes_of(fake)[1][name] for name in bare] == list(bare.values())
+    fake.advance()
+
+    # 5 of 14, 45 of 90 and none of 90 before; ten more e-mails, not opened.
+    assert [boxes_of(fake)[1][name] for name in bare] == [10, 40, 100, 20.83, 45, 0]
+
+
+DAMAGE: dict[str, Any] = {
+    "sent_today": -1,
+    "sent_30days": None,
+    "sent_90days": 1.5,
+    "bounced_30days": "3",
+    "opened_14days": 101,
+    "avg_open_rate": (3, 2),
+    "avg_click_rate": True,
+}
+
+
+def test_figures_that_cannot_have_been_counted_stay_as_they_were_set() -> None:
+    fake = quiet_world(5, mailboxes=[])
+    box = fake.add_mailbox(SPACE, **DAMAGE, last_activity="?")
+    fake.set_campaign("camp_1", mailboxes=[box])
+    fake.advance(days=3)
+
+    assert flow(fake) == [(0, 5, 5)]
+    assert {name: boxes_of(fake)[1][name] for name in DAMAGE} == DAMAGE | {"avg_open_rate": 150}
+    assert boxes_of(fake)[1]["last_activity"] == "?"
+
+
+def test_bounces_of_a_history_without_sends_last_a_day() -> None:
+    fake = quiet_world()
+    fake.add_mailbox(SPACE, **NOTHING | {"bounced_30days": 7})
+    assert boxes_of(fake)[1]["bounced_30days"] == 7
+    fake.advance(days=1)
+
+    assert boxes_of(fake)[1]["bounced_30days"] == 0
+
+
+def test_t18_last_activity_is_when_anything_last_happened() -> None:
+    fake = world_of_three(last_activity=START - 5 * DAY)
+    fake.sim.script(ADA, opens_after="2h")
+    assert (listed(fake)["last_activity"], rate(fake, "last_activity")) == ("5 days ago", "Never")
+    fake.advance(hours=5)
+
+    assert listed(fake)["last_activity"] == rate(fake, "last_activity") == "3 hours ago"
+
+
+def test_p10_lists_by_last_activity_follow_what_happens() -> None:
+    fake = quiet_world(3, boxes=3)
+    fake.behaviour = Behaviour(order="last_activity")
+    boxes = [box["id"] for box in boxes_of(fake)]
+    fake.add_campaign(SPACE, id="camp_2", last_activity=START + 10)
+    fake.set_campaign("camp_1", mailboxes=boxes[2:])
+    fake.advance(minutes=1)
+
+    assert [item["id"] for item in document(page(fake, "/campaigns"))["data"]] == ["camp_2", "camp_1"]
+    assert [box["id"] for box in boxes_of(fake)] == [boxes[2], *boxes[:2]]
+    fake.add_contacts(SPACE, 1, campaign="camp_1")
+    fake.advance()
+    assert [item["id"] for item in document(page(fake, "/campaigns"))["data"]] == ["camp_1", "camp_2"]
+
+
+# Templates.
+
+
+def test_t7_letters_take_turns_and_a_drawn_share_is_personalised() -> None:
+    fake = quiet_world(3000, limit=10**6, steps=["A|B|PER|C", "PER", {"templates": ["A", {"test_letter": "PER"}, "PER"]}])
+    fake.advance(days=10)
+    first, second, third = ([t["sent"] for t in step["templates"]] for step in steps(fake, "camp_1")["data"])
+
+    assert max(first[0], first[1], first[3]) - min(first[0], first[1], first[3]) <= 1
+    assert 690 < first[2] < 810
+    assert second == [3000]
+    assert 1900 < third[1] + third[2] < 2100
+    assert abs(third[1] - third[2]) <= 1
+
+
+def test_t7_the_turns_go_on_from_what_was_seeded() -> None:
+    fake = quiet_world(2, steps=[{"templates": "A|B|C", "sent": 4}])
+    fake.advance()
+
+    assert [template["sent"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [2, 2, 2]
+
+
+# What people do.
+
+
+def test_people_answer_at_the_given_rates() -> None:
+    fake = quiet_world(6000, limit=10**6, steps=["A"])
+    fake.set_campaign(
+        "camp_1", rates={"open": 0.4, "click": 0.05, "reply": 0.06, "bounce": 0.02, "unsubscribe": 0.01, "interested": 0.3}
+    )
+    fake.advance(days=9)
+    (template,), item = steps(fake, "camp_1")["data"][0]["templates"], listed(fake)
+
+    assert [template["sent"], round(template["opened"] / 0.98), round(template["clicked"] / 0.98)] == [6000, 40, 5]
+    assert 5.2 < template["replied"] < 6.6
+    assert 0.6 < template["unsubscribed"] < 1.4
+    assert 1.5 < item["bounces"] < 2.5
+    assert 0.2 < item["interested_num"] / item["replies_num"] < 0.4
+
+
+def test_what_somebody_does_with_one_step_tells_nothing_of_the_next() -> None:
+    fake = quiet_world(300, limit=10**6, steps=["A", "A"], rates=SILENT | {"open": 0.5})
+    log = watched(fake)
+    fake.advance(days=9)
+    opened = {step: {who for _, who, place in told(log, "opened") if place == step} for step in (1, 2)}
+
+    assert 120 < len(opened[1]) < 180
+    assert 50 < len(opened[1] & opened[2]) < 100
+
+
+def test_the_default_rates_are_those_documented() -> None:
+    fake = quiet_world(rates=None)
+
+    assert json.loads(fake.dump())["workspaces"][0]["campaigns"][0]["rates"] == {
+        "open": 0.4, "click": 0.05, "reply": 0.06, "bounce": 0.02, "unsubscribe": 0.01, "interested": 0.3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rates", "counts"),
+    [
+        ({"reply": 1, "bounce": 0}, (40, 40, 0)),
+        ({"unsubscribe": 1, "bounce": 0, "reply": 0}, (40, 0, 40)),
+        ({"bounce": 1}, (0, 0, 0)),
+        ({"open": 1, "bounce": 0, "reply": 0, "unsubscribe": 0}, (40, 0, 0)),
+    ],
+)
+def test_what_needs_an_open_comes_with_one(rates: dict[str, float], counts: tuple[int, ...]) -> None:
+    fake = quiet_world(40, rates=rates)
+    fake.advance(days=9)
+    ((template,),) = (step["templates"] for step in steps(fake, "camp_1")["data"])
+
+    assert (template["opened_num"], template["replied_num"], template["unsubscribed_num"]) == counts
+    assert listed(fake)["bounces_num"] == (40 if rates["bounce"] else 0)
+
+
+def test_a_template_may_have_rates_of_its_own_and_those_of_a_campaign_may_change() -> None:
+    fake = quiet_world(20, steps=[{"templates": ["A", {"rates": {"open": 1}}]}])
+    fake.advance(days=5)
+    assert [template["opened_num"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [0, 10]
+    fake.set_campaign("camp_1", rates={"open": 1.0})
+    fake.add_contacts(SPACE, 20, campaign="camp_1")
+    fake.advance(days=5)
+
+    assert [template["opened_num"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [10, 20]
+
+
+@pytest.mark.parametrize(
+    ("rates", "error", "message"),
+    [
+        ({"opens": 0.5}, TypeError, r"rates has no 'opens'; did you mean open\?"),
+        ({"open": "half"}, TypeError, "rates: expected a number for open, got str"),
+        ({"open": True}, TypeError, "rates: expected a number for open, got bool"),
+        ({"open": 1.5}, ValueError, r"rates: expected open from 0 to 1, got 1.5"),
+        (0.5, TypeError, "rates: expected a mapping of shares by name, got float"),
+    ],
+)
+def test_rates_that_are_none_are_refused(rates: Any, error: type[Exception], message: str) -> None:
+    fake = quiet_world()
+    before = fake.dump()
+    calls: list[Callable[[], Any]] = [
+        lambda: fake.set_campaign("camp_1", rates=rates),
+        lambda: fake.add_campaign(SPACE, rates=rates),
+        lambda: fake.add_campaign(SPACE, steps=[{"templates": [{"rates": rates}]}]),
+    ]
+
+    for call in calls:
+        with pytest.raises(error, match=message):
+            call()
+    assert fake.dump() == before
+
+
+# Scripts.
+
+
+def test_a_script_says_when_a_contact_opens_and_replies() -> None:
+    fake = world_of_three(steps=["A", {"wait_time": 48 * HOUR_MS}], rates=None)
+    fake.sim.script(ADA, step=1, opens_after="2h", replies_after="1d", interested=True)
+    for email in (BO, CY):
+        fake.sim.script(email)
+        fake.sim.script(email, 2, opens_after=timedelta(hours=1), clicks_after=7200)
+    log = watched(fake)
+    fake.advance(hours=1.999)
+    assert listed(fake)["opens_num"] == 0
+    fake.advance(days=5)
+    ada, bo, cy = (contact["id"] for contact in fake.contacts(SPACE))
+
+    assert told(log, "opened") == [(2.0, ada, 1), (49.0, bo, 2), (49.0, cy, 2)]
+    assert told(log, "interested") == [(24.0, ada, 1)]
+    assert told(log, "clicked") == [(50.0, bo, 2), (50.0, cy, 2)]
+    assert flow(fake) == [(0, 3, 3), (0, 2, 2)]
+    assert [listed(fake)[name] for name in ("replies_num", "interested_num", "bounces_num")] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"), [("replies_after", "replied"), ("unsubscribes_after", "unsubscribed"), ("bounces_after", "bounced")]
+)
+def test_whoever_replies_unsubscribes_or_bounces_gets_nothing_more(how: str, kind: str) -> None:
+    fake = world_of_three(steps=["A", {"wait_time": 2 * HOUR_MS}, {"wait_time": 2 * HOUR_MS}])
+    said: dict[str, Any] = {how: "3h"}
+    fake.sim.script(ADA, **said)
+    fake.sim.script(ADA, 2, **said)
+    log = watched(fake)
+    fake.advance(hours=2.5)
+    assert flow(fake) == [(0, 3, 3), (0, 3, 3), (3, 0, 3)]
+    fake.advance(hours=0.5)
+    assert flow(fake) == [(0, 3, 3), (0, 3, 3), (2, 0, 2)]
+    fake.advance(days=5)
+
+    # The second e-mail had left before; nobody leaves twice.
+    assert flow(fake) == [(0, 3, 3), (0, 3, 3), (0, 2, 2)]
+    assert [step for _, _, step in told(log, kind)] == [1]
+    assert len(told(log, "opened")) == (kind != "bounced") * 2
+
+
+def test_whoever_leaves_while_waiting_for_room_is_passed_over() -> None:
+    fake = world_of_three(limit=3, steps=["A", {"wait_time": HOUR_MS}])
+    fake.sim.script(ADA, replies_after="2h")
+    fake.sim.script(CY, replies_after="2h")
+    fake.advance(days=3)
+
+    assert flow(fake) == [(0, 3, 3), (0, 1, 1)]
+
+
+def test_when_all_who_wait_have_left_nothing_is_sent() -> None:
+    fake = world_of_three(limit=3, steps=["A", {"wait_time": HOUR_MS}])
+    for email in (ADA, BO, CY):
+        fake.sim.script(email, unsubscribes_after="2h")
+    fake.advance(days=3)
+
+    assert flow(fake) == [(0, 3, 3), (0, 0, 0)]
+    assert listed(fake)["days_left_date"] == "Complete"
+
+
+def test_a_script_may_be_for_one_campaign_an_id_or_somebody_who_comes_later() -> None:
+    fake = world_of_three()
+    fake.add_campaign(SPACE, id="camp_2", status="live", mailboxes=[boxes_of(fake)[0]["id"]], steps=["A"], rates=SILENT)
+    ids = [contact["id"] for contact in fake.contacts(SPACE)]
+    fake.sim.script(ids[1], campaign="camp_1", opens_after="1h")
+    fake.sim.script(" DEE@acme.example ", opens_after="1h")
+    fake.sim.script("dee@acme.example", campaign="camp_2", opens_after="2h")
+    log = watched(fake)
+    for campaign in ("camp_1", "camp_2"):
+        for email in (BO, "Dee@acme.example"):
+            create(fake, email, campaign=campaign, duplicates="overwrite")
+    fake.advance(days=1)
+    dee = fake.contacts(SPACE)[3]["id"]
+
+    assert [(entry.at - START, entry.campaign, entry.contact) for entry in log if entry.kind == "opened"] == [
+        (3600, "camp_1", ids[1]),
+        (3600, "camp_1", dee),
+        (7200, "camp_2", dee),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"interested": True}, "pass replies_after as well"),
+        ({"bounces_after": "1h", "opens_after": "1h"}, "bounces_after excludes every other action"),
+        ({"replies_after": "1h", "unsubscribes_after": "1h"}, "both end the path"),
+        ({"replies_after": "1h", "opens_after": "2h"}, "opens_after must not be later"),
+        ({"step": 0}, "the first step is 1"),
+        ({"campaign": "camp_9"}, "there is no campaign 'camp_9'"),
+        ({"contact": "contact_9"}, "there is no contact 'contact_9'"),
+        ({"contact": " "}, "contact: expected a non-blank string"),
+        ({"opens_after": "soon"}, "expected a span of time such as 90s, 2h or 1d12h, got 'soon'"),
+    ],
+)
+def test_a_script_that_cannot_be_played_is_refused(said: dict[str, Any], message: str) -> None:
+    fake = world_of_three()
+    before = fake.dump()
+
+    with pytest.raises(ValueError, match=message):
+        fake.sim.script(**{"contact": ADA} | said)
+    assert fake.dump() == before
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        ("2h", 7200),
+        ("1d12h", 129_600),
+        ("90s", 90),
+        ("1.5m", 90),
+        ("250ms", 0.25),
+        ("1w", 604_800),
+        (0, 0),
+        (2.5, 2.5),
+        (timedelta(days=1), 86_400),
+    ],
+)
+def test_spans_are_texts_seconds_or_timedeltas(span: Any, expected: float) -> None:
+    assert span_to_microseconds(span) == expected * 1_000_000
+
+
+@pytest.mark.parametrize("span", ["", "2", "h", "2 h", "-2h", "2h!", -1, float("nan"), float("inf"), timedelta(seconds=-1)])
+def test_what_is_no_span_is_refused(span: Any) -> None:
+    with pytest.raises(ValueError, match="span of time"):
+        span_to_microseconds(span)
+
+
+@pytest.mark.parametrize("span", [True, None, [1]])
+def test_what_is_no_span_at_all_is_refused_by_its_kind(span: Any) -> None:
+    with pytest.raises(TypeError, match=r"expected a span of time \(a string such as '2h'"):
+        span_to_microseconds(span)
+
+
+# Joining again.
+
+
+def test_c16_a_contact_that_joins_again_begins_anew_where_that_is_the_reading() -> None:
+    fake = world_of_three(steps=["A", {"wait_time": HOUR_MS}])
+    fake.behaviour = Behaviour(reenrol="restart")
+    log = watched(fake)
+    fake.advance()
+    fake.advance(minutes=30)
+    for _ in range(2):
+        create(fake, ADA, campaign="camp_1", duplicates="overwrite")
+    assert flow(fake) == [(1, 3, 4), (3, 0, 3)]
+    fake.advance(minutes=1)
+    create(fake, ADA, campaign="camp_1", duplicates="overwrite")
+    fake.advance(hours=2)
+    ada = fake.contacts(SPACE)[0]["id"]
+
+    assert [(time, step) for time, who, step in told(log) if who.startswith(ada)] == [
+        (0, 1),
+        (0.5, 1),
+        (31 / 60, 1),
+        (91 / 60, 2),
+    ]
+    assert flow(fake) == [(0, 5, 5), (0, 3, 3)]
+    assert listed(fake)["contacts"] == 3
+
+
+def test_c16_what_a_contact_does_in_one_round_tells_nothing_of_the_next() -> None:
+    fake = quiet_world(40, rates={**SILENT, "open": 0.5})
+    fake.behaviour = Behaviour(reenrol="restart")
+    log = watched(fake)
+    fake.advance(days=30)
+    first = {entry.contact for entry in log if entry.kind == "opened"}
+    for contact in fake.contacts(SPACE):
+        create(fake, contact["email"], campaign="camp_1", duplicates="overwrite")
+    fake.advance(days=30)
+    second = {entry.contact.partition("~")[0] for entry in log if entry.kind == "opened" and "~" in entry.contact}
+
+    assert first
+    assert second
+    assert first != second
+
+
+def test_c16_a_round_that_has_not_begun_survives_a_file() -> None:
+    fake = world_of_three()
+    fake.behaviour = Behaviour(reenrol="restart")
+    times = iter([1, 2])
+    for _ in range(2):
+        fake._clock.offset += next(times)
+        create(fake, ADA, campaign="camp_1", duplicates="overwrite")
+    other = FakeService()
+    other.load(fake.dump())
+    for each in (fake, other):
+        each.advance(days=1)
+
+    assert flow(fake) == [(0, 3, 3)]
+    assert other.dump() == fake.dump()
+
+
+# A clock that runs.
+
+
+def running(count: int = 0) -> tuple[FakeService, list[float]]:
+    time = [float(START)]
+    return quiet_world(count, clock=lambda: time[0], steps=["A", {"wait_time": HOUR_MS}]), time
+
+
+def test_by_a_clock_that_runs_each_request_sees_what_was_due_by_then() -> None:
+    fake, time = running(2)
+    assert flow(fake) == [(0, 2, 2), (2, 0, 2)]
+    time[0] += 3599.999
+    assert flow(fake) == [(0, 2, 2), (2, 0, 2)]
+    time[0] += 0.001
+    assert flow(fake) == [(0, 2, 2), (0, 2, 2)]
+    create(fake, ADA, campaign="camp_1")
+    fake.advance(hours=1)
+
+    assert flow(fake) == [(0, 3, 3), (0, 3, 3)]
+
+
+def test_by_a_clock_that_runs_a_change_comes_after_what_was_due_before_it() -> None:
+    fake, time = running(1)
+    time[0] += 60
+    fake.set_campaign("camp_1", status="paused")
+    assert flow(fake) == [(0, 1, 1), (1, 0, 1)]
+    fake.add_contacts(SPACE, 1, campaign="camp_1")
+    time[0] += 7200
+
+    assert flow(fake) == [(1, 1, 2), (2, 0, 2)]
+
+
+def test_a_clock_that_goes_back_does_no_harm() -> None:
+    fake, time = running(2)
+    time[0] += 2 * DAY
+    assert rate(fake, "sent_30days") == 4
+    time[0] -= DAY
+    fake.add_contacts(SPACE, 1, campaign="camp_1")
+    fake.advance(hours=2)
+
+    assert flow(fake) == [(0, 3, 3), (0, 3, 3)]
+    assert [rate(fake, name) for name in ("sent_today", "sent_30days")] == [2, 6]
+
+
+# Those who were there before.
+
+
+def test_contacts_that_are_not_stored_go_their_ways_too() -> None:
+    said: list[Any] = [
+        {"left_to_send": 2, "templates": [{"sent": 9}]},
+        {"left_to_send": 5, "templates": [{"sent": 3}], "wait_time": 48 * HOUR_MS},
+        {"left_to_send": 1},
+    ]
+    fake = quiet_world(steps=said)
+    log = watched(fake)
+    fake.advance(hours=24)
+    halfway = flow(fake)
+    fake.advance(days=9)
+
+    # Two begin. Three are on their way to step 2, and waited for a part of the time. Only one goes on to step 3.
+    assert halfway[0] == (0, 11, 11)
+    assert 0 < halfway[1][0] <= 5
+    assert flow(fake) == [(0, 11, 11), (0, 8, 8), (0, 1, 1)]
+    assert sorted(step for _, _, step in told(log)) == [1, 1, 2, 2, 2, 2, 2, 3]
+    assert all(0 < time <= 48 for time, _, step in told(log) if step == 2)
+    assert len({time for time, _, step in told(log) if step == 2}) >= 3
+
+
+def test_whoever_was_due_before_the_world_was_made_is_due_when_it_is_made() -> None:
+    fake = FakeService()
+    contact = {"email": ADA, "campaigns": [{"id": "camp_1", "at": START - 9 * DAY}]}
+    campaign = {"id": "camp_1", "status": "live", "mailboxes": ["mailbox_1"], "steps": ["A"], "rates": {"open": 0}}
+    fake.load(
+        {
+            "workspaces": [
+                {"id": SPACE, "mailboxes": [{"id": "mailbox_1", **NOTHING}], "campaigns": [campaign], "contacts": [contact]}
+            ]
+        }
+    )
+    log = watched(fake)
+    fake.advance()
+
+    assert [entry.at for entry in log if entry.kind == "sent"] == [START]
+    assert rate(fake, "sent_today") == 1
+
+
+# State.
+
+
+def test_a_snapshot_shares_what_nobody_has_changed_since() -> None:
+    fake = quiet_world(50, boxes=2)
+    fake.advance()
+    flows, ledgers = fake._world.simulation.flows, fake._world.simulation.stats
+    kept = fake.snapshot()._world.simulation
+
+    assert kept.flows["camp_1"] is flows["camp_1"]
+    assert [kept.stats[id_] is ledgers[id_] for id_ in ledgers] == [True, True]
+    before = copy.deepcopy(kept.flows)
+    fake.add_contacts(SPACE, 3, campaign="camp_1")
+    fake.advance(days=2)
+    assert kept.flows["camp_1"] is not flows["camp_1"]
+    assert kept.flows == before
+
+
+def test_looking_changes_nothing_that_is_kept() -> None:
+    fake = quiet_world(3, boxes=2)
+    fake.advance()
+    fake.advance(days=5)
+    before = fake.dump()
+    boxes_of(fake)
+
+    assert fake.dump() == before
+
+
+def test_reset_forgets_what_was_under_way_and_who_watched() -> None:
+    fake = world_of_three()
+    log = watched(fake)
+    fake.reset()
+    fresh = FakeService()
+    for each in (fake, fresh):
+        space = each.add_workspace()
+        each.add_campaign(space, id="camp_1", status="live", mailboxes=[each.add_mailbox(space)], steps=["A"], contacts=2)
+        each.advance(days=1)
+
+    assert log == []
+    assert fake.dump() == fresh.dump()
+
+
+def bad(change: Callable[[Any], Any]) -> dict[str, Any]:
+    fake = quiet_world(5, limit=2, steps=["A|B", "A"], rates={"open": 1})
+    fake.sim.script(ADA, opens_after="1h")
+    fake.advance(hours=1)
+    fake.add_contacts(SPACE, 1, campaign="camp_1")
+    document: dict[str, Any] = json.loads(fake.dump())
+    change(document["simulation"])
+    return document
+
+
+BAD: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda sim: sim.pop("wake"), "'wake' is missing"),
+    (lambda sim: sim.update(wake="soon"), "wake: expected an integer"),
+    (lambda sim: sim.update(campaigns=[]), "expected the type dict, got list"),
+    (lambda sim: sim["campaigns"].update(camp_9=sim["campaigns"]["camp_1"]), "there is no 'camp_9' in this world"),
+    (lambda sim: sim["mailboxes"].update(mailbox_9={}), "there is no 'mailbox_9' in this world"),
+    (lambda sim: sim["campaigns"]["camp_1"].update(counts=[]), "counts and left do not match its steps and templates"),
+    (lambda sim: sim["campaigns"]["camp_1"]["left"].append(1), "counts and left do not match its steps and templates"),
+    (lambda sim: sim["campaigns"]["camp_1"].update(begun=1), "expected the type bool, got int"),
+    (lambda sim: sim["campaigns"]["camp_1"].update(last="now"), "could not convert string to float"),
+    (lambda sim: sim["campaigns"]["camp_1"].update(progress=[]), "expected the type dict, got list"),
+    (lambda sim: sim["scripts"][0][3].append([0, 1]), "kind 0: expected a kind from 1 to 6"),
+    (lambda sim: next(iter(sim["mailboxes"].values()))["sent"].append([1, 1]), "day 1: expected one of the 90 days up to"),
+    (lambda sim: sim["events"].append([]), "expected an event of 10 parts, got 0"),
+    (lambda sim: sim["events"][0].__setitem__(0, "now"), "expected the type int, got str"),
+    (lambda sim: sim["events"][0].__setitem__(1, 9), "no such step or template"),
+    (lambda sim: sim["events"][0].__setitem__(4, 7), "no such step or template"),
+    (lambda sim: sim["events"][0].__setitem__(8, 7), "no such step or template"),
+    (lambda sim: sim["events"][0].__setitem__(7, "mailbox_9"), "there is no such mailbox"),
+    (lambda sim: sim["scripts"].append([1, "", 0, []]), "expected the type str, got int"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_a_simulation_that_does_not_fit_its_world_is_refused(change: Callable[[Any], Any], message: str) -> None:
+    fake = FakeService()
+    fake.load(bad(lambda _: None))
+    before = fake.dump()
+
+    with pytest.raises(WorldError, match=rf"\$\.simulation: .*{message}"):
+        fake.load(bad(change))
+    assert fake.dump() == before
+
+
+def test_scripts_alone_survive_a_file() -> None:
+    fake, other = world_of_three(), FakeService()
+    fake.sim.script(ADA, replies_after="1h")
+    other.load(fake.dump())
+    other.advance(hours=1)
+
+    assert listed(other)["replies_num"] == 1
+
+
+# Changes that cannot be made.
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda fake: fake.set_campaign("camp_9", status="live"), ValueError, "there is no campaign 'camp_9'"),
+        (lambda fake: fake.set_campaign("camp_1", status=" "), ValueError, "status: expected a non-blank string"),
+        (lambda fake: fake.set_campaign("camp_1", mailboxes=["mailbox_9"]), ValueError, "has no mailbox 'mailbox_9'"),
+        (lambda fake: fake.set_mailbox("mailbox_9", daily_limit=1), ValueError, "there is no mailbox 'mailbox_9'"),
+        (lambda fake: fake.set_mailbox(boxes_of(fake)[0]["id"], sent_today=1), TypeError, "set_mailbox has no 'sent_today'"),
+        (lambda fake: fake.set_mailbox(boxes_of(fake)[0]["id"], status={1}), TypeError, "not JSON serializable"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused_and_leaves_no_trace(
+    call: Callable[[FakeService], Any], error: type[Exception], message: str
+) -> None:
+    fake = world_of_three()
+    before = fake.dump()
+
+    with pytest.raises(error, match=message):
+        call(fake)
+    assert fake.dump() == before
+
+
+def test_a_mailbox_may_be_changed_in_every_field_that_is_not_counted() -> None:
+    fake = quiet_world()
+    (box,) = boxes_of(fake)
+    fake.set_mailbox(box["id"], spf=False, blacklists=3, sender_name="Bo", campaigns=7)
+
+    assert boxes_of(fake) == [box | {"spf": False, "blacklists": 3, "sender_name": "Bo", "campaigns": 7}]

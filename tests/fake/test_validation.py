@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import datetime as dt
+import string
+import zoneinfo
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fake import SPACE, create, creation, post, refusal, small_world
+
+from outreach_async.fake.countries import COUNTRIES, find_country_code
+from outreach_async.fake.records import STANDARD_FIELDS
+from outreach_async.fake.states import STATES
+from outreach_async.fake.timezones import TIMEZONES
+from outreach_async.fake.validation import FIELD_CHECKS, find_failures, is_date, is_email
+
+PHONES = ["mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone"]
+WEBSITES = ["website", "website_2", "website_3"]
+DATES = ["job_start_date", "graduation_date"]
+
+GOOD: list[tuple[list[str], list[str]]] = [
+    (
+        PHONES,
+        [
+            "+44 20 7946 0958",
+            "(555) 123-4567",
+            "555.123.4567",
+            "1234567",
+            "1" * 15,
+            "5551234567 ext. 12",
+            "5551234567x9",
+            "5551234567 #3",
+        ],
+    ),
+    (
+        ["country"],
+        [
+            "FR",
+            "fr",
+            "France",
+            "united states",
+            "The Gambia",
+            "Cote d'Ivoire",
+            "CÔTE D\u2019IVOIRE",
+            "St Lucia",
+            "Bosnia & Herzegovina",
+        ],
+    ),
+    (["country"], ["United States of America", "Great Britain", "Türkiye", "Turkey", " Japan "]),
+    (["state"], ["CA", "ca", "California", "new  york", "PR", "District of Columbia"]),
+    (["timezone"], ["UTC", "Europe/Paris", "America/Argentina/Buenos_Aires", "UTC+05:30", "UTC-03:00", "UTC+14:00"]),
+    (DATES, ["2024-02-29", "2024-12", "2024", "02/29/2024", "0001"]),
+    (
+        WEBSITES,
+        [
+            "https://acme.example",
+            "HTTP://acme.example:8080/a?b#c",
+            "acme.example",
+            "münchen.example",
+            "http://[::1]/",
+            "http://u:p@h/",
+        ],
+    ),
+    (["stack_overflow"], ["https://stackoverflow.com/users/1", "https://ES.stackoverflow.com", "ada", "users/1/ada"]),
+    (["zip"], ["75001", "SW1A 1AA", "A-1", "123456789012"]),
+    (["first_name", "personal_note", "school", "company_name"], ["Ada", "É ü 漢字 😀", "x" * 1000, " padded "]),
+]
+
+BAD: list[tuple[list[str], list[str]]] = [
+    (PHONES, ["123456", "1" * 16, "555-CALL-NOW", "phone", "5551234567 ext", "555_123_4567", "٣٣٣٣٣٣٣٣", "+"]),
+    (["country"], ["XX", "USA", "Nowhere", "F", "Fr ance"]),
+    (["state"], ["ZZ", "Bavaria", "C A", "12"]),
+    (["timezone"], ["Paris", "europe/paris", "UTC+5", "UTC+15:00", "UTC+05:60", "GMT+5:30", "Europe/Nowhere"]),
+    (DATES, ["2023-02-29", "2024-13", "0000", "24", "2024-2-9", "29/02/2024", "2/9/2024", "2024-02-29T00:00", "٢٠٢٤", "today"]),
+    (
+        WEBSITES,
+        [
+            "acme",
+            "ftp://acme.example",
+            "https://",
+            "http://a b.example",
+            "-a.example",
+            "a..example",
+            "https://[bad/",
+            "a.example/x y",
+        ],
+    ),
+    (
+        ["stack_overflow"],
+        ["https://example.com", "https://notstackoverflow.com", "ada lovelace", "ftp://stackoverflow.com", "http://"],
+    ),
+    (["zip"], ["1234567890123", "750/01", "\uff17\uff15\uff10\uff10\uff11"]),
+    (["first_name", "personal_note", "school", "company_name"], ["a\nb", "\x00", "tab\there", "\x9f", "x" * 1001]),
+]
+
+
+def cases(table: list[tuple[list[str], list[str]]]) -> list[tuple[str, str]]:
+    return [(code, value) for codes, values in table for code in codes for value in values]
+
+
+@pytest.mark.parametrize(("code", "value"), cases(GOOD))
+def test_c27_a_good_value_passes(code: str, value: str) -> None:
+    assert find_failures("a@b.co", {code: value}, "all") == {}
+
+
+@pytest.mark.parametrize(("code", "value"), cases(BAD))
+def test_c27_a_bad_value_is_refused_by_its_field(code: str, value: str) -> None:
+    assert list(find_failures("a@b.co", {code: value}, "all")) == [code]
+
+
+EMAILS = [
+    "ada@acme.example",
+    "a.b+c_d@x.co",
+    "x" * 64 + "@a.co",
+    "ü@müller.de",
+    "a@" + "b" * 63 + ".co",
+    "é@ตัวอย่าง.ไทย",
+    "a@b-c.d1.co",
+]
+NOT_EMAILS = [
+    "ada",
+    "@acme.example",
+    "ada@",
+    "ada@acme",
+    "a@b@c.co",
+    "a b@c.co",
+    "a\x07@c.co",
+    "a@-b.co",
+    "a@b-.co",
+    "a@ü-.co",
+    "a@b..co",
+    "a@.co",
+    "a@b_c.co",
+    "a@ü_c.co",
+    "x" * 65 + "@a.co",
+    "a@" + "b" * 64 + ".co",
+    "a@" + "ü" * 64 + ".co",
+    "a@" + ".".join(["b" * 60] * 5),
+    "a@ü",
+]
+
+
+@pytest.mark.parametrize("email", EMAILS)
+def test_c27_a_good_email_passes(email: str) -> None:
+    assert create(small_world(), email, strict_validation=True)["status"] == "added"
+
+
+@pytest.mark.parametrize("email", NOT_EMAILS)
+def test_c27_a_bad_email_is_refused(email: str) -> None:
+    assert refusal(post(small_world(), creation(email, strict_validation=True)), 422, "validation_failed")["field"] == "email"
+
+
+@given(st.from_regex(r"[a-z0-9.+_-]{1,64}@([a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?\.){1,3}[a-z]{2,8}", fullmatch=True))
+def test_c27_plain_emails_pass(email: str) -> None:
+    assert is_email(email)
+
+
+@pytest.mark.parametrize(
+    ("state", "country", "passes"),
+    [
+        ("CA", None, True),
+        ("CA", "US", True),
+        ("CA", "united states", True),
+        ("Bavaria", "US", False),
+        ("Bavaria", "united states", False),
+        ("Bavaria", "", False),
+        ("Bavaria", "  ", False),
+        ("Bavaria", "Germany", True),
+        ("BY", "DE", True),
+        ("NSW", "AU", True),
+        ("75", "FR", False),
+        ("Haute-Garonne", "FR", True),
+        ("--", "FR", False),
+        ("a\nb", "FR", False),
+    ],
+)
+def test_c27_a_state_is_judged_by_the_country_beside_it(state: str, country: str | None, passes: bool) -> None:
+    assert ("state" not in find_failures("a@b.co", {"state": state, "country": country}, "all")) == passes
+
+
+@pytest.mark.parametrize("value", [None, "", " ", "\t\n"])
+@pytest.mark.parametrize("code", STANDARD_FIELDS)
+def test_c27_null_and_blank_are_no_values_to_judge(code: str, value: str | None) -> None:
+    assert find_failures("a@b.co", {code: value}, "all") == {}
+
+
+def test_c27_custom_and_further_fields_are_never_looked_at() -> None:
+    assert find_failures("a@b.co", {"custom_1": "\x00", "linkedin": "x" * 5000}, "all") == {}
+
+
+def test_c27_every_standard_field_and_the_email_has_a_check() -> None:
+    assert set(FIELD_CHECKS) == {*STANDARD_FIELDS, "email"}
+
+
+@pytest.mark.parametrize(("strict_fields", "refused"), [("all", ["email", "zip", "city"]), ({"zip"}, ["zip"]), ([], [])])
+def test_c27_the_fields_that_are_looked_at_are_a_knob(strict_fields: Any, refused: list[str]) -> None:
+    fake = small_world(strict_fields=strict_fields)
+    response = post(fake, creation("nobody", zip="?", city="\x00", strict_validation=True))
+    named = [text.split()[0] for text in refusal(response, 422, "validation_failed")["message"].split("; ")] if refused else []
+
+    assert named == refused
+
+
+def test_strict_validation_off_looks_at_nothing() -> None:
+    assert create(small_world(), "nobody", zip="?", strict_validation=False)["status"] == "added"
+
+
+def test_clearing_a_field_passes_strict_validation() -> None:
+    fake = small_world()
+    create(fake, country="FR", strict_validation=True)
+    create(fake, country="", strict_validation=True, duplicates="overwrite")
+
+    assert fake.contacts(SPACE)[-1]["fields"] == {}
+
+
+@given(st.dates())
+def test_c27_every_real_date_passes_in_every_form(day: dt.date) -> None:
+    year = f"{day.year:04}"
+    assert all(map(is_date, [day.isoformat(), f"{year}-{day.month:02}", year, f"{day.month:02}/{day.day:02}/{year}"]))
+
+
+def test_c27_countries_are_the_249_of_iso_3166_and_each_name_finds_its_own() -> None:
+    assert len(COUNTRIES) == 249
+    assert all(len(code) == 2 and set(code) <= set(string.ascii_uppercase) for code in COUNTRIES)
+    assert all(find_country_code(name) == code for code, names in COUNTRIES.items() for name in (code, *names))
+
+
+def test_c27_states_are_the_50_the_district_the_territories_and_the_posts_of_the_forces() -> None:
+    assert len(STATES) == 50 + 1 + 5 + 3 + 3
+
+
+def test_c27_timezones_are_those_of_this_machine_or_more() -> None:
+    here = {name for name in zoneinfo.available_timezones() if name not in {"localtime", "Factory"}}
+
+    # A newer database may know a newer zone: a few, not many.
+    assert len(here - TIMEZONES) < 10
+    assert len(TIMEZONES) > 590

@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fake import KEY, SPACE, create, creation, document, get, page, post, refusal, small_world, steps
+
+from outreach_async.fake import Behaviour, FakeService, Refusal
+from outreach_async.fake.errors import RENDERERS
+from outreach_async.transport.wire import Request
+
+TARGETS = {
+    "list_campaigns": f"/campaigns?workspace={SPACE}&display=5&page=1",
+    "list_mailboxes": f"/mailboxes?workspace={SPACE}&display=5&page=1",
+    "list_steps": "/campaigns/camp_1/steps",
+    "list_fields": f"/workspaces/{SPACE}/all-fields",
+}
+MEMBERS = {
+    "list_campaigns": {"status", "headers", "data", "total_found", "current_page", "total_pages"},
+    "list_mailboxes": {"status", "headers", "data", "total_found", "current_page", "total_pages"},
+    "list_steps": {"status", "days_left", "days_left_date", "days_left_display", "data"},
+    "list_fields": {"status", "data"},
+}
+
+
+def send(fake: FakeService, method: str, target: str, body: bytes = b"") -> Any:
+    return fake.handle(Request(method, target, {}, body))
+
+
+@pytest.mark.parametrize("operation", TARGETS)
+def test_w2_the_four_lists_answer_ok_with_all_their_members(operation: str) -> None:
+    answered = document(get(small_world(), TARGETS[operation]))
+
+    assert answered["status"] == "ok"
+    assert set(answered) == MEMBERS[operation]
+
+
+@pytest.mark.parametrize("operation", TARGETS)
+def test_w1_each_target_is_told_by_its_operation(operation: str) -> None:
+    fake = small_world()
+    get(fake, TARGETS[operation])
+    create(fake)
+
+    assert [entry.operation for entry in fake.requests] == [operation, "create_contact"]
+
+
+def ids(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["id"]] if "id" in value else []
+        return own + [found for item in value.values() for found in ids(item)]
+    return [found for item in value for found in ids(item)] if isinstance(value, list) else []
+
+
+def test_w3_and_w5_made_up_ids_are_a_prefix_and_16_hex_digits_and_unique() -> None:
+    fake = FakeService()
+    space = fake.add_workspace()
+    key = fake.add_owner_key(space)
+    fake.add_mailboxes(space, 50)
+    camp = fake.add_campaign(space, steps=["A|B|PER"] * 3)
+    contacts = fake.add_contacts(space, 50)
+    found = ids([document(page(fake, "/mailboxes", workspace=space, display=50)), steps(fake, camp)])
+    found += [space, key, camp, *contacts]
+
+    assert len(set(found)) == len(found) == 50 + 4 * 3 + 3 + 50
+    prefixes = "space|key|mailbox|camp|step|temp|personalized_step|contact"
+    assert all(re.fullmatch(rf"(?:{prefixes})_[0-9a-f]{{16}}", id_) for id_ in found)
+    assert {id_.rsplit("_", 1)[0] for id_ in found} == set(prefixes.split("|"))
+
+
+def test_w5_other_seeds_make_up_other_ids() -> None:
+    assert FakeService(seed=1).add_workspace() != FakeService(seed=2).add_workspace()
+
+
+def test_w5_a_made_up_id_never_takes_one_that_was_given() -> None:
+    first = FakeService().add_workspace()
+    fake = FakeService()
+    fake.add_workspace(first)
+
+    assert fake.add_workspace() != first
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "", "//campaigns", "/nothing", "/campaigns/camp_1", "/campaigns/camp_1/steps/x", "/contacts//"]
+)
+def test_w6_an_unknown_path_is_404(path: str) -> None:
+    refusal(get(small_world(), path), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"), [("POST", "/campaigns", "GET"), ("GET", "/contacts", "POST"), ("PUT", "/contacts", "POST")]
+)
+def test_w6_another_method_is_405_and_says_which_is_allowed(method: str, path: str, allowed: str) -> None:
+    response = send(small_world(), method, path)
+
+    refusal(response, 405, "method_not_allowed")
+    assert response.headers["allow"] == allowed
+
+
+def test_w6_head_is_405_without_a_body() -> None:
+    response = send(small_world(), "HEAD", TARGETS["list_fields"])
+
+    assert (response.status, response.body) == (405, b"")
+
+
+def test_w6_one_trailing_slash_is_tolerated() -> None:
+    fake = small_world()
+
+    assert get(fake, f"/workspaces/{SPACE}/all-fields/").body == get(fake, f"/workspaces/{SPACE}/all-fields").body
+
+
+def test_w6_a_slash_within_an_id_is_percent_encoded() -> None:
+    fake = FakeService()
+    odd = "camp_é ü/%2F?#"
+    fake.add_workspace(SPACE)
+    fake.add_campaign(SPACE, id=odd, steps=["A"])
+
+    assert len(steps(fake, odd)["data"]) == 1
+    refusal(get(fake, f"/campaigns/{odd.partition('?')[0]}/steps"), 404, "not_found")
+
+
+@pytest.mark.parametrize("target", ["/campaigns/camp_%ff/steps", "/campaigns?workspace=%ff"])
+def test_percent_encoding_that_is_not_utf8_is_400(target: str) -> None:
+    refusal(get(small_world(), target), 400, "invalid_target")
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}])
+def test_w7_a_body_of_another_content_type_is_taken_with_a_hint(headers: dict[str, str]) -> None:
+    fake = small_world()
+    response = post(fake, creation(), headers)
+
+    assert response.status == 201
+    assert "content-type" in response.headers["x-fake-hint"]
+    assert fake.requests[-1].hints == (response.headers["x-fake-hint"],)
+
+
+def test_w7_a_content_type_may_have_parameters() -> None:
+    assert "x-fake-hint" not in post(small_world(), creation(), {"content-type": "Application/JSON; charset=utf-8"}).headers
+
+
+BAD_BODIES = {
+    "empty": b"",
+    "no JSON": b"{",
+    "two documents": b"{} {}",
+    "a member twice": b'{"email": "a@b.co", "email": "a@b.co"}',
+    "a member twice, deeper": b'{"upload_options": {"campaign": null, "campaign": null}}',
+    "NaN": b'{"email": NaN}',
+    "infinity": b'{"email": -Infinity}',
+    "a lone surrogate": b'{"email": "\\ud800"}',
+    "a lone surrogate in a name": b'{"\\udfff": 1}',
+    "not UTF-8": b'{"email": "\xff"}',
+    "an encoded surrogate": b'{"email": "\xed\xa0\x80"}',
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "nested too deeply": b"[" * 100_000,
+    "a number too long": b"1" * 10_000,
+}
+
+
+@pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
+def test_w8_what_is_not_strict_json_is_400(body: bytes) -> None:
+    refusal(post(small_world(), body), 400, "invalid_json")
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b'"key_1"', b"1"])
+def test_w8_what_is_not_an_object_is_400(body: bytes) -> None:
+    refusal(post(small_world(), body), 400, "body_not_object")
+
+
+def test_w8_a_body_over_one_mebibyte_is_413() -> None:
+    fake = small_world()
+    body = json.dumps(creation(personal_note="")).encode()
+    fitting = body.replace(b'"personal_note": ""', b'"personal_note": "%s"' % (b"x" * (2**20 - len(body))))
+
+    assert post(fake, fitting).status == 201
+    refusal(post(fake, fitting + b" "), 413, "body_too_large")
+
+
+def test_w8_escaped_surrogates_in_pairs_are_a_character() -> None:
+    fake = small_world()
+    body = json.dumps(creation(first_name="\U0001f600")).encode()
+
+    assert b"\\ud83d\\ude00" in body
+    assert post(fake, body).status == 201
+    assert fake.contacts(SPACE)[-1]["fields"] == {"first_name": "\U0001f600"}
+
+
+@given(st.binary(max_size=60))
+def test_w8_no_body_makes_the_service_fail(body: bytes) -> None:
+    assert post(small_world(), body).status in {400, 413}
+
+
+@given(st.text(max_size=40), st.sampled_from(["GET", "POST", "HEAD", "DELETE"]))
+def test_no_target_makes_the_service_fail(target: str, method: str) -> None:
+    assert send(small_world(), method, "/" + target).status < 500
+
+
+def test_w11_every_answer_has_a_content_type_and_a_request_id_of_its_own() -> None:
+    fake = small_world()
+    answers = [get(fake, target) for target in (*TARGETS.values(), "/nothing", "/campaigns")]
+    answers += [post(fake, creation()), post(fake, b"{")]
+
+    assert {answer.headers["content-type"] for answer in answers} == {"application/json"}
+    assert len({answer.headers["x-request-id"] for answer in answers}) == len(answers)
+    assert [entry.request_id for entry in fake.requests] == [answer.headers["x-request-id"] for answer in answers]
+
+
+def test_w11_answers_are_compact_utf8() -> None:
+    fake = FakeService()
+    fake.add_workspace(SPACE, custom_fields=["Größe"])
+
+    assert '"label":"Größe","code":"custom_1"'.encode() in get(fake, TARGETS["list_fields"]).body
+
+
+def test_w12_a_workspace_beside_a_campaign_id_is_ignored_with_a_hint() -> None:
+    fake = small_world()
+    response = get(fake, "/campaigns/camp_1/steps", workspace="space_2")
+
+    assert response.body == get(fake, "/campaigns/camp_1/steps").body
+    assert response.headers["x-fake-hint"] == "unknown parameter workspace ignored"
+
+
+REFUSAL = Refusal(404, "workspace_not_found", "there is no such workspace", "workspace")
+
+
+@pytest.mark.parametrize(
+    ("renderer", "status", "content_type", "body"),
+    [
+        ("nested", 404, "application/json", b'{"status":"error","error":{"code":"workspace_not_found",'),
+        ("flat", 404, "application/json", b'{"message":"there is no such workspace"}'),
+        ("text", 404, "text/plain; charset=utf-8", b"there is no such workspace"),
+        ("html", 404, "text/html; charset=utf-8", b"<html><head><title>404</title></head><body><p>there is no such"),
+        ("200_with_error", 200, "application/json", b'{"status":"error","error":{"code":"workspace_not_found",'),
+    ],
+)
+def test_e2_a_named_renderer_gives_refusals_their_shape(renderer: Any, status: int, content_type: str, body: bytes) -> None:
+    fake = small_world(error_renderer=renderer)
+    response = get(fake, "/workspaces/space_9/all-fields")
+
+    assert (response.status, response.headers["content-type"]) == (status, content_type)
+    assert response.body.startswith(body)
+    assert renderer in RENDERERS
+
+
+def test_e2_a_renderer_of_ones_own_gets_the_refusal() -> None:
+    seen: list[Refusal] = []
+
+    def teapot(refusal: Refusal) -> tuple[int, dict[str, str], bytes]:
+        seen.append(refusal)
+        return 418, {"x-tea": "yes"}, b"short and stout"
+
+    response = get(small_world(error_renderer=teapot), "/workspaces/space_9/all-fields")
+
+    assert (response.status, response.headers["x-tea"], response.body) == (418, "yes", b"short and stout")
+    assert response.headers["content-type"] == "application/json"
+    assert [refused.code for refused in seen] == ["workspace_not_found"]
+
+
+def test_e2_headers_of_a_refusal_survive_any_renderer() -> None:
+    response = send(small_world(error_renderer="html"), "DELETE", "/contacts")
+
+    assert response.headers["allow"] == "POST"
+
+
+def test_e3_hints_travel_in_a_header_and_the_journal_and_never_in_the_body() -> None:
+    fake = small_world()
+    response = get(fake, "/workspaces/camp_1/all-fields")
+
+    assert response.headers["x-fake-hint"] == "this looks like a campaign's id"
+    assert fake.requests[-1].hints == ("this looks like a campaign's id",)
+    assert b"looks like" not in response.body
+
+
+def test_e3_a_hint_is_ascii_whatever_the_name_it_shows() -> None:
+    query: dict[str, Any] = {"é\r\nx-evil: 1": "1"}
+    response = get(small_world(), "/campaigns/camp_1/steps", **query)
+
+    assert response.headers["x-fake-hint"].isascii()
+    assert "\n" not in response.headers["x-fake-hint"]
+
+
+def test_e3_however_much_is_dropped_the_header_stays_short_and_the_journal_says_all() -> None:
+    fake = small_world()
+    response = post(fake, creation(**{f"first_name_{number}": "x" for number in range(300)}))
+
+    assert response.status == 201
+    assert len(response.headers["x-fake-hint"]) == 2000
+    assert len(fake.requests[-1].hints) == 300
+    assert sum("did you mean" in hint for hint in fake.requests[-1].hints) == 20
+
+
+SECRET = "key_5ecret"
+SECRETS = [
+    creation(owner_key=SECRET),
+    creation(owner_key="5ecret"),
+    creation(owner_key={"key": SECRET}),
+    creation(workspace=SECRET),
+    creation(campaign=SECRET),
+    creation(**{SECRET: "x"}),
+    creation(**{f"custom_{SECRET}": "x"}),
+    creation(duplicates=SECRET),
+    creation(email=SECRET, strict_validation=True),
+]
+
+
+@pytest.mark.parametrize("body", SECRETS)
+@pytest.mark.parametrize("behaviour", [Behaviour.documented(), Behaviour.strict(), Behaviour.lenient()])
+def test_no_answer_and_no_repr_shows_an_owner_key(body: dict[str, Any], behaviour: Behaviour) -> None:
+    fake = small_world(behaviour)
+    response = post(fake, body)
+    query: dict[str, Any] = {"owner_key": "5ecret", SECRET: SECRET}
+    get(fake, f"/campaigns/{SECRET}/steps", **query)
+
+    shown = [response.body, response.headers, list(fake.requests), fake, fake.requests[0].hints, fake.requests[1].hints]
+    assert "5ecret" not in repr(shown)
+
+
+def test_the_owner_key_of_a_good_creation_is_not_shown_either() -> None:
+    fake = small_world()
+    post(fake, creation())
+    stored = fake.snapshot()
+
+    assert KEY not in repr([list(fake.requests), fake, stored, fake._world.contacts])
+    assert fake.requests[0].json == creation()

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.fake import KEY, SPACE, create, document, get, page, small_world, steps
+
+from outreach_async.fake import Behaviour, FakeService, WorldError
+
+BY_HAND: dict[str, Any] = {
+    "version": 1,
+    "now": "2026-05-01T00:00:00Z",
+    "workspaces": [
+        {
+            "id": "space_1",
+            "custom_fields": {"custom_1": "Plan"},
+            "mailboxes": [{"email": "ada@north.example", "spf": False}, {}],
+            "campaigns": [{"id": "camp_1", "name": "Spring", "status": "live", "steps": ["A|B", {"templates": ["A"]}]}],
+            "contacts": [
+                {"email": "bo@acme.example", "fields": {"city": "Lyon"}, "campaigns": ["camp_1"]},
+                {"email": "cy@acme.example"},
+            ],
+        },
+        {},
+    ],
+    "owner_keys": {"key_1": ["space_1"]},
+}
+
+
+def rich_world() -> FakeService:
+    """A world with something of everything."""
+    fake = small_world(overwrite_blank="store")
+    fake.advance(hours=5.5)
+    space = fake.add_workspace(
+        custom_fields={"custom_7": "É"}, extra_fields={"linkedin": "LinkedIn"}, campaign_headers=["name"], mailbox_headers=[]
+    )
+    fake.add_owner_key(space, SPACE)
+    boxes = fake.add_mailboxes(space, 5, trouble=0.5)
+    fake.add_mailbox(SPACE, age="old", created_at=3, last_activity="?", opened_14days=101)
+    said: list[dict[str, Any]] = [
+        {"sent": 40, "templates": "A|PER"},
+        {"sent": 9, "wait_time": 1},
+        {"templates": [{"new_thread": True, "body_text": None}]},
+    ]
+    camp = fake.add_campaign(space, mailboxes=boxes[:3], steps=said)
+    fake.add_campaign(space, steps=["A"], last_activity=None, contacts=3)
+    fake.add_contacts(space, 4, campaign=camp)
+    create(fake, "dee@b.co", first_name="D", campaign="camp_1")
+    fake.advance(hours=1)
+    create(fake, "dee@b.co", first_name=None, duplicates="overwrite", campaign="camp_2")
+    return fake
+
+
+def everything(fake: FakeService) -> list[Any]:
+    spaces = [space["id"] for space in json.loads(fake.dump())["workspaces"]]
+    lists = [page(fake, path, workspace=space).body for path in ("/campaigns", "/mailboxes") for space in spaces]
+    return [
+        *lists,
+        *(get(fake, f"/workspaces/{space}/all-fields").body for space in spaces),
+        *(fake.contacts(space) for space in spaces),
+    ]
+
+
+def test_what_is_dumped_and_loaded_is_the_same_world() -> None:
+    fake, other = rich_world(), FakeService(seed=0)
+    other.load(fake.dump())
+
+    assert other.dump() == fake.dump()
+    assert everything(other) == everything(fake)
+    assert other.now == fake.now
+    # What is made up next is the same, too.
+    assert [other.add_workspace(), other.add_mailboxes(SPACE, 2)] == [fake.add_workspace(), fake.add_mailboxes(SPACE, 2)]
+    assert create(other)["id"] == create(fake)["id"]
+
+
+def test_a_world_may_be_text_a_path_or_a_document(tmp_path: Path) -> None:
+    dumped = rich_world().dump()
+    file = tmp_path / "world.json"
+    file.write_text(dumped, encoding="utf-8")
+    loaded = []
+    for source in (dumped, "\n " + dumped, file, str(file), json.loads(dumped)):
+        fake = FakeService()
+        fake.load(source)
+        loaded.append(fake.dump())
+
+    assert loaded == [dumped] * 5
+
+
+def test_a_world_may_be_written_by_hand_with_only_what_matters() -> None:
+    fake = FakeService()
+    fake.load(BY_HAND)
+    mailboxes = document(page(fake, "/mailboxes"))["data"]
+
+    assert [(box["spf"], box["campaigns"]) for box in mailboxes] == [(False, 0), (True, 0)]
+    assert mailboxes[0]["email"] == "ada@north.example"
+    assert [step["left_to_send"] for step in steps(fake, "camp_1")["data"]] == [1, 1]
+    assert [(contact["email"], contact["fields"]) for contact in fake.contacts(SPACE)] == [
+        ("bo@acme.example", {"city": "Lyon"}),
+        ("cy@acme.example", {}),
+    ]
+    assert create(fake, owner_key=KEY, custom_1="gold")["status"] == "added"
+    assert len(json.loads(fake.dump())["workspaces"]) == 2
+
+
+def test_loading_replaces_what_was_stored() -> None:
+    fake = small_world()
+    fake.load({})
+
+    assert json.loads(fake.dump())["workspaces"] == []
+    assert fake.now == FakeService().now
+
+
+def test_the_text_of_a_world_is_readable_and_ends_in_a_line() -> None:
+    dumped = rich_world().dump()
+
+    assert '"custom_7": "É"' in dumped
+    assert dumped.endswith("}\n")
+
+
+BAD: list[tuple[Any, str]] = [
+    ("{", r"\$: Expecting property name"),
+    ('{"workspaces": [NaN', r"\$: NaN is not valid JSON"),
+    ({"version": 2}, r"\$: version: expected 1, got 2; use a release that reads this version"),
+    ({"workspace": []}, r"\$: a world has no 'workspace'; did you mean workspaces\?"),
+    ({"workspaces": {}}, r"\$\.workspaces: expected a list, got dict"),
+    ({"workspaces": "x"}, r"\$\.workspaces: expected a list, got str"),
+    ({"workspaces": [[]]}, r"\$\.workspaces\[0\]: expected an object, got list"),
+    ({"workspaces": [{}, {"id": "camp_1"}]}, r"\$\.workspaces\[1\]: id: expected a string that starts with space_, got 'camp_1'"),
+    ({"workspaces": [{"id": 7}]}, r"\$\.workspaces\[0\]: id: expected a string, got int"),
+    ({"workspaces": [{"id": "space_1"}] * 2}, r"\$\.workspaces\[1\]: id: 'space_1' is already in use"),
+    ({"workspaces": [{"campaign_headers": "name"}]}, r"\$\.workspaces\[0\]: expected a list of strings, got str"),
+    ({"workspaces": [{"custom_fields": {"Plan": "x"}}]}, r"\$\.workspaces\[0\]: custom_fields: expected codes of the form"),
+    ({"workspaces": [{"mailboxes": [{"sfp": True}]}]}, r"\$\.workspaces\[0\]\.mailboxes\[0\]: a mailbox has no 'sfp'"),
+    ({"workspaces": [{"mailboxes": [{}, 1]}]}, r"\$\.workspaces\[0\]\.mailboxes\[1\]: expected an object, got int"),
+    (
+        {"workspaces": [{"campaigns": [{"steps": [{"wait_time": "3d"}]}]}]},
+        r"\$\.workspaces\[0\]\.campaigns\[0\]: wait_time: expected",
+    ),
+    (
+        {"workspaces": [{"campaigns": [{"workspace": "space_1"}]}]},
+        r"\$\.workspaces\[0\]\.campaigns\[0\]: a campaign has no 'workspace'",
+    ),
+    ({"workspaces": [{"contacts": [{"fields": {}}]}]}, r"\$\.workspaces\[0\]\.contacts\[0\]: email: expected a string"),
+    (
+        {"workspaces": [{"contacts": [{"email": "a@b.co", "fields": {"city": 1}}]}]},
+        r"contacts\[0\]: city: expected a string or null",
+    ),
+    ({"workspaces": [{"contacts": [{"email": "a@b.co", "created": "x"}]}]}, r"contacts\[0\]: created: expected an integer"),
+    (
+        {"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": ["camp_9"]}]}]},
+        r"contacts\[0\]: the workspace \w+ has no campaign 'camp_9'",
+    ),
+    ({"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": [{"at": 1}]}]}]}, r"contacts\[0\]: 'id' is missing"),
+    (
+        {"workspaces": [{"campaigns": [{"steps": ["A", {"templates": []}]}]}]},
+        r"\$\.workspaces\[0\]\.campaigns\[0\]: steps\[1\]\.templates: expected one or more templates, got \[\];",
+    ),
+    ({"owner_keys": {"key_1": ["space_9"]}}, r"\$\.owner_keys: there is no workspace 'space_9'"),
+    ({"owner_keys": []}, r"\$\.owner_keys: expected an object, got list"),
+    ({"made_up": {"camp_": -1}}, r"\$\.made_up: camp_: expected an integer of at least 0, got -1"),
+    ({"now": "2030-01-01", "workspaces": [1]}, r"workspaces\[0\]: expected an object, got int"),
+    ({"now": "noon"}, r"\$\.now: expected an ISO 8601 time such as .*, got 'noon'"),
+    ({"now": 5}, r"\$\.now: expected an ISO 8601 time such as .*, got 5"),
+    ("[]", r"No such file|\[\]"),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), BAD)
+def test_a_bad_world_is_refused_where_it_is_bad_and_changes_nothing(source: Any, message: str) -> None:
+    fake = rich_world()
+    before = fake.dump()
+
+    with pytest.raises((WorldError, FileNotFoundError), match=message):
+        fake.load(source)
+    assert fake.dump() == before
+
+
+RICH = json.loads(rich_world().dump())
+Place = tuple[str | int, ...]
+
+
+def places(value: Any, at: Place = ()) -> Iterator[Place]:
+    """Every place in a document, in order."""
+    yield at
+    for name, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(part, (*at, name))
+
+
+def with_other(at: Place, value: object) -> Any:
+    """The rich world with another value in one place."""
+    world = deepcopy(RICH)
+    *way, last = at
+    reduce(getitem, way, world)[last] = value
+    return world
+
+
+@given(st.sampled_from(list(places(RICH))[1:]), st.sampled_from([None, True, "x", "", 5, -3, 2.5, 10**30, [], ["x"], {}, [[]]]))
+@settings(max_examples=80)
+@example(("workspaces", 2, "mailboxes", 0, "opened_14days", 0), "x")
+@example(("workspaces", 2, "mailboxes", 0, "opened_14days"), ["x"])
+@example(("workspaces", 2, "campaigns", 0, "steps", 0), [])
+@example(("workspaces", 2, "campaigns", 0, "steps", 0, "templates"), [])
+@example(("workspaces", 2, "campaigns", 0, "steps", 0, "templates", 0), None)
+@example(("workspaces", 2, "campaigns", 0, "steps", 1, "wait_time"), 10**30)
+@example(("workspaces", 2, "campaigns", 0, "last_activity"), "x")
+def test_a_value_of_another_kind_is_refused_or_served(at: Place, value: object) -> None:
+    fake = FakeService()
+    try:
+        fake.load(with_other(at, value))
+    except WorldError:
+        return
+    assert everything(fake)
+    fake.advance(days=2)
+    assert everything(fake)
+
+
+def test_a_bad_owner_key_is_not_shown() -> None:
+    with pytest.raises(WorldError) as caught:
+        FakeService().load({"owner_keys": {"5ecret": []}})
+
+    assert "5ecret" not in str(caught.value)
+
+
+def test_a_world_is_read_by_the_behaviour_of_the_fake_that_loads_it() -> None:
+    twice = {"workspaces": [{"contacts": [{"email": "a@b.co"}, {"email": "A@b.co"}]}]}
+
+    with pytest.raises(WorldError, match="e-mail A@b"):
+        FakeService().load(twice)
+    exact = FakeService(behaviour=Behaviour(email_key="exact"))
+    exact.load(twice)
+    assert '"A@b.co"' in exact.dump()

@@ -1,0 +1,207 @@
+"""CSV files as people save them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.files import csv_text, packed, read
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import CsvFile, Row, map_columns
+from outreach_async.validation import to_contact
+
+HEADER = ("E-mail", "first_name", "City")
+cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
+tables = st.lists(st.tuples(cells, cells, cells), max_size=8)
+
+
+def rows_of(content: str | bytes) -> list[Row]:
+    return read(content if isinstance(content, bytes) else content.encode(), format="csv")[1]
+
+
+@given(
+    table=tables,
+    delimiter=st.sampled_from(",;\t|"),
+    ending=st.sampled_from(["\n", "\r\n", "\r"]),
+    quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC]),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
+    gzipped=st.booleans(),
+)
+def test_every_record_that_is_not_blank_becomes_one_row_with_its_line(
+    *, table: list[tuple[str, str, str]], delimiter: str, ending: str, quoting: Literal[0, 1, 2], encoding: str, gzipped: bool
+) -> None:
+    if quoting == csv.QUOTE_MINIMAL:  # csv.writer leaves a bare CR or LF unquoted if it is not the ending
+        ending = "\r\n"
+    text, lines = csv_text([HEADER], delimiter=delimiter, ending=ending, quoting=quoting), []
+    for record in table:
+        lines.append(len(io.StringIO(text, newline="").readlines()) + 1)
+        text += csv_text([record], delimiter=delimiter, ending=ending, quoting=quoting)
+    file, rows = read(packed(text.encode(encoding), gzipped=gzipped), format="csv")
+    expected = [(line, row) for line, row in zip(lines, table, strict=True) if any(map(str.strip, row))]
+    assert file.headers == HEADER
+    assert [(row.line, row.cells) for row in rows] == expected
+    assert [dict(row).get("city", "") for row in rows if not row.fault] == [
+        row[2] if row[2].strip() else "" for _, row in expected
+    ]
+
+
+@given(
+    table=tables, delimiter=st.sampled_from(",;\t|"), encoding=st.sampled_from(["cp1252", "latin-1", "shift_jis", "utf-16-be"])
+)
+def test_a_table_in_any_encoding_is_read_back_if_the_caller_says_which(
+    table: list[tuple[str, str, str]], delimiter: str, encoding: str
+) -> None:
+    told = [[cell.encode(encoding, "ignore").decode(encoding) for cell in record] for record in table]
+    content = csv_text([HEADER, *told], delimiter=delimiter, quoting=csv.QUOTE_ALL).encode(encoding)
+    file, rows = read(content, encoding=encoding, format="csv")
+    assert [list(row.cells) for row in rows] == [record for record in told if any(map(str.strip, record))]
+    assert file.notes[0] == f"encoding {encoding}, as specified"
+
+
+@pytest.mark.parametrize(
+    ("content", "delimiter", "headers"),
+    [
+        ('email;"last_name, first_name";title\na@b.example;x,y;z\n', ";", ("email", "last_name, first_name", "title")),
+        ("email\na@b.example\n", ",", ("email",)),
+        ("email|title\na@b.example|x\n", "|", ("email", "title")),
+        ("Name, in full, please;email\nA, B, C;x\nA;x\nB, C;x\n", ";", ("Name, in full, please", "email")),
+        ("email\tNote, if any\na\tx\nb\tx, y, z\n", "\t", ("email", "Note, if any")),
+        ("sep=|\r\nemail,title|city\r\n", "|", ("email,title", "city")),
+        ('\ufeff"sep=;"\nemail;x\n', ";", ("email", "x")),
+        (",,\n , ,\nemail,title,\n", ",", ("email", "title")),
+        ("SEP=\t\nemail\tcity\n", "\t", ("email", "city")),
+        ('email,title\n"a\nb;c', ",", ("email", "title")),
+        ('email;Note, if any\na;x, y\nb;"begun\n', ";", ("email", "Note, if any")),
+    ],
+)
+def test_the_delimiter_is_the_one_that_fits_the_header_and_most_rows(
+    tmp_path: Path, content: str, delimiter: str, headers: tuple[str, ...]
+) -> None:
+    (path := tmp_path / "people.csv").write_text(content, encoding="utf-8", newline="")
+    file = CsvFile.open(path)
+    assert (file.delimiter, file.headers) == (delimiter, headers)
+
+
+@pytest.mark.parametrize(
+    ("content", "notes"),
+    [
+        ("email,x\n", ()),
+        ("email;x\n", ("columns are separated by semicolons",)),
+        ("email\tx\n", ("columns are separated by tabs",)),
+        ("email|x\n", ("columns are separated by |",)),
+        ("sep=^\nemail^x\n", ("columns are separated by '^', as stated in the first line",)),
+    ],
+)
+def test_a_delimiter_that_is_not_the_usual_one_is_told(content: str, notes: tuple[str, ...]) -> None:
+    assert CsvFile.open(io.BytesIO(content.encode())).notes == notes
+
+
+def test_lines_are_counted_with_the_one_that_states_the_delimiter() -> None:
+    rows = rows_of('sep=;\nemail;city\na@b.example;x\n"b"!;y\nc@b.example;z\n')
+    assert [(row.line, bool(row.fault)) for row in rows] == [(3, False), (4, True), (5, False)]
+
+
+def test_a_row_too_long_or_too_short_is_a_row_with_its_reason() -> None:
+    rows = rows_of("email,title\na@b.example\nb@b.example,x,y\nc@b.example,z\n")
+    assert [row.line for row in rows] == [2, 3, 4]
+    assert [row.fault and row.fault.partition(";")[0] for row in rows] == [
+        "expected 2 cells, as in the header, got 1",
+        "expected 2 cells, as in the header, got 3",
+        None,
+    ]
+    with pytest.raises(InvalidRequest, match="expected 2 cells, as in the header, got 1"):
+        to_contact(rows[0])
+
+
+def test_empty_columns_at_the_end_that_a_spreadsheet_saved_are_none() -> None:
+    file, rows = read(b"email,title,,\na@b.example,x,,\nb@b.example,y\nc@b.example,z,,,\n")
+    assert file.headers == ("email", "title")
+    assert [row.cells for row in rows] == [("a@b.example", "x"), ("b@b.example", "y"), ("c@b.example", "z")]
+    assert not any(row.fault for row in rows)
+
+
+def test_names_that_stand_twice_are_told_apart_so_that_each_can_be_mapped() -> None:
+    overrides = {"Phone": "work_phone", "Phone (3)": "ignore", "Phone (2)": "home_phone"}
+    file, rows = read(b"email,Phone,Phone (2), Phone,,\na@b.example,1,2,3,,\n", overrides, format="csv")
+    assert file.headers == ("email", "Phone", "Phone (2)", "Phone (3)")
+    assert file.notes == ("column name 'Phone' occurs more than once; one of the columns is renamed 'Phone (3)'",)
+    assert dict(rows[0]) == {"email": "a@b.example", "work_phone": "1", "home_phone": "2"}
+
+
+@pytest.mark.parametrize("blank", ["", ",", ",,", " , ", " ", '"",""', "\u00a0,\t"], ids=repr)
+def test_blank_lines_are_no_rows(blank: str) -> None:
+    rows = rows_of(f"{blank}\nemail,title\n{blank}\na@b.example,x\n{blank}\n,y\n{blank}\n")
+    assert [(row.line, row.cells) for row in rows] == [(4, ("a@b.example", "x")), (6, ("", "y"))]
+
+
+def test_a_stray_quote_costs_its_own_lines_only() -> None:
+    rows = rows_of('email,title\n"a"@b.example,x\nb@b.example,"two\nlines"!\nc@b.example,z\n')
+    assert [(row.line, row.cells) for row in rows] == [(2, ()), (3, ()), (5, ("c@b.example", "z"))]
+    assert rows[0].fault is not None
+    assert rows[0].fault.startswith("the line is not CSV: ")
+    assert rows[1].fault is not None
+    assert rows[1].fault.startswith("lines 3 to 4 are not CSV: ")
+
+
+def test_a_cell_that_is_too_long_costs_its_row_unless_a_quote_hides_where_it_ends() -> None:
+    long = "x" * 200_000
+    rows = rows_of(f"email,title\na@b.example,{long}\nb@b.example,y\n")
+    assert [bool(row.fault) for row in rows] == [True, False]
+    for content in (f'email,title\na@b.example,"{long}\nb@b.example,y"\n', 'email,title\na,"x' + "\nb@b.example,y" * 20_000):
+        with pytest.raises(
+            InvalidRequest, match="a cell in line 2 is longer than 131,072 characters; check its quotes: one is probably"
+        ):
+            rows_of(content)
+
+
+def test_a_line_of_megabytes_is_read_and_one_without_end_is_refused(tmp_path: Path) -> None:
+    assert len(rows_of("email\n" + "," * 1_100_000 + "x\na@b.example\n")) == 2
+    with (path := tmp_path / "endless.csv").open("w") as file:
+        file.write("email\na@b.example\n")
+        file.write("x" * (1 << 24))
+    with pytest.raises(InvalidRequest, match="line 3 is longer than 16,777,216 characters"):
+        CsvFile.open(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no header"),
+        ("\n\n", "no header"),
+        (",,\n", "no header"),
+        ('"a"b,c\n', "no header"),
+        ('email,title\na@b.example,x\nb@b.example,"y\nc@b.example,z\n', "the quote opened in line 3 is never closed"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_before_its_first_row(content: str, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        rows_of(content)
+    assert str(caught.value).startswith("the stream: ")
+    assert message in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="No such file"):
+        CsvFile.open(tmp_path / "none.csv")
+    with pytest.raises(InvalidRequest, match="expected a file, got a folder"):
+        CsvFile.open(tmp_path)
+
+
+def test_a_long_file_is_read_no_further_than_asked(tmp_path: Path) -> None:
+    (path := tmp_path / "people.csv").write_text("email\n" + "a@b.example\n" * 200_000 + '"never closed', encoding="utf-8")
+    file = CsvFile.open(str(path))
+    assert [row.line for row in islice(file.rows(map_columns(file.headers)), 3)] == [2, 3, 4]
+
+
+def test_rejects_come_back_without_their_reasons_and_without_shields() -> None:
+    content = "email,City,_row,_code,_field,_message\na@b.example,'=x,7,rejected,,bad,\nb@b.example\n"
+    file, rows = read(content.encode())
+    assert (file.rejects, file.headers) == (True, ("email", "City"))
+    assert [row.cells for row in rows] == [("a@b.example", "=x"), ("b@b.example",)]

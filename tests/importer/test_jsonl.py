@@ -1,0 +1,107 @@
+"""JSON Lines as programs write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.files import packed, read
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import Row, map_columns, open_file
+from outreach_async.importer.jsonl import JsonLinesFile
+
+KEYS = ("email", "first_name", "city")
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+
+
+def rows_of(*lines: str) -> list[Row]:
+    return read("\n".join(lines).encode(), format="jsonl")[1]
+
+
+@given(
+    table=st.lists(st.dictionaries(st.sampled_from(KEYS), texts | st.none(), min_size=1), min_size=1, max_size=8),
+    ascii_only=st.booleans(),
+    ending=st.sampled_from(["\n", "\r\n", "\n\n"]),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+    gzipped=st.booleans(),
+)
+def test_every_object_becomes_a_row_and_the_header_is_all_of_their_keys(
+    table: list[dict[str, str | None]], ascii_only: bool, ending: str, encoding: str, gzipped: bool
+) -> None:
+    table = [{"email": "a@b.example"}, *table]
+    content = "".join(json.dumps(members, ensure_ascii=ascii_only) + ending for members in table)
+    file, rows = read(packed(content.encode(encoding), gzipped=gzipped), format="jsonl")
+    assert file.headers == tuple(dict.fromkeys(key for members in table for key in members))
+    assert [row.cells for row in rows] == [tuple(members.get(key) or "" for key in file.headers) for members in table]
+    assert [row.line for row in rows] == [1 + at * len(ending.replace("\r", "")) for at in range(len(table))]
+
+
+@pytest.mark.parametrize("number", ["41791234567", "1.0", "0.10", "4.10E+3", "-0", "123456789012345678901234567890"])
+def test_a_number_is_the_text_that_stands_there(number: str) -> None:
+    assert rows_of(f'{{"email": "a@b.example", "custom_1": {number}}}')[0].cells == ("a@b.example", number)
+
+
+def test_truth_values_are_words_and_null_is_blank() -> None:
+    assert rows_of('{"email": true, "city": null, "state": false}')[0].cells == ("TRUE", "", "FALSE")
+
+
+@pytest.mark.parametrize(
+    ("value", "what"), [('{"a": 1}', "an object"), ("{}", "an object"), ("[]", "an array"), ('["a"]', "an array")]
+)
+def test_what_is_nested_costs_its_row_by_the_name_of_its_field_unless_that_is_left_out(value: str, what: str) -> None:
+    lines = ('{"email": "a@b.example", "City": "x"}', f'{{"email": "b@b.example", "City": {value}}}')
+    faults = [row.fault for row in rows_of(*lines)]
+    assert faults == [None, f"city: 'City' contains {what}, but a field is a string; give each part a key of its own"]
+    _, rows = read("\n".join(lines).encode(), {"City": "ignore"})
+    assert not any(row.fault for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("[1]", "the line is not a JSON object"),
+        ('"email"', "the line is not a JSON object"),
+        ('{"email": "x"', "the line is not JSON: "),
+        ('{"email": NaN}', "the line is not JSON: NaN is not a JSON number"),
+        ('{"email": "x", "city": "y", "email": "z"}', "the key 'email' occurs twice; remove one of them"),
+        ('{"email": ' + "[" * 100_000, "the line is nested too deeply"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_a_row_with_its_reason(line: str, fault: str) -> None:
+    rows = rows_of('{"email": "a@b.example"}', line, '{"email": "b@b.example"}')
+    assert [(row.line, row.cells) for row in rows] == [(1, ("a@b.example",)), (2, ()), (3, ("b@b.example",))]
+    assert str(rows[1].fault).startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[{"email": "x"}]', "expected an object per line, got a JSON array"),
+        ("\n", "no header"),
+        ("{}\n{}\n", "no header"),
+        ("\n".join(f'{{"{at}": 1}}' for at in range(1002)), "expected at most 1,000 keys, got more by line 1001"),
+        ('{"email": "x"}\n{"email": "\xf6"}'.encode("latin-1"), "line 2 is not UTF-8 text"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(content: str | bytes, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read(content if isinstance(content, bytes) else content.encode(), format="jsonl")
+    assert message in str(caught.value)
+
+
+def test_keys_that_differ_in_blanks_only_are_told_apart() -> None:
+    file, rows = read(b'{"email": "a@b.example", " city": "x", "city": "y", "": ""}', {"city": "ignore", "city (2)": "city"})
+    assert file.headers == ("email", " city", "city (2)")
+    assert dict(rows[0]) == {"email": "a@b.example", "city": "y"}
+
+
+def test_one_encoding_can_be_asked_for(tmp_path: Path) -> None:
+    (path := tmp_path / "people.jsonl").write_bytes('{"email": "a@b.example", "city": "Köln"}'.encode("cp1252"))
+    file = JsonLinesFile.open(path, encoding="cp1252")
+    assert file.notes == ("encoding cp1252, as specified",)
+    assert next(file.rows(map_columns(file.headers)))["city"] == "Köln"
+    assert open_file(path, encoding="cp1252").headers == ("email", "city")

@@ -1,0 +1,97 @@
+"""Exports of other tools map without a word from the caller, and nothing of them is left out in silence."""
+
+from __future__ import annotations
+
+import pytest
+from support.exports import APOLLO, EXPORTS, HUBSPOT, OUTLOOK, SALESFORCE_REPORT, written
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import map_columns
+from outreach_async.importer.known_exports import ExportFormat, detect_export, load_exports
+from outreach_async.models import WorkspaceField
+from outreach_async.vocabulary import STANDARD_FIELDS
+
+LINKEDIN = WorkspaceField(label="LinkedIn", code="linkedin", searchable=["linkedin"])
+
+
+def mapped(header: str, overrides: dict[str, str] | None = None, fields: tuple[WorkspaceField, ...] = ()) -> dict[str, str]:
+    """Return the columns that are sent, by code."""
+    columns = map_columns(header.split(","), overrides, fields)
+    return {code: name for name, code in zip(columns.headers, columns.codes, strict=True) if code}
+
+
+@pytest.mark.parametrize("key", EXPORTS)
+def test_an_export_is_recognised_and_maps_without_a_word_from_the_caller(key: str) -> None:
+    name, header = EXPORTS[key]
+    columns = map_columns(header.split(","))
+    assert columns.export == name
+    assert {"email", "first_name", "last_name", "title"} <= set(columns.codes)
+    assert ("company_name" in columns.codes) == (key != "salesforce-api")  # which has the company's id
+
+
+@pytest.mark.parametrize("key", EXPORTS)
+def test_every_column_of_an_export_has_its_reason(key: str) -> None:
+    name, header = EXPORTS[key]
+    for column, code, reason in map_columns(header.split(",")).decisions():
+        assert reason, column
+        assert code != "ignore" or reason.startswith(f"{name}: "), column
+
+
+@pytest.mark.parametrize("key", EXPORTS)
+def test_a_row_of_an_export_becomes_the_person_it_is_about(key: str) -> None:
+    columns = map_columns(EXPORTS[key][1].split(","))
+    _, line = written(EXPORTS[key][1], columns.codes).splitlines()
+    members = columns.members(line.split(","))
+    assert (members["email"], members["first_name"], members["title"]) == ("ada.example@works.example", "Ada", "Head of Looms")
+    assert not any(value.startswith("of ") for value in members.values())
+
+
+@pytest.mark.parametrize("export", load_exports(), ids=lambda export: export.name)
+def test_a_tools_table_sends_to_fields_that_there_are_and_says_whence_it_is_known(export: ExportFormat) -> None:
+    assert set(export.fields) <= {"email", *STANDARD_FIELDS}
+    assert export.known_from
+    assert len(export.marks) > export.least
+
+
+def test_apollos_name_for_emails_is_the_informal_one() -> None:
+    found = mapped(APOLLO)
+    assert (found["company_name"], found["company_formal_name"]) == ("Company Name for Emails", "Company")
+    assert (found["city"], found["address_1"]) == ("City", "Company Address")
+
+
+def test_outlooks_title_is_a_form_of_address_and_no_job() -> None:
+    found = mapped(OUTLOOK)
+    assert found["title"] == "Job Title"
+    assert "Title" not in found.values()
+
+
+def test_a_column_that_another_one_was_preferred_to_says_so() -> None:
+    reasons = {column: reason for column, _, reason in map_columns(HUBSPOT.split(",")).decisions()}
+    assert reasons["Associated Company"] == "HubSpot: duplicates the company's name"
+    again = map_columns([*SALESFORCE_REPORT.split(","), "Company"]).decisions()[-1]
+    assert again == ("Company", "ignore", "Salesforce: another column is used instead")
+
+
+def test_what_the_caller_says_frees_the_column_that_was_meant() -> None:
+    found = mapped(HUBSPOT, {"Associated Company": "company_name"})
+    assert found["company_name"] == "Associated Company"
+    assert mapped(HUBSPOT, {"Company Name": "ignore"})["company_name"] == "Associated Company"
+    assert mapped(OUTLOOK, {"Title": "nickname", "Nickname": "ignore"})["nickname"] == "Title"
+
+
+def test_a_field_of_the_workspace_takes_the_column_that_would_be_left_out() -> None:
+    status = WorkspaceField(label="Lead status", code="custom_1", searchable=[])
+    assert mapped(HUBSPOT, fields=(status,))["custom_1"] == "Lead Status"
+    assert mapped(APOLLO, fields=(LINKEDIN,))["linkedin"] == "Person Linkedin Url"
+    reasons = {column: reason for column, _, reason in map_columns(APOLLO.split(",")).decisions()}
+    assert reasons["Person Linkedin Url"] == "Apollo: the workspace has no field for it"
+
+
+def test_a_column_of_the_users_own_in_an_export_is_still_unknown() -> None:
+    with pytest.raises(InvalidRequest, match="unknown column 'Shoe Size'"):
+        map_columns([*HUBSPOT.split(","), "Shoe Size"])
+
+
+@pytest.mark.parametrize("header", ["email,first_name", "E-mail,First Name,Last Name,Phone", "Email,Email Status", ""])
+def test_a_header_of_nobodys_is_no_export(header: str) -> None:
+    assert detect_export(header.split(",")) is None

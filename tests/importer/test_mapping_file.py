@@ -1,0 +1,84 @@
+"""A mapping that is saved is the mapping that is read back."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.exports import EXPORTS
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import map_columns
+from outreach_async.importer.columns import Columns
+from outreach_async.importer.mapping_file import apply_mapping, mapping_text, read_mapping
+
+NAMES = st.text(st.characters(codec="utf-8"), max_size=12)
+
+
+def saved(folder: Path, text: str) -> Path:
+    path = folder / "mapping.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@given(st.lists(NAMES, min_size=1, max_size=6, unique_by=str.strip), NAMES)
+def test_whatever_columns_are_called_a_saved_mapping_reads_back_as_it_was_decided(names: list[str], file: str) -> None:
+    codes = tuple(f"custom_{at}" if at % 2 else None for at in range(len(names)))
+    columns = Columns(tuple(names), codes, tuple(f"because {name}" for name in names))
+    known = tomllib.loads(mapping_text(columns, file))["columns"]
+    assert known == {name.strip(): code or "ignore" for name, code in zip(names, codes, strict=True)}
+
+
+@pytest.mark.parametrize("key", EXPORTS)
+def test_a_saved_mapping_of_an_export_decides_the_same(key: str, tmp_path: Path) -> None:
+    headers = EXPORTS[key][1].split(",")
+    columns = map_columns(headers)
+    path = saved(tmp_path, mapping_text(columns, "people.csv"))
+    assert map_columns(headers, read_mapping(path)) == columns
+
+
+def test_a_saved_mapping_says_what_it_is_and_why_each_column_goes_there() -> None:
+    text = mapping_text(map_columns(EXPORTS["hubspot"][1].split(",")), "peo\nple.csv")
+    assert "columns of peo ple.csv; read" in text
+    assert "# The header is that of an export of HubSpot." in text
+    assert '"Record ID" = "ignore" # HubSpot: a HubSpot ID' in text
+    assert '"First Name" = "first_name" # HubSpot column' in text
+    assert "export of" not in mapping_text(map_columns(["email"]), "x")
+
+
+def test_columns_without_a_name_are_saved_once() -> None:
+    columns = map_columns(["email", "", " "], ignore_unknown=True)
+    assert mapping_text(columns, "x").count('"" = "ignore"') == 1
+
+
+def test_a_mapping_says_nothing_of_columns_that_a_file_lacks() -> None:
+    known = {"Email": "email", "Town": "city", "Old": "ignore", "Older": ""}
+    assert apply_mapping(known, [" Email ", "Name"]) == ({"Email": "email"}, ["Town"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[columns", "is not TOML"),
+        ("", "expected one table, [columns], got none"),
+        ("[columns]\n[other]", "got 'columns', 'other'"),
+        ("columns = 1", "expected one table"),
+        ("[columns]\nCompany = 1", "column 'Company' needs a code in quotes"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_refused_with_the_form(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_mapping(saved(tmp_path, text))
+    assert message in str(caught.value)
+    assert 'write, for example, [columns] and below it "Company" = "company_name"' in str(caught.value)
+
+
+def test_a_mapping_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="No such file"):
+        read_mapping(tmp_path / "none.toml")
+    (tmp_path / "odd.toml").write_bytes(b"\xff")
+    with pytest.raises(InvalidRequest, match="is not TOML in UTF-8"):
+        read_mapping(tmp_path / "odd.toml")

@@ -1,0 +1,142 @@
+"""Parquet files as data programs write them."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pyarrow import parquet
+from support.files import read
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import map_columns, open_file
+
+HEADER = ("email", "City", "custom_1")
+MOMENT = datetime(2026, 3, 4, 5, 6, 7, 80_000)  # noqa: DTZ001 - a time without a zone is what is tried
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12) | st.none()
+WITHOUT = """
+import io, sys
+sys.modules["pyarrow"] = None
+from outreach_async.importer import open_file
+open_file(io.BytesIO(b"PAR1"))
+"""
+
+
+def saved(table: pa.Table, **options: Any) -> bytes:
+    file = io.BytesIO()
+    parquet.write_table(table, file, **options)
+    return file.getvalue()
+
+
+def shown(values: list[Any], kind: Any) -> list[str]:
+    """Return the texts of a column."""
+    content = saved(pa.table({"email": ["a@b.example"] * len(values), "custom_1": pa.array(values, kind)}))
+    return [row.cells[1] for row in read(content)[1]]
+
+
+@given(
+    table=st.lists(st.tuples(texts, texts, texts), max_size=8),
+    kind=st.sampled_from([pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())]),
+    group=st.integers(1, 9),
+)
+@example(table=[("a", None, "b")], kind=pa.dictionary(pa.int32(), pa.string()), group=1)
+def test_a_table_of_texts_is_read_back_and_its_nulls_are_blank(
+    table: list[tuple[str | None, ...]], kind: Any, group: int
+) -> None:
+    columns = {name: pa.array([row[at] for row in table], pa.string()).cast(kind) for at, name in enumerate(HEADER)}
+    file, rows = read(saved(pa.table(columns), row_group_size=group))
+    assert file.headers == HEADER
+    assert [row.cells for row in rows] == [tuple(cell or "" for cell in row) for row in table]
+    assert [row.line for row in rows] == list(range(2, len(table) + 2))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([1, -2, None], pa.int64(), ["1", "-2", ""]),
+        ([2**64 - 1], pa.uint64(), ["18446744073709551615"]),
+        ([41791234567.0, 0.1, float("nan"), None], pa.float64(), ["41791234567", "0.1", "", ""]),
+        ([0.1], pa.float32(), ["0.1"]),
+        ([True, False, None], pa.bool_(), ["TRUE", "FALSE", ""]),
+        ([Decimal("1.50")], pa.decimal128(8, 2), ["1.50"]),
+        ([None], pa.null(), [""]),
+        ([date(2026, 3, 4)], pa.date32(), ["2026-03-04"]),
+        ([date(2026, 3, 4)], pa.date64(), ["2026-03-04"]),
+        ([time(5, 6, 7)], pa.time64("ns"), ["05:06:07"]),
+        ([MOMENT, None], pa.timestamp("ns"), ["2026-03-04T05:06:07.08", ""]),
+        ([MOMENT.replace(microsecond=0)], pa.timestamp("us"), ["2026-03-04T05:06:07"]),
+        ([MOMENT.replace(tzinfo=UTC)], pa.timestamp("us", "UTC"), ["2026-03-04T05:06:07.08Z"]),
+        ([MOMENT.replace(tzinfo=UTC)], pa.timestamp("ms", "Asia/Kolkata"), ["2026-03-04T10:36:07.08+05:30"]),
+        (["x", None], pa.string_view(), ["x", ""]),
+        ([b"K\xc3\xb6ln", None], pa.large_binary(), ["Köln", ""]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, pa.DataType) else "",
+)
+def test_a_cell_is_the_text_that_a_person_would_write(values: list[Any], kind: Any, expected: list[str]) -> None:
+    assert shown(values, kind) == expected
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64()], ids=str)
+def test_a_number_that_goes_to_a_phone_is_sent_with_a_warning(kind: Any) -> None:
+    content = saved(pa.table({"email": ["a@b.example"] * 2, "work_phone": pa.array([41791234567, None], kind)}))
+    _, rows = read(content)
+    assert [[warning.kind for warning in row.warnings] for row in rows] == [["number"], []]
+    assert rows[0]["work_phone"] == "41791234567"
+
+
+def test_only_a_float_has_lost_the_digits_of_a_long_number() -> None:
+    long = 4179123456712345
+    for kind, fault in ((pa.int64(), False), (pa.float64(), True)):
+        _, rows = read(saved(pa.table({"email": ["a@b.example"], "custom_1": pa.array([long], kind)})))
+        assert bool(rows[0].fault) is fault
+
+
+def test_bytes_that_are_no_text_cost_their_row() -> None:
+    _, rows = read(saved(pa.table({"email": ["a@b.example"] * 3, "City": pa.array([b"x", b"\xff", None], pa.binary())})))
+    assert [row.fault for row in rows] == [None, "city: the cell contains bytes that are not UTF-8", None]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([["a"]]),
+        pa.array([{"a": 1}]),
+        pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())),
+        pa.array([1], pa.duration("s")),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_nested_column_is_refused_by_name_unless_it_is_left_out(column: Any) -> None:
+    content = saved(pa.table({"email": ["a@b.example"], "City": column}))
+    file = open_file(io.BytesIO(content))
+    with pytest.raises(InvalidRequest, match=r"column 'City' contains .*; ignore it with --map 'City=ignore'"):
+        file.rows(map_columns(file.headers))
+    assert [row.cells for row in read(content, {"City": "ignore"})[1]] == [("a@b.example", "")]
+
+
+@pytest.mark.parametrize("content", [b"PAR1", b"PAR1 and nothing of the kind PAR1", saved(pa.table({"email": ["x"]}))[:-9]])
+def test_a_file_that_cannot_be_read_is_refused(content: bytes) -> None:
+    with pytest.raises(InvalidRequest, match=r"^the stream: not a readable Parquet file \("):
+        open_file(io.BytesIO(content))
+
+
+def test_a_damaged_page_is_found_by_counting_before_the_first_contact() -> None:
+    table = pa.table({"email": [f"p{at}@a.example" for at in range(9000)]})
+    content = bytearray(saved(table, use_dictionary=False, compression="gzip"))
+    content[5000:5100] = bytes(100)
+    file = open_file(io.BytesIO(bytes(content)))
+    with pytest.raises(InvalidRequest, match="the stream: "):
+        file.count()
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert "pyarrow is not installed; run: pip install 'outreach_async[parquet]'" in done.stderr

@@ -1,0 +1,223 @@
+"""Workbooks: every cell is the text that a person sees, and what a spreadsheet did to it is told."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.files import (
+    DATE,
+    DURATION,
+    MOMENT,
+    PERCENT,
+    ZIP,
+    at,
+    boolean,
+    error,
+    formula,
+    number,
+    old_workbook,
+    opendocument,
+    read,
+    read_sheet,
+    sheet_of,
+    text,
+    workbook,
+)
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import File, Row, open_file
+from outreach_async.importer.workbook_reader import UnreadableWorkbook, read_marks
+
+HEADER = ("email", "City", "Zip")
+NAMES = [text(name) for name in HEADER]
+ADDRESS = text("a@b.example")
+LOST = "is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
+
+# What XML can hold, and line ends as it keeps them; calamine takes _x000D_ for a character, as spreadsheets do.
+cells = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cn", "Co", "Cc"], exclude_characters="_"), max_size=12)
+WITHOUT = """
+import io, sys
+sys.modules["python_calamine"] = None
+from outreach_async.importer import open_file
+open_file(io.BytesIO(b""), format="xlsx")
+"""
+
+
+def seen(*row: str, code: str = "zip") -> Row:
+    """Return a row of these cells, the last under a column that goes to `code`."""
+    content = workbook({"People": sheet_of([[text("email"), text("City"), text("x")], row])})
+    return read_sheet(content, {"x": code})[1][0]
+
+
+@given(table=st.lists(st.tuples(cells, cells, cells), max_size=8))
+def test_a_table_of_texts_is_read_back_but_for_its_blank_rows(table: list[tuple[str, str, str]]) -> None:
+    content = workbook({"People": sheet_of([NAMES, *([text(cell) for cell in row] for row in table)])})
+    file, rows = read_sheet(content)
+    assert file.headers == HEADER
+    expected = [(line, row) for line, row in enumerate(table, 2) if any(map(str.strip, row))]
+    assert [(row.line, row.cells) for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        (number(7), "7"),
+        (number(-7.0), "-7"),
+        (number("4.1E11"), "410000000000"),
+        (number(0.1 + 0.2), "0.3"),
+        (number(1.25), "1.25"),
+        (number(0.5, PERCENT), "0.5"),
+        (number(45000, DATE), "2023-03-15"),
+        (number(45000.5, MOMENT), "2023-03-15T12:00:00"),
+        (number(0.25, MOMENT), "06:00:00"),
+        (number(1.5, DURATION), "36:00:00"),
+        (boolean(1), "TRUE"),
+        (boolean(0), "FALSE"),
+        (formula("Köln"), "Köln"),
+        (number(123, ZIP), "00123"),
+        (number(123456, ZIP), "123456"),
+        (number(1.5, ZIP), "1.5"),
+        (text("007"), "007"),
+        ("<c/>", ""),
+    ],
+)
+def test_a_cell_is_the_text_that_a_person_sees(cell: str, shown: str) -> None:
+    row = seen(ADDRESS, text("x"), cell, code="custom_1")
+    assert (row.cells[-1], row.fault) == (shown, None)
+
+
+@pytest.mark.parametrize("code", ["zip", "mobile_phone", "work_phone"])
+def test_a_number_that_goes_to_a_phone_or_a_postal_code_is_sent_with_a_warning(code: str) -> None:
+    row = seen(ADDRESS, text("x"), number(8001), code=code)
+    (warning,) = row.warnings
+    assert (row[code], warning.kind, warning.column, warning.code) == ("8001", "number", "x", code)
+    assert warning.message == f"8001 {LOST}"
+
+
+def test_a_number_as_long_as_a_phone_is_a_warning_wherever_it_goes_and_a_short_one_is_none() -> None:
+    assert [warning.kind for warning in seen(ADDRESS, text("x"), number(41791234567), code="custom_1").warnings] == ["number"]
+    assert seen(ADDRESS, text("x"), number(4179123), code="custom_1").warnings == ()
+    assert seen(ADDRESS, text("x"), number(41791234567), code="ignore").warnings == ()
+
+
+def test_a_number_whose_last_digits_are_lost_costs_its_row() -> None:
+    row = seen(ADDRESS, text("x"), number(4179123456712345678), code="custom_1")
+    assert str(row.fault).startswith("custom_1: 4179123456712345")
+    assert "which keeps only 15 digits" in str(row.fault)
+    assert "which keeps only 15 digits" in str(seen(ADDRESS, text("x"), number("1e300"), code="custom_1").fault)
+
+
+def test_a_format_that_shows_zeros_brings_them_back_and_is_no_warning() -> None:
+    row = seen(ADDRESS, text("x"), number(501, ZIP))
+    assert (row["zip"], row.warnings) == ("00501", ())
+
+
+@pytest.mark.parametrize("shown", ["#N/A", "#REF!", "#DIV/0!"])
+def test_a_cell_that_shows_an_error_costs_its_row_unless_its_column_is_left_out(shown: str) -> None:
+    assert seen(ADDRESS, text("x"), error(shown)).fault == (
+        "zip: the cell shows an error such as #N/A; fix its formula, or clear it"
+    )
+    assert seen(ADDRESS, text("x"), error(shown), code="ignore").fault is None
+
+
+def test_a_row_of_nothing_but_an_error_is_a_row() -> None:
+    _, rows = read_sheet(workbook({"A": sheet_of([NAMES, [], [text(""), error()], [ADDRESS]])}))
+    assert [(row.line, bool(row.fault)) for row in rows] == [(3, True), (4, False)]
+
+
+def test_a_table_may_begin_anywhere_and_its_cells_stand_where_they_say() -> None:
+    rows = [
+        f'<row r="4">{at("C4", text("email"))}{at("D4", text("City"))}{at("E4", text("Zip"))}</row>',
+        f'<row r="7">{at("C7", ADDRESS)}{at("E7", number(123, ZIP))}</row>',
+        f'<row r="9">{at("C9", text("b@b.example"))}{at("D9", error())}{at("AB9", text("x"))}</row>',
+    ]
+    file, found = read_sheet(workbook({"A": "".join(rows)}))
+    assert file.headers == HEADER
+    assert [(row.line, row.cells[:3]) for row in found] == [(7, ("a@b.example", "", "00123")), (9, ("b@b.example", "", ""))]
+    assert [row.fault and row.fault.partition(";")[0] for row in found] == [None, "expected 3 cells, as in the header, got 26"]
+
+
+def test_the_first_sheet_that_can_be_seen_is_read_and_the_others_are_named() -> None:
+    people = sheet_of([NAMES, [ADDRESS]])
+    content = workbook({"Notes": sheet_of([[text("x")]]), "People": people, "Old & new": people}, hidden=["Notes"])
+    file, _ = read_sheet(content)
+    assert (file.headers, file.notes) == (HEADER, ("read sheet 'People', not 'Notes', 'Old & new'",))
+    assert read_sheet(content, sheet="Old & new")[0].notes == ()
+    assert open_file(io.BytesIO(content), sheet="Notes").headers == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("content", "sheet", "message"),
+    [
+        (workbook({"A": sheet_of([NAMES])}), "B", "no sheet 'B'; pass one of 'A'"),
+        (workbook({"A": sheet_of([NAMES])}, hidden=["A"]), None, "no visible sheet; pass one of these as --sheet: 'A'"),
+        (workbook({"A": ""}), None, "no header"),
+        (workbook({"A": sheet_of([[text(" ")]])}), None, "no header"),
+        (b"PK\3\4 not really", None, "not a readable workbook ("),
+        (workbook({"A": sheet_of([NAMES])})[:-40], None, "not a readable workbook ("),
+        (b"email\n", None, "not a readable workbook ("),
+    ],
+)
+def test_a_workbook_that_cannot_be_read_is_refused(content: bytes, sheet: str | None, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_sheet(content, sheet=sheet)
+    assert message in str(caught.value)
+
+
+def test_a_workbook_without_styles_or_with_paths_from_the_root_is_read_too() -> None:
+    content = workbook({"A": sheet_of([NAMES, [ADDRESS, error()]])}, leave_out=["xl/styles.xml"], root="/xl/")
+    assert [bool(row.fault) for row in read_sheet(content)[1]] == [True]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        workbook({"A": ""}, leave_out=["xl/_rels/workbook.xml.rels"]),
+        workbook({"A": ""}, leave_out=["xl/worksheets/sheet1.xml"]),
+        workbook({"B": ""}),
+        workbook({"A": "<row"}),
+        workbook({"A": '<row r="first"/>'}),
+    ],
+)
+def test_parts_that_do_not_hang_together_are_refused_rather_than_taken_for_free_of_errors(content: bytes) -> None:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive, pytest.raises(UnreadableWorkbook, match="cannot read sheet 'A'"):
+        list(read_marks(archive, "A"))
+
+
+@pytest.mark.parametrize("content", [old_workbook(), opendocument([["email", "zip"], ["ann@a.example", "41791234567"]])])
+def test_other_workbooks_are_read_and_what_they_do_not_tell_is_told(content: bytes) -> None:
+    file, rows = read_sheet(content)
+    assert rows[0].cells == ("ann@a.example", "41791234567")
+    assert file.notes[-1].startswith("cells with an error such as #N/A are read as blank in this kind of workbook")
+
+
+def test_rejects_that_were_mended_and_saved_as_a_workbook_are_imported_again(tmp_path: Path) -> None:
+    names = ["email", "City", "_row", "_code", "_field", "_message"]
+    row = [ADDRESS, text("'=x"), number(7), text("rejected"), error(), text("bad")]
+    (path := tmp_path / "rejects.xlsx").write_bytes(workbook({"rejects": sheet_of([[text(name) for name in names], row])}))
+    file, rows = read(str(path))
+    assert (file.rejects, rows[0].cells, rows[0].fault) == (True, ("a@b.example", "=x"), None)
+
+
+def test_a_workbook_is_a_file_like_any_other(tmp_path: Path) -> None:
+    (path := tmp_path / "people.xlsx").write_bytes(workbook({"A": sheet_of([NAMES])}))
+    file: File = open_file(path)
+    assert (file.path, file.name, file.count(), len(file.fingerprint())) == (path, str(path), 0, 32)
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert "python_calamine is not installed; run: pip install 'outreach_async[xlsx]'" in done.stderr
+
+
+def test_a_workbook_that_is_shut_by_a_password_says_so() -> None:
+    shut = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "Root Entry EncryptionInfo EncryptedPackage".encode("utf-16-le")
+    with pytest.raises(InvalidRequest, match="protected by a password; save it without one"):
+        read_sheet(shut)

@@ -1,0 +1,218 @@
+"""The docstrings are true and whole: every public name says what it is and shows it, every example does what it says."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pydoc
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+from anyio.from_thread import start_blocking_portal
+from support.docs import (
+    GUIDES,
+    PACKAGES,
+    Named,
+    checks_arguments,
+    constant_doc,
+    example_world,
+    examples_of,
+    in_reach,
+    is_async,
+    keeps_its_promise,
+    methods,
+    module_docs,
+    printed,
+    promised,
+    properties,
+    public,
+    raised,
+)
+
+from outreach_async import NewContact
+from outreach_async.audit import Policy
+from outreach_async.fake import FakeService
+from outreach_async.fake.behaviour import load_behaviour
+from outreach_async.fake.request_log import RequestLog
+from outreach_async.fake.server import serve
+from outreach_async.fake.simulation.control import SimulationControl
+from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
+
+NAMES = [named for package in PACKAGES for named in public(package)]
+PARTS = {
+    "OutreachClient.campaigns": Campaigns,
+    "OutreachClient.mailboxes": Mailboxes,
+    "OutreachClient.contacts": Contacts,
+    "OutreachClient.workspaces": Workspaces,
+    "fake.FakeService.requests": RequestLog,
+    "fake.FakeService.sim": SimulationControl,
+}
+"""What public objects have as attributes, and what callers call without ever naming its class."""
+PART_NAMES = [
+    Named(f"outreach_async.{path}", kind, "outreach_async.fake" if path.startswith("fake") else "outreach_async")
+    for path, kind in PARTS.items()
+]
+CLASSES = [named for named in [*NAMES, *PART_NAMES] if inspect.isclass(named.value)]
+CALLED = [method for named in CLASSES for method in methods(named)]
+CONSTANTS = [named for named in NAMES if not inspect.isclass(named.value) and not inspect.isroutine(named.value)]
+DEFINED = [named for named in [*NAMES, *CALLED] if named not in CONSTANTS]
+SECONDS = {"timeout", "deadline", "seconds", "backoff", "backoff_cap", "retry_after", "retry_after_cap", "max_outage", "elapsed"}
+
+
+def text_of(named: Named) -> str:
+    return named.doc if named not in CONSTANTS else constant_doc(named)
+
+
+def short_examples() -> Iterator[tuple[str, str, str]]:
+    seen: set[str] = set()
+    for named in [*NAMES, *CALLED, *PART_NAMES]:
+        for number, code in enumerate(examples_of(text_of(named)), 1):
+            if code not in seen:  # a name stands in more than one package
+                seen.add(code)
+                yield f"{named.id}-{number}", code, named.scope
+
+
+def guides() -> Iterator[tuple[str, str]]:
+    for name, text in sorted(module_docs()):
+        for number, code in enumerate(examples_of(text), 1):
+            yield f"{name}-{number}", code
+
+
+def shown_file(module: str) -> str:
+    """The file that stands indented in a module's docstring."""
+    text = inspect.getdoc(importlib.import_module(module)) or ""
+    return textwrap.dedent("\n".join(line for line in text.splitlines() if line.startswith("    ") or not line))
+
+
+SHORT = list(short_examples())
+GUIDE_BLOCKS = list(guides())
+
+
+@pytest.mark.parametrize("named", [*NAMES, *CALLED], ids=lambda named: named.id)
+def test_a_public_name_is_described_and_shown(named: Named) -> None:
+    text = text_of(named)
+    assert text, "no docstring"
+    assert not text.startswith(f"{getattr(named.value, '__name__', '')}("), "attrs made it up"
+    assert len(examples_of(text)) == 1, "no example, or more than one"
+
+
+@pytest.mark.parametrize("named", [each for kind in CLASSES for each in properties(kind)], ids=lambda named: named.id)
+def test_a_property_is_described(named: Named) -> None:
+    assert named.doc
+
+
+@pytest.mark.parametrize("named", [each for each in CLASSES if attrs.has(each.value)], ids=lambda named: named.id)
+def test_every_attribute_of_a_value_is_described(named: Named) -> None:
+    told = set(re.findall(r"^    (\w+): ", named.doc, re.MULTILINE))
+    fields = {
+        field.alias
+        for field in attrs.fields(named.value)
+        if field.init and not field.inherited and not field.name.startswith("_")
+    }
+    if named.value is NewContact:  # thirty of its fields are one sentence
+        fields = {"email", "first_name", "custom", "extra"}
+    assert fields <= told
+
+
+@pytest.mark.parametrize("named", [each for each in DEFINED if not inspect.isclass(each.value)], ids=lambda named: named.id)
+def test_what_a_call_raises_itself_stands_in_its_docstring(named: Named) -> None:
+    _, _, told = named.doc.partition("Raises:\n")
+    assert all(f"{name}:" in told for name in raised(named.value))
+    assert told or not checks_arguments(named.value)
+
+
+@pytest.mark.parametrize("named", [*NAMES, *CALLED], ids=lambda named: named.id)
+def test_a_time_has_its_unit(named: Named) -> None:
+    for name, meaning in re.findall(r"^    (\w+): (.*(?:\n        .*)*)", text_of(named), re.MULTILINE):
+        if name in SECONDS:
+            assert re.search(r"[Ss]econds|HTTP date|Duration|How .*Retry-After", meaning), f"{name}: {meaning}"
+
+
+@pytest.mark.parametrize(
+    ("code", "scope", "backend"),
+    [
+        pytest.param(code, scope, backend, id=f"{name}-{backend}")
+        for name, code, scope in SHORT
+        for backend in (("asyncio", "trio") if is_async(code) else ("asyncio",))
+    ],
+)
+def test_a_short_example_does_what_it_says(
+    code: str, scope: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = printed(code, in_reach(scope, example_world()), backend)
+    assert keeps_its_promise(code, lines), lines
+
+
+@pytest.fixture(scope="module")
+def url_and_world() -> Iterator[tuple[str, FakeService]]:
+    fake = example_world()
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(fake)) as url:
+        yield url, fake
+
+
+@pytest.fixture
+def served(url_and_world: tuple[str, FakeService], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The example world on a port, as new, and the environment that leads there."""
+    url, fake = url_and_world
+    fake.load(example_world().dump())
+    monkeypatch.setenv("OUTREACH_BASE_URL", url)
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_1")
+    monkeypatch.setenv("OUTREACH_WORKSPACE", "space_1")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in GUIDE_BLOCKS])
+def test_a_program_of_a_guide_does_what_it_says(code: str) -> None:
+    assert not is_async(code), "a guide's programs are whole"
+    assert promised(code), "it shows nothing"
+    lines = summary_of_tests(code) if "\nasync def test_" in code else printed(code, {})
+    assert keeps_its_promise(code, lines), lines
+
+
+def summary_of_tests(code: str) -> list[str]:
+    path = Path("test_guide.py")
+    path.write_text(code, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()[-1:]
+
+
+@pytest.mark.parametrize("module", GUIDES)
+def test_a_guide_has_a_program_and_is_not_too_long_to_read(module: str) -> None:
+    text = inspect.getdoc(importlib.import_module(module)) or ""
+    assert examples_of(text)
+    assert 8 <= text.count("\n") <= 150
+
+
+def test_the_files_that_docstrings_show_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "shown.toml"
+    path.write_text(shown_file("outreach_async.fake.behaviour"), encoding="utf-8")
+    assert load_behaviour(path).past_end == "clamp"
+    path.write_text(shown_file("outreach_async.audit.policy"), encoding="utf-8")
+    assert Policy.load(path).used.off == ["OA160"]
+    fake = FakeService()
+    fake.load(shown_file("outreach_async.fake.world_file").strip())
+    assert len(fake.contacts("space_1")) == 1
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_pydoc_shows_every_public_name_and_no_other(package: str) -> None:
+    module = importlib.import_module(package)
+    text = pydoc.plain(pydoc.render_doc(module))
+    listed = re.split(r"^(?:CLASSES|FUNCTIONS)$", text, maxsplit=1, flags=re.MULTILINE)[1]
+    shown = set(re.findall(r"^    (?:class |async )?(\w+)(?:\(| = |$)", listed, re.MULTILINE))
+    public_here = {name for name in module.__all__ if not inspect.ismodule(getattr(module, name))}
+    assert {name for name in shown if not name.startswith("__")} == public_here
+
+
+def test_the_readme_points_at_the_guides() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert "python -m pydoc outreach_async.bulk" in text

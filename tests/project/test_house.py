@@ -1,0 +1,121 @@
+"""The rules of the house, checked: directions, sizes, types, lint, and who may touch the wire."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "outreach_async"
+TOOLS = Path(sys.executable).parent
+
+
+SMALL_MODULES = {
+    "__main__.py": "runs the command, or says how to install it, without importing click",
+    "bulk/journal/__init__.py": "public names",
+    "bulk/journal/writer_thread.py": "runs writing and reading alike, and imports neither",
+    "bulk/possibly_sent.py": "rows, windows and the journal share it, and none of them imports another for it",
+    "cli/__init__.py": "a package",
+    "cli/files.py": "audit and import share it, and neither imports the other",
+    "conformance/__main__.py": "runs the suite",
+    "conformance/conftest.py": "pytest looks for this name",
+    "conformance/test_conformance.py": "pytest looks for this name",
+    "fake/simulation/__init__.py": "a guide to the package",
+    "spreadsheets.py": "the audit and the importer share it, and neither imports the other",
+    "testing/__init__.py": "public names and a guide",
+    "testing/collection.py": "imports pytest, which the rest of the package does not need",
+}
+"""Modules of fewer than 60 lines, and why each is a file of its own."""
+REPEATED_CLASS_NAMES = dict.fromkeys(
+    ("Campaign", "Mailbox", "Step", "Template"), "the fake's records are named as the wire's resources"
+) | {
+    "Row": "public in two packages that never import each other",
+    "_Body": "private in adapters that never import each other",
+}
+
+
+def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+
+
+def functions() -> Iterator[tuple[str, int]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+                lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 1
+                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", lines
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["lint-imports"],
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy"],
+        ["pyright", "tests/project/typed_user.py"],
+    ],
+    ids=" ".join,
+)
+def test_the_tools_find_nothing(command: list[str]) -> None:
+    path = os.pathsep.join((str(TOOLS), os.environ["PATH"]))  # pyright asks the first Python it finds for what is installed
+    done = run(TOOLS / command[0], *command[1:], PATH=path, PYRIGHT_PYTHON_IGNORE_WARNINGS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_ignore_of_the_linter_carries_its_reason() -> None:
+    for path in [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            found = re.search(r"# (noqa|pragma: no cover)\b(.*)", line)
+            assert not found or re.search(r" - \w", found[2]), f"{path.name}:{number}: {line.strip()}"
+
+
+def test_functions_and_files_keep_the_house_budget() -> None:
+    sizes = sorted(functions(), key=lambda pair: pair[1])
+    counts = [count for _, count in sizes]
+    assert statistics.median(counts) <= 8
+    assert counts[int(len(counts) * 0.9)] <= 25
+    assert counts[-1] <= 60, sizes[-1]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert max(lengths.values()) <= 600, max(lengths, key=lambda path: lengths[path])
+    assert statistics.median(lengths.values()) >= 150
+    small = {path.relative_to(PACKAGE).as_posix() for path, length in lengths.items() if length < 60}
+    assert small == SMALL_MODULES.keys()
+
+
+def test_a_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
+    assert {name for name, paths in homes.items() if len(paths) > 1} == REPEATED_CLASS_NAMES.keys()
+
+
+def test_only_the_engine_the_conformance_suite_and_transports_that_wrap_another_await_send() -> None:
+    awaiting = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Await) and re.search(r"transport\.send\(", ast.unparse(node))
+    }
+    assert awaiting == {"conformance/target.py", "engine.py"}
+
+
+def test_no_module_is_a_drawer_for_anything() -> None:
+    assert not {"utils", "helpers", "common", "misc"} & {path.stem for path in PACKAGE.rglob("*.py")}
+
+
+def test_the_fake_spells_the_wire_by_itself() -> None:
+    assert any("overwriten" in path.read_text(encoding="utf-8") for path in (PACKAGE / "fake").rglob("*.py"))

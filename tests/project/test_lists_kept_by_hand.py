@@ -1,0 +1,72 @@
+"""What is written down in several places agrees: who adds an operation, a model or a field is told where it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin, get_type_hints
+
+import attrs
+import pytest
+from support.openapi import OPERATIONS as DESCRIBED
+from support.wire import KINDS, OF_EVERY_KIND
+
+import outreach_async.contacts
+import outreach_async.models
+from outreach_async.codec import DecodeError, structure, to_wire
+from outreach_async.contacts import CreateContactResponse
+from outreach_async.fake.control import schemas
+from outreach_async.fake.faults import OPERATIONS
+from outreach_async.fake.operations import ANY_SEGMENT, ROUTES
+from outreach_async.models import LOCAL_FIELDS, ResponseModel, WorkspaceFields
+from outreach_async.otel import URL_TEMPLATES
+
+NAMES = [route.operation for route in ROUTES]
+"""The service's operations, as the fake serves them."""
+
+INNER = {CreateContactResponse, WorkspaceFields}
+"""Models that callers get the parts of."""
+
+
+def models() -> set[type[ResponseModel]]:
+    values = [*vars(outreach_async.models).values(), *vars(outreach_async.contacts).values()]
+    return {value for value in values if isinstance(value, type) and issubclass(value, ResponseModel)} - {ResponseModel}
+
+
+def segments(path: str) -> tuple[str, ...]:
+    return tuple(ANY_SEGMENT if part.startswith("{") else part for part in path.split("/")[1:])
+
+
+def kinds_of_fields() -> Iterator[Any]:
+    """The kind of each field of each model that is read."""
+    for kind in KINDS.values():
+        hints = get_type_hints(get_origin(kind) or kind)
+        for field in attrs.fields(get_origin(kind) or kind):
+            if field.name not in LOCAL_FIELDS and field.name != "data":
+                yield hints[field.name]
+
+
+def test_every_operation_is_described_traced_and_can_be_broken_on_the_control_plane() -> None:
+    routes = {route.operation: route.path for route in ROUTES}
+    assert get_args(schemas.OperationName) == OPERATIONS == (*NAMES, "unknown")
+    assert {name: segments(path) for name, path in URL_TEMPLATES.items()} == routes
+    assert {name: segments(path) for name, (_, path, _) in DESCRIBED.items()} == routes
+
+
+@pytest.mark.parametrize("model", sorted(models() - INNER, key=str))
+def test_a_model_that_callers_get_is_a_public_name(model: type[ResponseModel]) -> None:
+    assert model.__name__ in outreach_async.__all__
+
+
+def test_every_model_is_read_by_the_tests_of_reading() -> None:
+    read = {get_origin(kind) or kind for kind in KINDS.values()}
+    assert read == models() - {outreach_async.CreatedContact}
+
+
+@pytest.mark.parametrize("kind", sorted({*kinds_of_fields(), int, int | None}, key=str), ids=str)
+@pytest.mark.parametrize("value", OF_EVERY_KIND, ids=repr)
+def test_a_value_is_taken_as_it_is_or_refused(kind: Any, value: object) -> None:
+    try:
+        taken = to_wire(structure(kind, value))
+    except DecodeError:
+        return
+    assert (type(taken), taken) == (type(value), value)

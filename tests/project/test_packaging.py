@@ -1,0 +1,178 @@
+"""What is built installs and runs: the sdist builds the wheel, and the wheel works in an environment without any extra."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+import outreach_async
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that shall find nothing of the tests."""
+    unwanted = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}  # what the first program compiles, the others need not compile
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
+    arguments = [str(part) for part in command]
+    return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the sdist, and the wheel from it."""
+    out = tmp_path_factory.mktemp("dist")
+    done = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(out.glob("*.tar.gz"))) == 1
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel, and no extra, into an environment of its own; return its folder of programs."""
+    home = tmp_path_factory.mktemp("bare")
+    venv.create(home, with_pip=True)
+    programs = home / ("Scripts" if sys.platform == "win32" else "bin")
+    done = run(programs / "python", "-m", "pip", "install", "--quiet", "--no-compile", wheel, cwd=home)
+    assert done.returncode == 0, done.stderr
+    return programs
+
+
+def python(bare: Path, code: str) -> subprocess.CompletedProcess[str]:
+    return run(bare / "python", "-W", "error", "-c", code, cwd=bare)
+
+
+def test_the_package_under_test_is_the_installed_wheel_unless_it_was_installed_editable() -> None:
+    installed = distribution("outreach_async")
+    editable = json.loads(installed.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable")
+    where = ROOT if editable else Path(str(installed.locate_file(""))).resolve()
+    tested = Path(outreach_async.__file__).resolve().parent.parent
+    assert tested == where, "run pytest, not python -m pytest, which puts the source tree before what is installed"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("-c", "import outreach_async; print('Origin:', outreach_async.__file__)"),
+        ("-m", "inspect", "--details", "outreach_async"),
+    ],
+    ids=["code", "module"],
+)
+def test_a_process_that_a_test_starts_in_the_source_tree_imports_what_the_test_does(command: tuple[str, ...]) -> None:
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"Origin: {outreach_async.__file__}\n" in done.stdout
+
+
+def test_the_wheel_holds_the_package_its_types_and_data_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "outreach_async/py.typed" in names
+    assert any(name.endswith(".csv") for name in names)
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"outreach_async"}
+
+
+def test_the_wheel_names_the_pytest_plugin_and_without_pytest_nothing_misses_it(wheel: Path, bare: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (named,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+    assert "[pytest11]\noutreach_async = outreach_async.pytest_plugin\n" in archive.read(named).decode()
+    done = python(bare, "from outreach_async.testing import pairwise\nprint(len(pairwise()) > 20)\nimport pytest")
+    assert (done.stdout.strip(), "No module named 'pytest'" in done.stderr) == ("True", True), done.stderr
+
+
+def test_the_client_works_on_the_fake_without_any_extra(bare: Path) -> None:
+    done = python(
+        bare,
+        """
+import anyio
+from outreach_async import NewContact, OutreachClient
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.audit import audit
+
+async def main():
+    fake = FakeService()
+    space = fake.add_workspace()
+    fake.add_mailboxes(space, 3, spf=False)
+    async with OutreachClient(transport=FakeTransport(fake), owner_key=fake.add_owner_key(space), workspace=space) as client:
+        print((await client.contacts.create(NewContact("a@b.example"))).status)
+        print((await audit(client, [space])).to_dict()["mailboxes"])
+
+anyio.run(main)
+""",
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["added", "3"]), done.stderr
+
+
+def test_the_default_backend_works_without_any_extra(bare: Path) -> None:
+    done = python(
+        bare,
+        """
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.fake import FakeService
+from outreach_async.fake.server import serve
+
+async def main():
+    fake = FakeService()
+    space = fake.add_workspace()
+    async with serve(fake) as url, OutreachClient(url, workspace=space) as client:
+        print(len(await client.workspaces.fields()))
+
+anyio.run(main)
+""",
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "36"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "extra"),
+    [
+        ("AiohttpTransport('http://127.0.0.1:9')", "outreach_async[aiohttp]"),
+        ("HttpxTransport('http://127.0.0.1:9', family='httpx2')", "outreach_async[httpx2]"),
+    ],
+)
+def test_a_backend_that_lacks_its_extra_says_which_one_to_install(bare: Path, make: str, extra: str) -> None:
+    code = f"""
+import anyio
+from outreach_async import AiohttpTransport, HttpxTransport, InvalidRequest, OutreachClient
+
+async def main():
+    try:
+        async with OutreachClient(transport={make}, workspace="space_1") as client:
+            await client.workspaces.fields()
+    except InvalidRequest as error:
+        print(error)
+
+anyio.run(main)
+"""
+    done = python(bare, code)
+    assert done.returncode == 0, done.stderr
+    assert extra in done.stdout
+
+
+def test_opentelemetry_without_its_extra_says_which_one_to_install(bare: Path) -> None:
+    done = python(bare, "import outreach_async.otel")
+    assert done.returncode == 1
+    assert done.stderr.endswith("ImportError: opentelemetry is not installed; run: pip install 'outreach_async[otel]'\n")
+
+
+def test_the_command_without_its_extra_says_which_one_to_install(bare: Path) -> None:
+    done = run(bare / "outreach-async", "demo", cwd=bare)
+    assert done.returncode == 2
+    assert "outreach_async[cli]" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_command_runs_from_the_wheel_with_its_extra(bare: Path, wheel: Path) -> None:
+    done = run(bare / "python", "-m", "pip", "install", "--quiet", "--no-compile", f"{wheel}[cli]", cwd=bare)
+    assert done.returncode == 0, done.stderr
+    done = run(bare / "outreach-async", "audit", "--base-url", "fake:", "--json", cwd=bare)
+    assert done.returncode in {0, 1}, done.stderr
+    assert '"version": 1' in done.stdout.splitlines()[-1]

@@ -1,0 +1,93 @@
+"""The README is true: its commands are two lines, its recipes run as they stand, against a service on a real port."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    command = [sys.executable, "-m", "outreach_async", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        url, ids = process.stdout.readline().strip(), json.loads(process.stdout.readline())
+        yield {
+            **os.environ,
+            "OUTREACH_BASE_URL": url,
+            "OUTREACH_OWNER_KEY": ids["owner_key"],
+            "OUTREACH_WORKSPACE": ids["workspace"],
+        }
+        process.terminate()
+
+
+def test_the_first_two_blocks_are_the_two_commands_a_line_each() -> None:
+    demo, tests = blocks("sh")[:2]
+    assert demo.count("\n") == tests.count("\n") == 1
+    assert demo.startswith("python3 -m venv .venv && ")
+    assert tests.startswith("python3 -m venv .venv && ")
+    assert demo.rstrip().endswith("outreach-async demo")
+    assert "pytest" in tests
+
+
+@pytest.mark.parametrize(
+    "recipe", [block for block in blocks("python") if "def test_" not in block], ids=lambda block: f"{len(block)}"
+)
+def test_a_recipe_runs_as_it_stands(recipe: str, environment: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "recipe.py"
+    path.write_text(recipe, encoding="utf-8")
+    command = [sys.executable, "-W", "error", str(path)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert environment["OUTREACH_OWNER_KEY"] not in done.stdout + done.stderr
+
+
+def test_the_recipe_for_tests_is_a_test_that_passes(tmp_path: Path) -> None:
+    (recipe,) = [block for block in blocks("python") if "def test_" in block]
+    path = tmp_path / "test_recipe.py"
+    path.write_text(recipe, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", path], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout  # asyncio and trio
+
+
+def test_there_are_no_more_than_two_blocks_of_sh() -> None:
+    assert len(blocks("sh")) == 2  # the second is what `.ci/run` runs
+
+
+def test_it_can_be_read_in_ten_minutes() -> None:
+    assert len(TEXT.splitlines()) < 250
+
+
+@pytest.mark.parametrize("path", re.findall(r"\]\((?!https?:)([^)#]+)", TEXT))
+def test_a_link_leads_to_a_file(path: str) -> None:
+    assert (ROOT / path).is_file()
+
+
+def test_there_are_five_recipes() -> None:
+    assert len(re.findall(r"^\*\*.*\*\*", TEXT.partition("## Recipes")[2].partition("\n## ")[0], re.MULTILINE)) == 5
+
+
+def test_the_shell_examples_name_commands_and_options_that_exist() -> None:
+    lines = re.findall(r"^outreach-async (\S+)(.*)$", "\n".join(blocks("bash")), re.MULTILINE)
+    assert {command for command, _ in lines} >= {"import", "report", "audit", "serve"}
+    for line in lines:
+        done = subprocess.run(
+            [sys.executable, "-m", "outreach_async", line[0], "--help"], capture_output=True, text=True, check=True
+        )
+        assert all(option in done.stdout for option in re.findall(r"--[a-z-]+", line[1]))

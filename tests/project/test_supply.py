@@ -1,0 +1,83 @@
+"""What the project is installed, built and checked from is pinned, and what is built of it is always the same."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tools.supply import HOOKS, LOCKED, ROOT, differing, floors, hooked, pins, unreached, vulnerable
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LOCK = LOCKED.read_text(encoding="utf-8")
+BACKEND = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+EXTRAS = [one for every in PROJECT["optional-dependencies"].values() for one in every]
+REQUIREMENTS = sorted({*BACKEND, *PROJECT["dependencies"], *EXTRAS})
+
+
+@pytest.mark.parametrize("requirement", [one for one in REQUIREMENTS if not one.startswith("outreach_async[")])
+def test_what_is_required_is_locked_at_a_version_that_is_allowed(requirement: str) -> None:
+    asked = Requirement(requirement)
+    assert asked.specifier.contains(pins(LOCK)[canonicalize_name(asked.name)])
+
+
+def test_every_locked_version_has_the_hashes_of_its_files() -> None:
+    entries = [line for line in LOCK.replace("\\\n", "").splitlines() if line.strip()]
+    assert len(entries) == len(pins(LOCK))
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries)
+
+
+def test_the_lock_names_no_place_to_load_from() -> None:
+    assert not re.search(r"://|@ |^ *-", re.sub(r"^ *--hash=.*$", "", LOCK, flags=re.MULTILINE), re.MULTILINE)
+
+
+def test_the_hooks_take_the_locked_versions() -> None:
+    text = HOOKS.read_text(encoding="utf-8")
+    listed = re.findall(r"additional_dependencies: \[(.*)\]", text)
+    assert len(listed) == text.count("- id:")
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", one) for several in listed for one in several.split(", "))
+    assert hooked(text, pins(LOCK)) == text
+    assert text.count("repo:") == text.count("repo: local")
+
+
+def test_every_action_is_pinned_by_the_hash_of_its_commit() -> None:
+    lines = [
+        line
+        for path in (ROOT / ".github").rglob("*.y*ml")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "uses:" in line
+    ]
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r" *- uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
+
+
+def test_the_versions_of_python_that_are_promised_are_those_that_are_tested() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (matrix,) = re.findall(r"^ +python: \[(.*)\]$", text, re.MULTILINE)
+    named = "Programming Language :: Python :: "
+    promised = [one.removeprefix(named) for one in PROJECT["classifiers"] if re.fullmatch(rf"{named}3\.\d+", one)]
+    assert promised == re.findall(r"\d+\.\d+", matrix)
+    assert promised[0] == PROJECT["requires-python"].removeprefix(">=")
+
+
+def test_whatever_users_install_has_a_lowest_version() -> None:
+    assert len(floors(PROJECT)) == len(PROJECT["dependencies"]) + 11
+    with pytest.raises(ValueError, match="certifi has no lowest version"):
+        floors({"dependencies": ["certifi"], "optional-dependencies": {}})
+
+
+def test_wheel_and_sdist_are_the_same_wherever_whenever_and_by_whomever_they_are_built(tmp_path: Path) -> None:
+    assert list(differing(Path(sys.executable), tmp_path)) == []
+
+
+def test_an_audit_that_skipped_a_package_is_not_clean() -> None:
+    skipped = {"dependencies": [{"name": "a", "skip_reason": "not found"}, {"name": "b", "version": "1", "vulns": []}]}
+    asked = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}
+    assert unreached([]) == {"everything"}
+    assert (unreached([skipped]), vulnerable([skipped])) == ({"a"}, set())
+    assert (unreached([skipped, asked]), vulnerable([skipped, asked])) == (set(), {"a 1: X-1, mended in 2"})

@@ -1,0 +1,108 @@
+"""A service on a real socket that sends some of its responses twice, with a ledger of what it did."""
+
+from __future__ import annotations
+
+import json
+import random
+import select
+import socket
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from support.listener import PATIENCE, Gone, Peer
+
+from outreach_async import ContactOutcome
+
+Timing = Literal["same write", "idle", "next response"]
+"""When the copy of a response leaves: with the response; while the connection is idle; right before the next response."""
+
+TIMINGS: Final[tuple[Timing, ...]] = ("same write", "idle", "next response")
+
+
+class CopyingService:
+    """A listener's behaviour that creates contacts and sends a share of its responses twice.
+
+    Args:
+        timing: When a copy is sent.
+        seed: Decides which responses are sent twice.
+        share: How many of them, from 0 to 1.
+
+    Attributes:
+        copies: How many copies were sent.
+        ledger: For each e-mail, the status and the id of what was done first.
+    """
+
+    def __init__(self, timing: Timing, *, seed: int = 0, share: float = 0.2) -> None:
+        self.copies = 0
+        self.ledger: dict[str, tuple[str, str | None]] = {}
+        self._timing = timing
+        self._share = share
+        self._chance = random.Random(seed)  # noqa: S311 - faults, not secrets
+        self._lock = threading.Lock()
+        self._owed: list[tuple[Peer, bytes]] = []
+
+    def __call__(self, peer: Peer) -> None:
+        held = b""
+        while True:
+            response, twice = self._answer(peer.request())
+            data, held = held + response, b""
+            if twice and self._timing == "same write":
+                data += response
+            elif twice and self._timing == "next response":
+                held = response
+            elif twice:
+                with self._lock:
+                    self._owed.append((peer, response))
+            peer.send(data)
+
+    def send_owed(self) -> None:
+        """Send the copies that wait for their connections to be idle."""
+        with self._lock:
+            owed, self._owed = self._owed, []
+        for peer, response in owed:
+            send_while_idle(peer, response)
+
+    def _answer(self, request: bytes) -> tuple[bytes, bool]:
+        email = json.loads(request.partition(b"\r\n\r\n")[2])["email"]
+        with self._lock:
+            status, contact = ("skipped", None)
+            if email not in self.ledger:
+                number = len(self.ledger)
+                if number % 3:
+                    status, contact = "added", f"contact_{number}"
+                self.ledger[email] = (status, contact)
+            twice = self._chance.random() < self._share
+            self.copies += twice
+        body = json.dumps({"status": status, "id": contact, "details": None}).encode()
+        code = b"201 Created" if contact else b"200 OK"
+        return b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (code, len(body), body), twice
+
+    def wrong(self, outcomes: Iterable[ContactOutcome]) -> list[ContactOutcome]:
+        """Return the outcomes that are certain and not true."""
+        return [outcome for outcome in outcomes if outcome.certain and not self._true(outcome)]
+
+    def _true(self, outcome: ContactOutcome) -> bool:
+        contact: Any = outcome.contact
+        return self.ledger.get(contact["email"]) == (outcome.status, outcome.id)
+
+
+def send_while_idle(peer: Peer, data: bytes) -> None:
+    """Send to a client of this process, and wait until its socket has the data. The client must not run meanwhile."""
+    with suppress(Gone):
+        peer.send(data)
+    wait_readable(peer)
+
+
+def wait_readable(peer: Peer) -> None:
+    """Wait until something has arrived at the socket of a client of this process, unless it is closed."""
+    for path in Path("/dev/fd").iterdir():
+        with suppress(OSError):
+            found = socket.socket(fileno=int(path.name))
+            try:
+                if found.getsockname() == peer.address:
+                    assert select.select([found], [], [], PATIENCE)[0], "nothing arrived"
+            finally:
+                found.detach()

@@ -1,0 +1,299 @@
+"""Journals that are damaged, and what may come of it: an error of the library's own, or the truth. Never a false label."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import attrs
+from support.journal import ENDINGS, facts
+from support.scenarios import KEY, SPACE
+
+from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient
+from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.fake import FakeService, FakeTransport, Snapshot
+from outreach_async.testing import VirtualTime
+from outreach_async.transport.wire import Progress, Request, Response
+
+ROWS: Final = 90
+KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")
+_OPEN: Final = {"marked": 1, "sending": 30, "late": 65, "spooled": 40}
+"""Runs that are killed, and with which request."""
+_TIME: Final = VirtualTime()
+
+
+@attrs.frozen
+class Specimen:
+    """A journal as a process left it.
+
+    Attributes:
+        name: What became of the process.
+        path: Of the journal.
+        service: What the service held then.
+        given: How its rows were given.
+        outcomes: What the journal holds.
+        report: Its figures.
+        events: Its events.
+    """
+
+    name: str
+    path: Path
+    service: Snapshot
+    given: dict[str, Any]
+    outcomes: list[dict[str, Any]]
+    report: dict[str, Any]
+    events: list[Any]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the process was killed."""
+        return bool(self.report["state"] == "running")
+
+
+def rows() -> list[dict[str, str]]:
+    """Return the input: every fifth row can never be sent as it is."""
+    return [{"email": " " if index % 5 == 4 else f"p{index}@a.example"} for index in range(ROWS)]
+
+
+def truth(index: int) -> Outcome:
+    """Return what really became of a row, whoever sent it, once it was sent: each third contact was there before."""
+    if index % 5 == 4:
+        return Outcome.REJECTED
+    return Outcome.SKIPPED if index % 3 == 0 else Outcome.ADDED
+
+
+def fake() -> FakeService:
+    """Return the service before any run."""
+    service = FakeService(seed=1)
+    service.add_workspace(SPACE)
+    service.add_owner_key(SPACE, key=KEY)
+    service.add_contacts(SPACE, [row for index, row in enumerate(rows()) if truth(index) is Outcome.SKIPPED])
+    return service
+
+
+class _Killing:
+    """Carries requests to a service; with one of them, keeps what a kill at that moment would leave.
+
+    Args:
+        service: The service.
+        keep: Called when that request was carried out and is not yet answered.
+        number: Of the request.
+    """
+
+    def __init__(self, service: FakeService, keep: Callable[[], None], number: int) -> None:
+        self._inner = FakeTransport(service)
+        self._keep = keep
+        self._left = number
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        response = await self._inner.send(request, progress)
+        self._left -= 1
+        if self._left == 0:
+            self._keep()
+        await anyio.sleep(0.3 * (1 + self._left % 4))
+        return response
+
+    async def aclose(self) -> None: ...
+
+
+async def _create(transport: Any, path: Path, most: int | None = None, **options: Any) -> None:
+    client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE)
+    journal = Journal(path, inline=True)
+    async with client.contacts.create_many(rows(), journal=journal, concurrency=8, resume=True, **options) as outcomes:
+        taken = 0
+        async for _ in outcomes:
+            taken += 1
+            if taken == most:
+                break
+
+
+def _run(*given: Any, **options: Any) -> None:
+    anyio.run(lambda: _create(*given, **options), backend_options=_TIME.options("asyncio"))
+
+
+def specimens(folder: Path) -> list[Specimen]:
+    """Make one journal of each kind: killed at several moments, ended in order, finished."""
+    found = [_killed(folder / name, name, number) for name, number in _OPEN.items()]
+    for name, most in (("left", 30), ("finished", None)):
+        service, path = fake(), folder / f"{name}.db"
+        _run(_Killing(service, lambda: None, 0), path, most)
+        found.append(_specimen(name, path, service.snapshot(), {}))
+    return found
+
+
+def _killed(folder: Path, name: str, number: int) -> Specimen:
+    folder.mkdir()
+    service, living, path = fake(), folder / "living.db", folder / "run.db"
+    given = {"spool": True} if name == "spooled" else {}
+    kept: list[Snapshot] = []
+
+    def keep() -> None:
+        kept.append(service.snapshot())
+        for ending in ENDINGS:
+            shutil.copyfile(f"{living}{ending}", f"{path}{ending}")
+
+    _run(_Killing(service, keep, number), living, **given)
+    return _specimen(name, path, kept[0], given)
+
+
+def _specimen(name: str, path: Path, service: Snapshot, given: dict[str, Any]) -> Specimen:
+    journal = Journal(path)
+    found = [facts(outcome) for outcome in journal.outcomes()]
+    return Specimen(name, path, service, given, found, journal.report().to_dict(), list(journal.events()))
+
+
+def damage(path: Path, kind: str, chance: random.Random) -> None:
+    """Damage a file."""
+    content = bytearray(path.read_bytes())
+    if kind == "deleted":
+        path.unlink()
+        return
+    if kind == "emptied":
+        content.clear()
+    elif kind == "truncated":
+        del content[chance.randrange(len(content)) :]
+    elif kind == "flipped":
+        for _ in range(chance.randint(1, 4)):
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    else:
+        first, size = chance.randrange(len(content)), chance.choice((1, 16, 512, 4096))
+        end = min(len(content), first + size)
+        content[first:end] = chance.choice((bytes, chance.randbytes))(end - first)
+    path.write_bytes(content)
+
+
+def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str, Path]]:
+    """Yield damaged copies: every file of every specimen in every way, again and again."""
+    found = specimens(folder)
+    places = [
+        (specimen, ending, kind)
+        for specimen in found
+        for ending in ENDINGS
+        for kind in KINDS
+        if Path(f"{specimen.path}{ending}").exists()
+    ]
+    for number in range(count):
+        specimen, ending, kind = places[number % len(places)]
+        chance = random.Random(f"{seed} {number}")  # noqa: S311 - repeatable, not secret
+        copy = folder / f"copy{number}"
+        copy.mkdir()
+        for each in ENDINGS:
+            if Path(f"{specimen.path}{each}").exists():
+                shutil.copyfile(f"{specimen.path}{each}", copy / f"run.db{each}")
+        damage(copy / f"run.db{ending}", kind, chance)
+        yield specimen, f"{specimen.name}{ending} {kind}", copy / "run.db"
+
+
+@attrs.define
+class Figures:
+    """What came of damaged copies.
+
+    Attributes:
+        copies: How many.
+        counts: How reading and resuming ended.
+        labels: Copies whose run ended with a false label, or not with one outcome a row.
+        reads: Readings that were wrong, and no error.
+        errors: Exceptions that are none of the library's, or keep a damaged journal from being given up.
+    """
+
+    copies: int = 0
+    counts: Counter[str] = attrs.field(factory=Counter)
+    labels: list[str] = attrs.field(factory=list)
+    reads: list[str] = attrs.field(factory=list)
+    errors: list[str] = attrs.field(factory=list)
+
+    @property
+    def wrong(self) -> list[str]:
+        """All that must not be."""
+        return [*self.labels, *self.reads, *self.errors]
+
+    def take(self, specimen: Specimen, what: str, path: Path) -> None:
+        """Read a copy, resume its run, and if that is refused, continue it with every row possibly sent."""
+        self.copies += 1
+        for name, read, right in _READINGS:
+            self._read(f"{what}: {name}", partial(read, Journal(path)), partial(right, specimen))
+        try:
+            self._resume(specimen, what, path)
+        except Exception as error:  # noqa: BLE001 - counted, whatever it is
+            self.errors.append(f"{what}: resuming: {error!r}")
+
+    def _read(self, what: str, read: Callable[[], Any], right: Callable[[Any], bool]) -> None:
+        try:
+            found = read()
+        except (InvalidRequest, JournalError):
+            self.counts["reading: refused"] += 1
+        except Exception as error:  # noqa: BLE001 - counted, whatever it is
+            self.errors.append(f"{what}: {error!r}")
+        else:
+            self.counts["reading: done"] += 1
+            if not right(found):
+                self.reads.append(f"{what}: {found!r}")
+
+    def _resume(self, specimen: Specimen, what: str, path: Path) -> None:
+        lost = not any(path.parent.iterdir())  # of which nobody can know
+        for earlier in ("unknown",) if lost else ("known", "unknown"):
+            service = fake()
+            service.restore(specimen.service)
+            try:
+                _run(FakeTransport(service), path, earlier=earlier, **specimen.given)
+            except (InvalidRequest, JournalError) as error:
+                self.counts[f"resuming, earlier {earlier}: refused"] += 1
+                if earlier == "unknown" and not _is_foreign(error):
+                    self.errors.append(f"{what}: cannot be given up: {error!r}")
+            else:
+                self.counts[f"resuming, earlier {earlier}: done"] += 1
+                try:
+                    self._judge(what, list(Journal(path).outcomes()))
+                except JournalError:
+                    if specimen.name != "finished":  # its figures are sound, and nothing was sent
+                        raise
+                return
+
+    def _judge(self, what: str, found: Sequence[ContactOutcome]) -> None:
+        false = [outcome for outcome in found if truth(outcome.index) not in outcome.possible]
+        if false or [outcome.index for outcome in found] != list(range(ROWS)):
+            said = [f"{outcome.index} {outcome.status} was {truth(outcome.index)}" for outcome in false]
+            self.labels.append(f"{what}: {len(found)} outcomes, false: {said}")
+
+
+def _is_foreign(error: Exception) -> bool:
+    """Tell whether a file is not taken for a journal, or for one of a newer library: it is never touched."""
+    return isinstance(error, InvalidRequest) and any(text in str(error) for text in ("is not a journal", "newer version"))
+
+
+def _right_report(specimen: Specimen, found: dict[str, Any]) -> bool:
+    if not specimen.is_open:
+        return found == specimen.report
+    same = ("state", "marked", "windows", "workspace", "source", "fingerprint")
+    rows, kept = found["rows"], specimen.report["rows"]
+    return all(found[name] == specimen.report[name] for name in same) and rows == sum(found["outcomes"].values()) <= kept
+
+
+def _right_outcomes(specimen: Specimen, found: list[dict[str, Any]]) -> bool:
+    return found == specimen.outcomes or (specimen.is_open and all(outcome in specimen.outcomes for outcome in found))
+
+
+def _right_events(specimen: Specimen, found: list[Any]) -> bool:
+    return found == (specimen.events[: len(found)] if specimen.is_open else specimen.events)
+
+
+_READINGS: Final[Sequence[tuple[str, Callable[[Journal], Any], Callable[[Specimen, Any], bool]]]] = (
+    ("report", lambda journal: journal.report().to_dict(), _right_report),
+    ("outcomes", lambda journal: [facts(outcome) for outcome in journal.outcomes()], _right_outcomes),
+    ("events", lambda journal: list(journal.events()), _right_events),
+)
+
+
+def run(folder: Path, count: int, seed: int) -> Figures:
+    """Damage so many copies, and return what came of them."""
+    figures = Figures()
+    for specimen, what, path in copies(folder, count, seed):
+        figures.take(specimen, what, path)
+        shutil.rmtree(path.parent)
+    return figures

@@ -1,0 +1,234 @@
+"""Docstrings as readers meet them: which names are public, which examples stand in their docstrings, and running those."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import importlib
+import inspect
+import io
+import itertools
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from outreach_async import OutreachClient, RetryPolicy
+from outreach_async.fake import FakeService, FakeTransport
+
+PACKAGES: Final = (
+    "outreach_async",
+    "outreach_async.audit",
+    "outreach_async.bulk",
+    "outreach_async.conformance",
+    "outreach_async.fake",
+    "outreach_async.fake.faults",
+    "outreach_async.hooks",
+    "outreach_async.importer",
+    "outreach_async.otel",
+    "outreach_async.testing",
+)
+"""Where public names are imported from."""
+
+GUIDES: Final = (*PACKAGES, "outreach_async.pytest_plugin", "outreach_async.transport")
+"""Modules whose docstrings are guides."""
+
+NOT_CALLED: Final = {
+    "Outcomes": {"record_in", "start", "close"},
+    "Journal": {"scribe", "writer"},
+    "RequestLog": {"add"},
+    "Pager": {"follow"},
+    "Findings": {"put", "end"},
+    "Columns": {"members"},
+    "Faults": {"around"},
+    "Fault": {"inject"},
+    "FakeService": {"exchange"},
+    "Calibration": {"of"},
+    "Site": {"get", "page", "fields", "steps", "address", "creation", "told"},
+    "VirtualTimeLoop": {"time"},
+    "CsvFile": {"of", "fingerprint", "count", "rows", "records"},
+    "Transport": {"send", "aclose"},
+    "HttpxTransport": {"send", "aclose"},
+    "AiohttpTransport": {"send", "aclose"},
+    "FakeTransport": {"send", "aclose"},
+    "TracingTransport": {"send", "aclose"},
+}
+"""Methods without an underscore that other parts of the library call, or that are shown where callers meet them: at `File`, at
+the client, at asyncio's own loop."""
+
+_ROOT: Final = Path(__file__).parents[2] / "outreach_async"
+_PATIENCE: Final = 60.0
+"""Seconds after which an example waits for something that does not come."""
+
+_FENCE: Final = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_SHOWN: Final = re.compile(r"# -> (.*)$", re.MULTILINE)
+
+
+@attrs.frozen
+class Named:
+    """A public name, or a method of one."""
+
+    id: str
+    value: Any = attrs.field(repr=False, eq=False)
+    scope: str
+    """The package whose names are in reach of its example."""
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.value) or ""
+
+    @property
+    def examples(self) -> list[str]:
+        return examples_of(self.doc)
+
+
+def examples_of(text: str) -> list[str]:
+    return [textwrap.dedent(block) for _, block in _FENCE.findall(text)]
+
+
+def module_docs() -> Iterator[tuple[str, str]]:
+    """Every module's docstring by its name, with nothing imported."""
+    for path in _ROOT.rglob("*.py"):
+        name = ".".join(path.relative_to(_ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+        yield name, ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def public(package: str) -> Iterator[Named]:
+    """Every name of a package that is documented where it is defined."""
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if not isinstance(value, ModuleType):
+            yield Named(f"{package}.{name}", value, package)
+
+
+def methods(named: Named) -> Iterator[Named]:
+    """The methods that a class has and that callers call; what other classes give it is theirs to document."""
+    if not inspect.isclass(named.value):
+        return
+    for owner in _own(named.value):
+        for name, value in vars(owner).items():
+            if _is_method(name, value) and name not in NOT_CALLED.get(named.value.__name__, set()):
+                yield Named(f"{named.id}.{name}", inspect.unwrap(getattr(named.value, name)), named.scope)
+
+
+def _own(kind: type) -> list[type]:
+    return [base for base in kind.__mro__ if base.__module__.startswith("outreach_async") and not issubclass(base, BaseException)]
+
+
+def _is_method(name: str, value: object) -> bool:
+    return not name.startswith("_") and isinstance(value, classmethod | staticmethod | type(_is_method))
+
+
+def properties(named: Named) -> Iterator[Named]:
+    if inspect.isclass(named.value):
+        for owner in _own(named.value):
+            for name, value in vars(owner).items():
+                if isinstance(value, property) and not name.startswith("_"):
+                    yield Named(f"{named.id}.{name}", value, named.scope)
+
+
+def constant_doc(named: Named) -> str:
+    """What stands below a constant in its source: constants have no docstring of their own."""
+    module, _, name = named.id.rpartition(".")
+    for home in _homes(module, name):
+        body = ast.parse(inspect.getsource(home)).body
+        for node, after in itertools.pairwise(body):
+            if name in _assigned(node) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                return inspect.cleandoc(str(after.value.value))
+    return ""
+
+
+def _homes(module: str, name: str) -> Iterator[ModuleType]:
+    yield from map(importlib.import_module, [module, *_imported(module, name)])
+
+
+def _imported(module: str, name: str) -> list[str]:
+    source = inspect.getsource(importlib.import_module(module))
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    return [str(node.module) for node in nodes if name in {alias.name for alias in node.names}]
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def raised(function: Callable[..., Any]) -> set[str]:
+    """The errors that a function's own code raises by name."""
+    nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    calls = [node.exc for node in nodes if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
+    return {call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id[0].isupper()}
+
+
+def checks_arguments(function: Callable[..., Any]) -> bool:
+    """Whether a function hands what it was given to a check, which raises."""
+    nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    names = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    return any(name.startswith(("require", "at_least")) for name in names)
+
+
+def example_world() -> FakeService:
+    """The small world in which every example runs."""
+    fake = FakeService()
+    fake.add_workspace("space_1", custom_fields=["Plan"])
+    fake.add_owner_key("space_1", key="key_1")
+    fake.add_mailbox("space_1", id="mailbox_1", email="ada@north.example")
+    fake.add_mailbox("space_1", id="mailbox_2", email="bob@north.example", spf=False, domain_ip="192.0.2.1")
+    fake.add_campaign(
+        "space_1", id="camp_1", name="Spring", status="live", mailboxes=["mailbox_1"], steps=["A|B", "A"], contacts=40
+    )
+    fake.add_contacts("space_1", [{"id": "contact_1", "email": "bo@acme.example", "city": "Lyon"}])
+    return fake
+
+
+def in_reach(scope: str, fake: FakeService) -> dict[str, Any]:
+    """What a short example may use without saying so, as `help(outreach_async)` promises."""
+    names: dict[str, Any] = {}
+    for package in dict.fromkeys(("outreach_async", "outreach_async.fake", scope)):
+        module = importlib.import_module(package)
+        names |= {name: getattr(module, name) for name in module.__all__}
+    client = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", retry=RetryPolicy(backoff=0.0))
+    return {"anyio": anyio, "asyncio": asyncio, "json": json, "Path": Path, **names, "fake": fake, "client": client}
+
+
+def compiled(code: str) -> CodeType:
+    made: CodeType = compile(code, "<example>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return made
+
+
+def is_async(code: str) -> bool:
+    return bool(compiled(code).co_flags & inspect.CO_COROUTINE)
+
+
+def printed(code: str, names: Mapping[str, Any], backend: str = "asyncio") -> list[str]:
+    """Run an example, and return the lines that it prints."""
+    namespace = {"__name__": "__main__", **names}
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        if is_async(code):
+
+            async def main() -> None:
+                with anyio.fail_after(_PATIENCE):
+                    await eval(compiled(code), namespace)  # noqa: S307 - the project's own examples
+
+            anyio.run(main, backend=backend)
+        else:
+            exec(compiled(code), namespace)  # noqa: S102 - the same
+    return out.getvalue().splitlines()
+
+
+def promised(code: str) -> list[re.Pattern[str]]:
+    """What an example says it prints, a line each; `...` stands for whatever differs from run to run."""
+    return [re.compile(".*".join(map(re.escape, line.rstrip().split("...")))) for line in _SHOWN.findall(code)]
+
+
+def keeps_its_promise(code: str, lines: list[str]) -> bool:
+    wanted = promised(code)
+    return len(wanted) == len(lines) and all(one.fullmatch(line.rstrip()) for one, line in zip(wanted, lines, strict=True))

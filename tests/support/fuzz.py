@@ -1,0 +1,293 @@
+"""What hostile services say, as Hypothesis draws it and `fuzz.py` mutates it: answers, and every operation that may get one."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+import attrs
+from hypothesis import strategies as st
+from tools.journal_child import opened, steps
+
+from outreach_async import NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
+from outreach_async import operations as made
+from outreach_async.audit import Report, audit
+from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.fake.behaviour import dump_behaviour
+from outreach_async.operations import ContactRequests, Operation, RequestDefaults
+
+KEY: Final = "key_4f9a8b7c6d5e"
+CONTACT: Final = NewContact("ann@company.example")
+
+
+async def _walked(client: OutreachClient) -> object:
+    """Walk no further than a service that goes on for ever needs to show it."""
+    return [item async for item in client.campaigns.list(max_items=50)]
+
+
+OPERATIONS: Final[dict[str, Callable[[OutreachClient], Awaitable[object]]]] = {
+    "list_campaigns": lambda client: client.campaigns.list(),
+    "list_mailboxes": lambda client: client.mailboxes.list(),
+    "list_mailboxes, kept": lambda client: client.mailboxes.list(undecodable="keep"),
+    "every campaign": _walked,
+    "list_steps": lambda client: client.campaigns.steps("camp_1"),
+    "list_fields": lambda client: client.workspaces.fields(),
+    "create_contact": lambda client: client.contacts.create(CONTACT),
+    "request": lambda client: client.request("POST", "/contacts", body=b'{"owner_key":"%b"}' % KEY.encode()),
+}
+"""Every operation, by name."""
+
+operations = st.sampled_from(sorted(OPERATIONS))
+
+
+class Says:
+    """A transport that gives one answer to everything."""
+
+    def __init__(self, answer: Response) -> None:
+        self._answer = answer
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
+        await anyio.lowlevel.checkpoint()
+        return self._answer
+
+    async def aclose(self) -> None: ...
+
+
+def client_of(transport: Any, **options: Any) -> OutreachClient:
+    """Make a client that tries once."""
+    return OutreachClient(transport=transport, owner_key=KEY, workspace="space_1", retry=RetryPolicy(attempts=1), **options)
+
+
+@attrs.frozen
+class Ending:
+    """How a call ended, as far as it must not depend on what carried it.
+
+    Attributes:
+        kind: The class of what was returned or raised.
+        told: What was returned, or an error's message.
+        facts: An error's attributes.
+    """
+
+    kind: str
+    told: str
+    facts: str = ""
+
+
+async def ending(client: OutreachClient, operation: str) -> Ending:
+    """Call, and tell how it ended; what is no error of the tree is raised."""
+    try:
+        given = await OPERATIONS[operation](client)
+    except OutreachError as error:
+        return Ending(type(error).__name__, str(error), repr(sorted(vars(error).items())))
+    shown = repr((given.status, given.body, sorted(given.headers.items()))) if isinstance(given, Response) else repr(given)
+    return Ending(type(given).__name__, shown)
+
+
+@contextmanager
+def grows_by_at_most(megabytes: float) -> Iterator[None]:
+    """Fail if what Python holds grows by more meanwhile."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+    assert peak <= megabytes, f"it took {peak:.1f} MB"
+
+
+# Answers
+
+
+@cache
+def good_answers() -> tuple[bytes, ...]:
+    """Return the bodies of real answers: each operation's, and refusals."""
+    fake = FakeService(seed=5)
+    space = fake.add_workspace("space_1", custom_fields=["Plan"])
+    fake.add_owner_key(space, key=KEY)
+    boxes = fake.add_mailboxes(space, 2)
+    fake.add_campaign(space, id="camp_1", name="Spring", status="live", mailboxes=boxes, steps=["A|PER"])
+    options = {"duplicates": "skip", "strict_validation": True, "campaign": None}
+    member = {"owner_key": KEY, "workspace": space, "email": "a@b.example", "upload_options": options}
+    create = Request("POST", "/contacts", {"content-type": "application/json"}, json.dumps(member).encode())
+    reads = [
+        "/campaigns?workspace=space_1&page=1&display=5",
+        "/mailboxes?workspace=space_1&page=1&display=5",
+        "/campaigns/camp_1/steps",
+        "/workspaces/space_1/all-fields",
+        "/nowhere",
+    ]
+    asked = [create, create, *(Request("GET", target) for target in reads)]
+    return tuple(fake.handle(request).body for request in asked)
+
+
+ODD_VALUES: Final = (
+    b"null",
+    b"true",
+    b"-0",
+    b"1e308",
+    b"1e999",
+    b"-1e-999",
+    b"9" * 400,
+    b"9" * 5_000,
+    b"NaN",
+    b"-Infinity",
+    b'""',
+    b'"\\ud800"',
+    b'"\\udfff\\ud800"',
+    b'"\xff\xfe"',
+    b'"\xed\xa0\x80"',
+    b'"\\u0000"',
+    b"[]",
+    b"{}",
+    b"[" * 100_000,
+    b"[" * 500 + b"]" * 500,
+    b'{"a":' * 20_000,
+    b'{"error":' * 300 + b"1" + b"}" * 300,
+    b'{"id":"a","id":1,"id":null}',
+    b'"key_4f9a8b7c6d5e"',
+    b"[{},{},{}]",
+    b"//",
+)
+"""Values that a reader of JSON may stumble over."""
+
+ODD_BODIES: Final = (
+    b"",
+    b" ",
+    b"\x00",
+    b"\xef\xbb\xbf{}",
+    b"<html>" + b"<" * 10_000,
+    b"\\" * 20_000,
+    b"{" * 100_000,
+    *ODD_VALUES,
+    *(b'{"error":%b}' % value for value in ODD_VALUES),
+    *(
+        b'{"status":"ok","headers":[],"data":[%b],"total_found":1,"current_page":1,"total_pages":9}' % value
+        for value in ODD_VALUES
+    ),
+    *(b'{"status":"ok","headers":[],"data":[],"total_found":%b,"current_page":1,"total_pages":%b}' % (v, v) for v in ODD_VALUES),
+    *(b'{"status":%b,"id":"contact_1","details":null,"new":%b}' % (value, value) for value in ODD_VALUES),
+    *(b'{"status":"ok","data":%b}' % value for value in ODD_VALUES),
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, sources: tuple[bytes, ...]) -> bytes:
+    """Draw one of these with some of it replaced, left out or repeated."""
+    data = draw(st.sampled_from(sources))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(data)))
+        end = draw(st.integers(start, min(len(data), start + 40)))
+        data = data[:start] + draw(st.sampled_from([b"", data[start:end] * 2, *ODD_VALUES]) | st.binary(max_size=8)) + data[end:]
+    return data
+
+
+def _member_swapped(source: bytes, place: int, value: bytes) -> bytes:
+    """Put a value in the place of some member's."""
+    colons = [at for at, byte in enumerate(source) if byte == ord(":")]
+    start = colons[place % len(colons)] + 1 if colons else 0
+    end = next((at for at in range(start, len(source)) if source[at] in b",}]"), len(source))
+    return source[:start] + value + source[end:]
+
+
+bodies = st.deferred(
+    lambda: st.one_of(
+        st.binary(max_size=100),
+        st.sampled_from(ODD_BODIES),
+        mutated(good_answers()),
+        st.builds(_member_swapped, st.sampled_from(good_answers()), st.integers(0, 99), st.sampled_from(ODD_VALUES)),
+    )
+)
+"""Draws a body."""
+
+statuses = st.sampled_from([200, 200, 200, 201, 299, 300, 302, 400, 401, 404, 429, 500, 503, 599, 100, 999, 0])
+
+_TEXTS: Final = (
+    "",
+    "0",
+    "1e9",
+    "9" * 30,
+    "9" * 5_000,
+    "Sun, 06 Nov 1994 08:49:37 GMT",
+    "Sun, , 1 2 3 4",
+    "\x1b[2J",
+    "\udcff",
+    KEY,
+)
+fields = st.dictionaries(
+    st.sampled_from(["retry-after", "date", "x-request-id", "content-type", "set-cookie", "location", f"x-{KEY}"])
+    | st.text(max_size=8),
+    st.sampled_from(_TEXTS) | st.text(max_size=30) | st.text("0123456789:+-, GMTSunNov", max_size=30),
+    max_size=4,
+)
+"""Draws header fields as a transport hands them over."""
+
+answers = st.builds(Response, statuses, fields, bodies)
+"""Draws an answer as a transport hands it over."""
+
+
+# What the library itself wrote
+
+
+@cache
+def every_operation() -> tuple[Operation[Any], ...]:
+    """Return each operation once, as a client makes it."""
+    dialect = attrs.evolve(RequestDefaults.from_headers({}), secrets=(KEY,))
+    creation = ContactRequests.from_options(KEY, "space_1", dialect, duplicates="skip", strict_validation=True, campaign=None)
+    return (
+        made.list_campaigns("space_1", 1, 5, dialect, keep=False),
+        made.list_campaigns("space_1", 1, 5, dialect, keep=True),
+        made.list_mailboxes("space_1", 1, 5, dialect, keep=True),
+        made.list_steps("camp_1", dialect),
+        made.list_fields("space_1", dialect),
+        creation.build(CONTACT),
+        creation.build_row(CONTACT),
+    )
+
+
+@cache
+def a_journal() -> bytes:
+    """Return the file of a run that ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.db")
+        writer = opened(path)
+        for _ in steps(writer):
+            pass
+        writer.close()
+        return path.read_bytes()
+
+
+@cache
+def an_audit() -> Report:
+    """Return an audit of a few mailboxes that have findings."""
+    fake = FakeService(seed=1, clock="2026-01-01T00:00:00Z")
+    space = fake.add_workspace("space_1")
+    fake.add_mailboxes(space, 2, domain="b.example", spf=False, blacklists=2)
+    client = OutreachClient(transport=FakeTransport(fake), workspace=space)
+    return anyio.run(partial(audit, client, [space], clock=lambda: 1_767_225_600.0))
+
+
+@cache
+def a_world() -> str:
+    """Return the file of a world in motion."""
+    fake = FakeService(seed=1)
+    space = fake.add_workspace("space_1", custom_fields=["Plan"])
+    fake.add_owner_key(space, key=KEY)
+    campaign = fake.add_campaign(space, name="S", status="live", mailboxes=fake.add_mailboxes(space, 2), steps=["A|B", "A"])
+    fake.add_contacts(space, 3, campaign=campaign)
+    fake.advance(days=1)
+    return fake.dump()
+
+
+@cache
+def a_behaviour() -> str:
+    """Return the file of a behaviour."""
+    return dump_behaviour(Behaviour.documented())

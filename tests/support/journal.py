@@ -1,0 +1,161 @@
+"""Journals for tests: what the run of `journal_child` leaves behind, as it should be and as kills and power failures leave it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import strategies as st
+from tools.journal_child import ROWS, WINDOW, opened, outcome_of, steps
+
+from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.possibly_sent import PossiblySent
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError, StatusError, TransportError
+from outreach_async.vocabulary import Outcome
+
+ENDINGS = ("", "-wal", "-shm")
+
+
+def facts(found: ContactOutcome) -> dict[str, Any]:
+    """Return what can be compared of an outcome that was read: errors are equal only to themselves."""
+    error = found.error
+    said = error and (type(error), str(error), error.operation, error.status_code, error.attempts, error.maybe_applied)
+    return {**attrs.asdict(found, recurse=False), "error": said}
+
+
+def states() -> set[tuple[int, int]]:
+    """Return what a journal can hold, as rows marked and recorded, after each commit of the run."""
+    found = {(0, 0)}
+    for end in range(WINDOW, ROWS + 1, WINDOW):
+        found |= {(end, end - WINDOW), (end, end - WINDOW + 12), (end, end)}
+    return found
+
+
+def require_prefix(path: Path, at_least: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+    """Check that a journal reads as after one of the run's commits, not before those that were acknowledged."""
+    journal = Journal(path)
+    report = journal.report()
+    found = list(journal.outcomes())
+    state = (report.marked, report.rows)
+    assert state in states()
+    assert state >= at_least
+    assert [facts(each) for each in found] == [facts(outcome_of(index)) for index in range(report.rows)]
+    assert report.possibly_sent == report.marked - report.rows >= 0
+    return state
+
+
+def require_resumable(path: Path) -> None:
+    """Check that the run can be brought to its end, after which it has every outcome once."""
+    writer = opened(path, resume=True)
+    try:
+        for _ in steps(writer):
+            pass
+    finally:
+        writer.close()
+    assert require_prefix(path) == (ROWS, ROWS)
+    assert Journal(path).report().state == "finished"
+
+
+def require_refused(path: Path) -> None:
+    """Check that a damaged journal is neither read nor resumed, and can be given up: then every row may have been sent."""
+    for look in (Journal(path).report, lambda: list(Journal(path).outcomes()), lambda: opened(path, resume=True)):
+        with pytest.raises(JournalError, match=r'is damaged: .*earlier="unknown"'):
+            look()
+    writer = opened(path, resume=True, earlier="unknown")
+    try:
+        assert writer.possibly_sent == PossiblySent(((0, 2**63 - 1),))
+    finally:
+        writer.close()
+    assert path.with_name(f"{path.name}.damaged").exists()
+    require_resumable(path)
+
+
+def child(path: Path, *options: object) -> subprocess.Popen[str]:
+    """Start the run in a process of its own."""
+    command = [sys.executable, "-m", "tools.journal_child", str(path), *map(str, options)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def acknowledged(lines: str) -> tuple[int, int]:
+    """Return how many rows a process said were marked and recorded; a line that a kill cut off does not count."""
+    said = [line.split() for line in lines.splitlines(keepends=True) if line.endswith("\n")]
+    most = {"marked": 0, "recorded": 0}
+    for word, number in said:
+        most[word] = max(most[word], int(number))
+    return most["marked"], most["recorded"]
+
+
+def ended(path: Path, *options: object) -> tuple[int, tuple[int, int]]:
+    """Run to the end of the process; return its exit code and what it acknowledged. No warning or traceback may come."""
+    process = child(path, *options)
+    out, errors = process.communicate(timeout=600)
+    assert not errors, errors
+    return process.returncode, acknowledged(out)
+
+
+def killed_journal(path: Path, commits: int) -> None:
+    """Leave a journal as a process does that is killed after so many commits: a kill changes no file."""
+    origin = path.with_name(f"{path.name}.living")
+    writer = opened(origin)
+    try:
+        for _ in islice(steps(writer), commits):
+            pass
+        for ending in ENDINGS:
+            shutil.copyfile(f"{origin}{ending}", f"{path}{ending}")
+    finally:
+        writer.close()
+        origin.unlink()
+
+
+def cut_copy(path: Path, folder: Path, size: int) -> Path:
+    """Copy a journal as a power failure may leave it: its log cut to a size."""
+    folder.mkdir()
+    for ending in ENDINGS:
+        shutil.copyfile(f"{path}{ending}", folder / f"{path.name}{ending}")
+    os.truncate(folder / f"{path.name}-wal", size)
+    return folder / path.name
+
+
+statuses = st.sampled_from([*Outcome, Outcome("archived"), Outcome('"odd\0'), Outcome("")])
+ids = st.none() | st.text(max_size=12) | st.from_regex(r"contact_[a-z0-9]{1,24}", fullmatch=True) | st.just("contact_")
+
+
+@st.composite
+def errors(draw: st.DrawFn) -> OutreachError:
+    """Draw an error as a run meets them."""
+    kind = draw(st.sampled_from([InvalidRequest, StatusError, TransportError, OutreachError]))
+    error = kind(
+        draw(st.text(max_size=20)),
+        operation=draw(st.none() | st.just("create_contact")),
+        status_code=draw(st.none() | st.integers(300, 599)),
+        attempts=draw(st.integers(0, 9)),
+        maybe_sent=draw(st.booleans()),
+    )
+    error.maybe_applied = draw(st.booleans())
+    return error
+
+
+@st.composite
+def outcomes(draw: st.DrawFn, index: int | None = None) -> ContactOutcome:
+    """Draw any outcome."""
+    status = draw(statuses)
+    return ContactOutcome(
+        index=draw(st.integers(0, 2**40)) if index is None else index,
+        contact=None,
+        status=status,
+        id=draw(ids),
+        possible=frozenset({status}) | draw(st.frozensets(statuses, max_size=4)),
+        attempts=draw(st.integers(0, 99)),
+        error=draw(st.none() | errors()),
+        repeats=draw(st.none() | st.integers(0, 2**40)),
+    )

@@ -1,0 +1,197 @@
+"""What dies: a journal, a writer of it and a transport that kill their own process at a point of its way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+from support.kill_points import IN_FLIGHT, KILL, Point
+
+from outreach_async.bulk.journal import Identity, Journal, MarkedWindow
+from outreach_async.bulk.journal.identity import Earlier
+from outreach_async.bulk.journal.making import create_journal
+from outreach_async.bulk.journal.writer import JournalWriter
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
+from outreach_async.transport.wire import Progress, Request, Response, Transport
+
+
+class Doom:
+    """Where this process dies.
+
+    Args:
+        point: The point; `None` for a process that lives.
+        passing: At which passing of it, from 1.
+    """
+
+    def __init__(self, point: Point | None, passing: int = 1) -> None:
+        self._point = point
+        self._left = passing
+
+    def strikes(self, *points: Point) -> bool:
+        """Say that one of these points is passed; return whether this is the passing at which to die."""
+        if self._point not in points:
+            return False
+        self._left -= 1
+        return self._left == 0
+
+    def passes(self, point: Point) -> None:
+        """Die, if this is the passing at which to."""
+        if self.strikes(point):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def header(self) -> dict[str, str]:
+        """Say that a request is sent; return what to add to it."""
+        if self._point is None or not self.strikes(*IN_FLIGHT):
+            return {}
+        return {KILL: f"{os.getpid()} {self._point.name}"}
+
+
+class DoomedWriter(JournalWriter):
+    """A journal's writer that dies at its points, between the last statement of a transaction and its commit, too."""
+
+    doom: ClassVar[Doom]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._within: Point | None = None
+        self._store._db.set_trace_callback(self._trace)
+
+    def _trace(self, statement: str) -> None:
+        """Take in a statement that is about to be carried out."""
+        if statement == "COMMIT" and self._within is not None:
+            self.doom.passes(self._within)
+        if statement.startswith("PRAGMA wal_checkpoint") and self._within is Point.IN_MARK:
+            self.doom.passes(Point.MOVING)
+
+    @contextmanager
+    def _committing(self, before: Point | None, within: Point, after: Point) -> Iterator[None]:
+        if before is not None:
+            self.doom.passes(before)
+        self._within = within
+        try:
+            yield
+        finally:
+            self._within = None
+        self.doom.passes(after)
+
+    @staticmethod
+    def _create(path: str, facts: Mapping[str, Any]) -> None:
+        create_journal(path, facts, DoomedWriter._link)
+
+    @staticmethod
+    def _link(draft: str, path: str) -> None:
+        DoomedWriter.doom.passes(Point.CREATING)
+        os.link(draft, path)
+        DoomedWriter.doom.passes(Point.CREATED)
+
+    def _set_running(self, earlier: Earlier) -> None:
+        with self._committing(None, Point.IN_OPENING, Point.OPENED):
+            super()._set_running(earlier)
+
+    def mark(self, window: MarkedWindow) -> None:
+        if window.first < self.hwm:  # one that was marked before: it is only looked at
+            super().mark(window)
+            return
+        with self._committing(Point.MARKING, Point.IN_MARK, Point.MARKED):
+            self._mark(window)
+
+    def _mark(self, window: MarkedWindow) -> None:
+        super().mark(window)
+
+    def record(self, outcomes: Sequence[ContactOutcome]) -> None:
+        with self._committing(Point.RECORDING, Point.IN_RECORD, Point.RECORDED):
+            super().record(outcomes)
+
+    def end(self, state: str, suspects: PossiblySent = NO_ROWS) -> None:
+        with self._committing(Point.ENDING, Point.IN_END, Point.ENDED):
+            super().end(state, suspects)
+
+    def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        with self._committing(None, Point.SPOOLING, Point.SPOOLED):
+            super().spool(rows)
+
+    def end_spool(self, rows: int) -> None:
+        with self._committing(None, Point.SPOOLING, Point.SPOOLED):
+            super().end_spool(rows)
+
+
+class Pretender(DoomedWriter):
+    """A writer that only pretends to mark: a window reaches the disk no sooner than the first outcome of it, or of a later one.
+
+    It is what a journal of outcomes alone would know: a row of which nothing is recorded passes for one that was never sent.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._held: list[MarkedWindow] = []
+
+    def _mark(self, window: MarkedWindow) -> None:
+        self._held.append(window)
+        self.hwm = window.end
+
+    def record(self, outcomes: Sequence[ContactOutcome]) -> None:
+        last = max(outcome.index for outcome in outcomes)
+        while self._held and self._held[0].first <= last:
+            self._write(self._held.pop(0))
+        super().record(outcomes)
+
+    def _write(self, window: MarkedWindow) -> None:
+        pretended, self.hwm = self.hwm, window.first
+        super()._mark(window)
+        self.hwm = pretended
+
+
+class DoomedJournal(Journal):
+    """A journal whose run dies.
+
+    Args:
+        path: The file.
+        doom: Where.
+        resumed: Whether an earlier process began it.
+        pretend: Whether to leave out what the mark is for.
+    """
+
+    def __init__(self, path: Path, doom: Doom, *, resumed: bool, pretend: bool) -> None:
+        super().__init__(path)
+        self._doom = doom
+        self._resumed = resumed
+        self._kind: type[DoomedWriter] = Pretender if pretend else DoomedWriter
+
+    def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:
+        """Open it for a run."""
+        if self._resumed:
+            self._doom.passes(Point.REOPENING)
+        DoomedWriter.doom = self._doom  # a process is one run's
+        return self._kind.open(self, identity, resume=resume, **options)
+
+
+class DoomedTransport:
+    """A transport around another that dies when an answer is there, or tells the service to kill.
+
+    Args:
+        inner: The other.
+        doom: Where to die.
+        headers: What to add to every request.
+    """
+
+    def __init__(self, inner: Transport, doom: Doom, headers: Mapping[str, str]) -> None:
+        self._inner = inner
+        self._doom = doom
+        self._headers = headers
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Send the request."""
+        headers = {**request.headers, **self._headers, **self._doom.header()}
+        response = await self._inner.send(attrs.evolve(request, headers=headers), progress)
+        self._doom.passes(Point.ANSWERED)
+        return response
+
+    async def aclose(self) -> None:
+        """Close the other."""
+        await self._inner.aclose()

@@ -1,0 +1,306 @@
+"""What runs must leave behind whose processes were killed: the service's ledger, the journal and what was delivered, compared."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import attrs
+from support.kill_points import Point
+from tools.kill_importer import Job, Run, told
+
+from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.errors import InvalidRequest
+from outreach_async.vocabulary import Outcome
+
+NOTHING = frozenset({Outcome.NOT_APPLIED, Outcome.REJECTED})
+"""What may be said of a row for which the service did nothing."""
+
+
+@attrs.frozen
+class Entry:
+    """A request, as the service's ledger has it.
+
+    Attributes:
+        process: The process of the run that sent it.
+        row: The row.
+        effect: What it did; nothing if empty.
+        fault: What struck it.
+    """
+
+    process: int
+    row: int
+    effect: str
+    fault: str | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it needs a repeat."""
+        return self.fault is not None and not self.fault.startswith("latency")
+
+
+@attrs.frozen
+class Left:
+    """What the journal held when a process had ended.
+
+    Attributes:
+        marked: Rows that were marked.
+        recorded: Rows with an outcome.
+        delivered: Rows whose outcome the loop got, in this process or before.
+    """
+
+    marked: int = 0
+    recorded: frozenset[int] = frozenset()
+    delivered: tuple[int, ...] = ()
+
+    @property
+    def suspects(self) -> int:
+        """How many rows had to count as possibly sent."""
+        return self.marked - len(self.recorded)
+
+
+@attrs.frozen
+class Story:
+    """All of a run, when its last process has ended.
+
+    Attributes:
+        run: What it was to do.
+        left: What each process left.
+        state: How the journal says it ended.
+        outcomes: What the journal holds.
+        lines: What was delivered, to all processes.
+        entries: The ledger.
+        contacts: Contacts of the workspace: e-mail and id.
+    """
+
+    run: Run
+    left: Sequence[Left]
+    state: str
+    outcomes: Sequence[ContactOutcome]
+    lines: Sequence[str]
+    entries: Sequence[Entry]
+    contacts: Sequence[tuple[str, str]]
+
+
+def violations(story: Story) -> Iterator[str]:
+    """Say everything that must not be."""
+    if story.state != "finished":
+        yield f"the run is {story.state}"
+    yield from _unaccounted(story)
+    yield from _mislabelled(story)
+    yield from _misnamed(story)
+    yield from _sent_needlessly(story)
+
+
+def _unaccounted(story: Story) -> Iterator[str]:
+    """Look for rows lost, delivered twice, or delivered otherwise than they are kept."""
+    counts = Counter(outcome.index for outcome in story.outcomes)
+    yield from (f"row {row}: {counts[row]} outcomes" for row in range(story.run.rows) if counts[row] != 1)
+    yield from (f"row {row}: no such row" for row in counts if not 0 <= row < story.run.rows)
+    kept = {told(outcome) for outcome in story.outcomes}
+    for line, times in Counter(story.lines).items():
+        if times > 1 or line not in kept:
+            yield f"delivered {times} times, and {'' if line in kept else 'not '}kept: {line.strip()}"
+
+
+def _mislabelled(story: Story) -> Iterator[str]:
+    """Look for outcomes that do not allow what the service did."""
+    effects: dict[int, set[str]] = {}
+    for entry in story.entries:
+        effects.setdefault(entry.row, set()).add(entry.effect)
+    for outcome in story.outcomes:
+        truth = _truth(effects.get(outcome.index, set()))
+        if not truth & outcome.possible:
+            yield f"row {outcome.index}: said {told(outcome).strip()}, but was {'/'.join(sorted(truth))}"
+        if story.run.calm and not outcome.certain:
+            yield f"row {outcome.index}: uncertain, though nothing went wrong"
+
+
+def _truth(effects: Iterable[str]) -> frozenset[Outcome]:
+    """Return what became of a row of which the service did this: who added it added it, whatever else."""
+    done = set(effects) - {""}
+    if "added" in done:
+        return frozenset({Outcome.ADDED})
+    return frozenset(map(Outcome, done)) or NOTHING
+
+
+def _misnamed(story: Story) -> Iterator[str]:
+    """Look for contacts of one e-mail, and for ids of another contact than the row's."""
+    ids = dict(story.contacts)
+    counts = Counter(email.lower() for email, _ in story.contacts)
+    yield from (f"{email}: {count} contacts" for email, count in counts.items() if count > 1)
+    emails = {id_: email.lower() for email, id_ in ids.items()}
+    rows = story.run.input()
+    for outcome in story.outcomes:
+        email = rows[outcome.index]["email"].lower()
+        if outcome.id is not None and emails.get(outcome.id) != email:
+            yield f"row {outcome.index}: {outcome.id} is not the contact of {email}"
+        if outcome.possible.isdisjoint({Outcome.NOT_APPLIED, Outcome.REJECTED}) and email not in counts:
+            yield f"row {outcome.index}: {email} is no contact, but {told(outcome).strip()}"
+
+
+def _sent_needlessly(story: Story) -> Iterator[str]:
+    """Look for requests that no fault and no kill explains."""
+    sent = Counter((entry.process, entry.row) for entry in story.entries)
+    struck = Counter((entry.process, entry.row) for entry in story.entries if entry.failed)
+    for (process, row), times in sent.items():
+        found = Left() if process == 0 else story.left[process - 1]
+        if times > 1 + struck[process, row]:
+            yield f"row {row}: sent {times} times by process {process}, of which {struck[process, row]} failed"
+        if row in found.recorded:
+            yield f"row {row}: sent by process {process}, although it had its outcome"
+        if row >= found.marked and any((earlier, row) in sent for earlier in range(process)):
+            yield f"row {row}: sent again by process {process}, to whose journal it never was"
+
+
+class Service:
+    """The service, in a process of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self._process = _started("tools.kill_server", str(seed))
+        self.url = _answer(self._process)
+
+    def begin(self, run: Run) -> None:
+        """Make a run's workspace."""
+        self._ask("PUT", run, {"key": run.key, "before": run.before()})
+
+    def ledger(self, run: Run) -> tuple[list[Entry], list[tuple[str, str]]]:
+        """Return what was done for a run, and the contacts of its workspace; ask it once."""
+        said = self._ask("GET", run, None)
+        return [Entry(*each) for each in said["entries"]], [(email, id_) for email, id_ in said["contacts"]]
+
+    def _ask(self, method: str, run: Run, body: object) -> Any:
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=600)
+        try:
+            connection.request(method, f"/runs/{run.workspace}", json.dumps(body))
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _end(self._process)
+
+
+class Importers:
+    """Starts the processes of runs, one after the other."""
+
+    def __init__(self) -> None:
+        self._process = _started("tools.kill_importer")
+
+    def carry_out(self, job: Job) -> str:
+        """Run a process until it ends or is killed; return `killed`, `hung` or its exit code."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{job.line()}\n")
+        self._process.stdin.flush()
+        return _answer(self._process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _end(self._process)
+
+
+def _started(module: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", module, *arguments]
+    environment: Mapping[str, str] = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    environment = {**environment, "PYTHONPATH": str(Path(__file__).parents[1])}
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _answer(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, f"{process.args!r} ended"
+    return line.strip()
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def found(folder: Path) -> Left:
+    """Read what a process has left."""
+    journal = Journal(folder / "run.db")
+    rows = tuple(int(line.split()[0]) for line in lines(folder))
+    try:
+        marked = journal.report().marked
+        return Left(marked, frozenset(outcome.index for outcome in journal.outcomes()), rows)
+    except InvalidRequest:  # it was killed before there was a journal
+        return Left(delivered=rows)
+
+
+def lines(folder: Path) -> list[str]:
+    """Return what was delivered so far."""
+    path = folder / "delivered"
+    return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+
+
+def spilt(folder: Path, run: Run, left: Left) -> Iterator[str]:
+    """Say what a process must not leave: its key in a file, complaints, an outcome delivered and not kept."""
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        if run.key.encode() in content:
+            yield f"the owner key is in {path.name}"
+        if path.name == "errors" and content:
+            yield f"a process complained: {content.decode().splitlines()[-1]}"
+    yield from (f"row {row}: delivered, but not kept" for row in left.delivered if row not in left.recorded)
+
+
+@attrs.define
+class Figures:
+    """What came of many runs.
+
+    Attributes:
+        kills: By point and duplicates option; with processes that were left in order.
+        missed: Processes that were to end at a point that they did not reach.
+        runs: How many.
+        rows: Their rows.
+        requests: What reached the service.
+        repeats: Those that repeat one of the same process, after a fault.
+        suspects: Rows that counted as possibly sent after a kill.
+        uncertain: Rows with more than one possible outcome.
+        violations: What must not be.
+    """
+
+    kills: Counter[tuple[Point, str]] = attrs.field(factory=Counter)
+    missed: int = 0
+    runs: int = 0
+    rows: int = 0
+    requests: int = 0
+    repeats: int = 0
+    suspects: int = 0
+    uncertain: int = 0
+    violations: list[str] = attrs.field(factory=list)
+
+    @property
+    def killed(self) -> int:
+        """How many processes were killed."""
+        return sum(count for (point, _), count in self.kills.items() if point is not Point.LEFT)
+
+    def add(self, story: Story, complaints: Iterable[str]) -> None:
+        """Take a run in."""
+        self.runs += 1
+        self.rows += story.run.rows
+        self.requests += len(story.entries)
+        self.repeats += len(story.entries) - len({(entry.process, entry.row) for entry in story.entries})
+        self.suspects += sum(left.suspects for left in story.left)
+        self.uncertain += sum(not outcome.certain for outcome in story.outcomes)
+        name = f"run {story.run.number} ({story.run.duplicates}, {story.run.source}, {story.run.repeats})"
+        self.violations += [f"{name}: {complaint}" for complaint in (*complaints, *violations(story))]
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(*(getattr(self, name) + getattr(other, name) for name in attrs.fields_dict(Figures)))

@@ -1,0 +1,307 @@
+"""Random faults, cancellations at random points and bursts of them: what a short test and the long command both run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import attrs
+from anyio.lowlevel import checkpoint
+from support.certificates import certificates
+from support.flaky_server import PAGES, Weather, arrived, deliveries, mailbox_pages, open_sockets
+from support.listener import Listener
+from support.transports import Make
+
+from outreach_async import ContactOutcome, NewContact, Outcome, OutreachClient, OutreachError, RetryPolicy
+from outreach_async.errors import TransportError
+from outreach_async.transport.wire import Progress, Request, Transport
+
+POOL: Final = 4
+WORKERS: Final = 8
+BURST: Final = 12
+ROWS: Final = 8
+SIDE_BY_SIDE: Final = 5
+SLOTS: Final = 2
+ATTEMPTS: Final = 2
+_PATIENCE: Final = 60.0
+_PAUSE: Final = 1.0
+"""Seconds after which a bulk run is left: one that meets too much bad weather pauses for longer than a test lasts."""
+
+
+@attrs.define
+class Tally:
+    """What a run has shown.
+
+    Attributes:
+        calls: Calls, each with an id of its own.
+        denied: Calls of which it was said that nothing was sent, or nothing was done.
+        careful: Calls of which it was said that something may have been sent, though nothing arrived.
+        faults: What must not be, by kind, with how often it was.
+    """
+
+    calls: int = 0
+    denied: int = 0
+    careful: int = 0
+    faults: dict[str, int] = attrs.field(factory=dict)
+
+    def blame(self, kind: str, times: int = 1) -> None:
+        """Count what must not be."""
+        if times:
+            self.faults[kind] = self.faults.get(kind, 0) + times
+
+    def judge(self, claims: dict[bytes, bool], listener: Listener, attempts: int) -> None:
+        """Compare claims, whether something may have been sent by id, with what has arrived."""
+        reached = arrived(listener)
+        self.calls += len(claims)
+        self.denied += sum(not claim for claim in claims.values())
+        self.careful += sum(claim and call not in reached for call, claim in claims.items())
+        self.blame("lies", sum(not claim and call in reached for call, claim in claims.items()))
+        self.blame("arrived too often", sum(times > attempts for times in deliveries(listener).values()))
+
+
+@asynccontextmanager
+async def _service(
+    tally: Tally, make: Make, seed: int, *, tls: bool = False
+) -> AsyncIterator[tuple[Transport, Listener, Weather]]:
+    """A transport to a service whose weather is calm at the end: the transport must go on then, and leave no connection."""
+    keys = certificates()
+    weather = Weather(seed, await mailbox_pages())
+    before = open_sockets()
+    with Listener(weather, tls=keys.server if tls else None) as listener:
+        listening = open_sockets()
+        transport = make(listener.url, tls=keys.client, max_in_flight=POOL)
+        yield transport, listener, weather
+        weather.calm = True
+        await _probe(tally, transport)
+        await _idle(tally, listener, POOL)
+        await transport.aclose()
+        await _idle(tally, listener, 0)
+        tally.blame("sockets left", await _settle(open_sockets, listening) - listening)
+    tally.blame("sockets left", max(0, await _settle(open_sockets, before) - before))
+
+
+async def _probe(tally: Tally, transport: Transport) -> None:
+    """Use the transport one by one, then more at once than it has connections for."""
+    request = Request("GET", "/probe")
+    try:
+        with anyio.fail_after(_PATIENCE):
+            await _drain(transport)
+            for _ in range(8):
+                await transport.send(request, Progress())
+            async with anyio.create_task_group() as group:
+                for _ in range(BURST):
+                    group.start_soon(transport.send, request, Progress())
+    except Exception:  # noqa: BLE001 - whatever it is, the transport is of no use
+        tally.blame("dead")
+
+
+async def _drain(transport: Transport) -> None:
+    """Use up the connections that ended while nobody looked."""
+    for _ in range(POOL):
+        try:
+            await transport.send(Request("GET", "/probe"), Progress())
+        except TransportError:
+            await checkpoint()
+
+
+async def _idle(tally: Tally, listener: Listener, most: int) -> None:
+    try:
+        await anyio.to_thread.run_sync(listener.wait_idle, most)
+    except AssertionError:
+        tally.blame("connections left", listener.connections - most)
+
+
+async def _settle(count: Callable[[], int], expected: int) -> int:
+    """Let the event loop finish what it has begun to close, and count again."""
+    with anyio.move_on_after(_PATIENCE):
+        while count() > expected:  # noqa: ASYNC110 - nobody tells when a socket or a task is gone
+            await anyio.sleep(0.001)
+    return count()
+
+
+async def storm(make: Make, *, calls: int, seed: int) -> Tally:
+    """Send requests under random faults and cancellations."""
+    tally, claims = Tally(), dict[bytes, bool]()
+    chance = random.Random(seed)  # noqa: S311 - delays, not secrets
+    numbers = iter(range(calls))
+
+    async def work(transport: Transport) -> None:
+        for number in numbers:
+            call = b"id-%d" % number
+            method, body = ("POST", b'{"n": "%b"}' % call) if chance.random() < 0.7 else ("GET", b"")
+            request = Request(method, f"/{call.decode()}", {}, body)
+            progress = Progress()
+            with anyio.move_on_after(chance.uniform(0, 0.008) if chance.random() < 0.35 else 0.05):
+                try:
+                    await transport.send(request, progress)
+                except Exception as error:  # noqa: BLE001 - another class is a fault, to be counted like the others
+                    agrees = isinstance(error, TransportError) and error.maybe_sent is (progress.sent is not False)
+                    tally.blame("errors of another kind", not agrees)
+            claims[call] = progress.sent is not False
+
+    async with _service(tally, make, seed) as (transport, listener, _), anyio.create_task_group() as group:
+        for _ in range(WORKERS):
+            group.start_soon(work, transport)
+    tally.judge(claims, listener, 1)
+    return tally
+
+
+async def bursts(make: Make, *, count: int, seed: int, tls: bool) -> Tally:
+    """Cancel twelve requests together or each for itself, early, at a pool of four; probe the pool now and then."""
+    tally, claims = Tally(), dict[bytes, bool]()
+    chance = random.Random(seed)  # noqa: S311 - delays, not secrets
+
+    async def send(transport: Transport, call: bytes, delay: float) -> None:
+        progress = Progress()
+        try:
+            with anyio.move_on_after(delay):
+                await transport.send(Request("POST", f"/{call.decode()}", {}, b"{}"), progress)
+        finally:
+            claims[call] = progress.sent is not False
+
+    async with _service(tally, make, seed, tls=tls) as (transport, listener, weather):
+        weather.calm = True
+        for burst in range(count):
+            together = chance.random() < 0.5
+            with anyio.move_on_after(chance.uniform(0, 0.01) if together else _PATIENCE):
+                async with anyio.create_task_group() as group:
+                    for number in range(BURST):
+                        delay = _PATIENCE if together else chance.uniform(0, 0.008)
+                        group.start_soon(send, transport, b"id-%d-%d" % (burst, number), delay)
+            if burst % 20 == 0:
+                await _probe(tally, transport)
+    tally.judge(claims, listener, 1)
+    return tally
+
+
+class _Struck:
+    """A coroutine whose n-th suspension strikes: the same point of the code each time, however fast the machine is."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, None], nth: int, strike: Callable[[], None]) -> None:
+        self._coroutine = coroutine
+        self._left = nth
+        self._strike = strike
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        steps = self._coroutine.__await__()
+        resume = partial(steps.send, None)
+        while True:
+            try:
+                trap = resume()
+            except StopIteration:
+                return
+            self._left -= 1
+            if self._left == 0:
+                self._strike()
+            try:
+                resume = partial(steps.send, (yield trap))
+            except BaseException as error:  # noqa: BLE001 - it is the coroutine's, cancellation included
+                resume = partial(steps.throw, error)
+
+
+class Points:
+    """Calls of one client, each cancelled or timed out at a random point."""
+
+    def __init__(self, client: OutreachClient, seed: int) -> None:
+        self.claims: dict[bytes, bool] = {}
+        self._client = client
+        self._chance = random.Random(seed)  # noqa: S311 - points, not secrets
+
+    async def strike(self, number: int) -> None:
+        """Begin a call, and end it somewhere."""
+        chance = self._chance
+        method = chance.choice((self._create, self._list, self._bulk))
+        call = partial(method, number)
+        nth = int(1000 ** chance.random())  # early points are more telling than late ones
+        match chance.randrange(5):
+            case 0 | 1:
+                with anyio.CancelScope() as scope:
+                    await _Struck(call(), 1 + nth // 10, scope.cancel)
+            case 2:
+                await _for_turns(call, nth)
+            case 3:
+                with anyio.move_on_after(chance.uniform(0, 0.01)):
+                    await call()
+            case _:
+                await call(**{chance.choice(("timeout", "deadline")): chance.uniform(0.0001, 0.01)})
+
+    async def _create(self, number: int, **options: Any) -> None:
+        call = f"id-{number}"
+        self.claims[call.encode()] = True  # cancelled, it says nothing
+        try:
+            made = await self._client.contacts.create(NewContact(f"{call}@company.example"), **options)
+        except OutreachError as error:
+            self.claims[call.encode()] = error.maybe_sent or error.maybe_applied
+        else:
+            assert Outcome.ADDED in made.possible, made
+
+    async def _list(self, number: int, **options: Any) -> None:
+        del number
+        try:
+            found = [mailbox async for mailbox in self._client.mailboxes.list(display=1, **options)]
+        except OutreachError:
+            return
+        assert len(found) == PAGES
+
+    async def _bulk(self, number: int, **options: Any) -> None:
+        rows = [NewContact(f"id-{number}-{row}@company.example") for row in range(ROWS)]
+        leave_after = self._chance.randrange(1, ROWS * 2)  # or not at all
+        run = self._client.contacts.create_many(rows, concurrency=POOL, **options)
+        with suppress(OutreachError), anyio.move_on_after(_PAUSE):
+            async with run as outcomes:
+                async for outcome in outcomes:
+                    self._take(number, outcome)
+                    leave_after -= 1
+                    if not leave_after:
+                        break
+
+    def _take(self, number: int, outcome: ContactOutcome) -> None:
+        denies = outcome.possible <= {Outcome.NOT_APPLIED, Outcome.REJECTED}
+        self.claims[b"id-%d-%d" % (number, outcome.index)] = not denies
+        assert denies or Outcome.ADDED in outcome.possible, outcome
+
+
+async def _for_turns(call: Callable[[], Awaitable[None]], turns: int) -> None:
+    """Cancel the call after so many turns of the event loop."""
+    async with anyio.create_task_group() as group:
+
+        async def count() -> None:
+            for _ in range(turns):
+                await checkpoint()
+            group.cancel_scope.cancel()
+
+        group.start_soon(count)
+        await call()
+        group.cancel_scope.cancel()
+
+
+async def points(make: Make, *, count: int, seed: int) -> Tally:
+    """Cancel calls of a whole client at random points, a few at a time; after each few the client must go on."""
+    tally = Tally()
+    policy = RetryPolicy(attempts=ATTEMPTS, backoff=0.001, budget=10**9)
+    async with _service(tally, make, seed) as (transport, listener, weather):
+        options: dict[str, Any] = {"owner_key": "key_1", "workspace": "space_1", "retry": policy, "max_in_flight": SLOTS}
+        client = OutreachClient(transport=transport, timeout=0.05, deadline=_PATIENCE, **options)
+        run = Points(client, seed)
+        tasks = len(anyio.get_running_tasks())
+        for first in range(0, count, SIDE_BY_SIDE):
+            if tally.faults:  # a client without a slot would hang at every further call
+                break
+            weather.calm = False
+            async with anyio.create_task_group() as group:
+                for number in range(first, min(first + SIDE_BY_SIDE, count)):
+                    group.start_soon(run.strike, number)
+            tally.blame("slots not free", client._engine.max_in_flight - client._engine._slots.free)
+            tally.blame("tasks left", await _settle(lambda: len(anyio.get_running_tasks()), tasks) - tasks)
+            weather.calm = True
+            try:
+                await client.mailboxes.list(timeout=_PATIENCE)
+            except OutreachError:
+                tally.blame("dead")
+    tally.judge(run.claims, listener, ATTEMPTS)
+    return tally

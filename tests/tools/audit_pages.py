@@ -1,0 +1,304 @@
+"""The audit's page in a real Chromium: on a phone and a desktop, light and dark, by keyboard, on paper, without JavaScript.
+
+Run: python -m tools.audit_pages [--keep FOLDER]
+
+Prints a line a page and exits with 1 if one does what it must not: ask for an address, overflow its width, show a text that can
+hardly be read, run what a mailbox is called, log an error, or keep somebody waiting. `--keep` leaves the pages and pictures.
+
+It needs Debian's chromium and chromium-driver (`apt-get install chromium chromium-driver`) and selenium (`pip install selenium`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import attrs
+from support.audit_reports import HOSTILE, finding, fleet, group, made, row
+
+from outreach_async.audit import Report, audit
+from outreach_async.audit.reports import write
+from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
+from outreach_async.client import OutreachClient
+from outreach_async.fake import FakeTransport
+
+MISSING: Final = "This needs a browser: apt-get install chromium chromium-driver; and its driver's client: pip install selenium"
+FLAGS: Final = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+WIDTHS: Final = {"phone": 390, "desktop": 1280}
+SCHEMES: Final = ("light", "dark")
+SOON: Final = 3.0
+"""Seconds within which the largest page is there and works, on a slow machine."""
+
+ALLOWED: Final = ("file:", "data:", "chrome:", "devtools:", "about:")
+
+UNREADABLE: Final = """
+const channel = (value) => { const part = value / 255; return part <= .03928 ? part / 12.92 : ((part + .055) / 1.055) ** 2.4; };
+const light = (rgb) => .2126 * channel(rgb[0]) + .7152 * channel(rgb[1]) + .0722 * channel(rgb[2]);
+const parts = (colour) => (colour.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+const behind = (node) => {
+  for (let at = node; at; at = at.parentElement) {
+    const colour = parts(getComputedStyle(at).backgroundColor);
+    if (colour.length < 4 || colour[3] > .99) return colour;
+  }
+  return [255, 255, 255];
+};
+const found = [];
+for (const node of document.querySelectorAll("body *")) {
+  const text = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+  if (!text || !node.checkVisibility() || node.closest("script, option, button:disabled, .skip")) continue;
+  const style = getComputedStyle(node);
+  const ink = light(parts(node.closest("svg") ? style.fill : style.color));
+  const paper = light(behind(node));
+  const contrast = (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05);
+  const name = `${node.tagName} ${node.className.baseVal ?? node.className}`;
+  if (contrast < 4.5) found.push(`${name} ${contrast.toFixed(2)}: ${node.textContent.slice(0, 30)}`);
+}
+return [...new Set(found)].slice(0, 10);
+"""
+WIDE: Final = """
+const room = document.documentElement.clientWidth;
+return [...document.querySelectorAll("body *")].filter((node) => !node.closest(".table, .skip") || innerWidth < 500)
+  .filter((node) => node.checkVisibility() && !node.closest("thead, .skip") && node.getBoundingClientRect().right > room + 1)
+  .concat([...document.querySelectorAll(".table")].filter((card) => card.scrollWidth > card.clientWidth + 1))
+  .slice(0, 5).map((node) => `${node.tagName} ${node.className.baseVal ?? node.className}: ${node.textContent.slice(0, 40)}`);
+"""
+
+
+@attrs.frozen
+class Browser:
+    """A Chromium, driven."""
+
+    driver: Any
+
+    def open(self, path: Path) -> float:
+        """Open a page; return the seconds until its script has run."""
+        began = time.perf_counter()
+        self.driver.get(path.as_uri())
+        return time.perf_counter() - began
+
+    def resize(self, width: int) -> None:
+        about = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", about)
+
+    def prefer(self, scheme: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def scripts(self, *, run: bool) -> None:
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not run})
+
+    def ask(self, script: str, *given: object) -> Any:
+        return self.driver.execute_script(script, *given)
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+
+    def photograph(self, path: Path, most: int = 9000) -> None:
+        size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], most), "scale": 1}
+        shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def printed(self) -> bytes:
+        return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+
+    def asked_for(self) -> list[str]:
+        """Return the addresses that pages asked for and must not."""
+        events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
+        urls = (event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent")
+        return [url for url in urls if not url.startswith(ALLOWED)]
+
+    def complaints(self) -> list[str]:
+        """Return what the console says: errors, and whatever the page's policy had to refuse."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    """Start a Chromium with an empty profile of its own."""
+    try:
+        from selenium import webdriver
+    except ImportError:
+        raise SystemExit(MISSING) from None
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not program or not driver:
+        raise SystemExit(MISSING)
+    with tempfile.TemporaryDirectory() as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = program
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        chromium = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+        try:
+            yield Browser(chromium)
+        finally:
+            chromium.quit()
+
+
+async def world() -> Report:
+    """Audit the embedded service, one of its workspaces unreadable."""
+    async with OutreachClient(
+        transport=FakeTransport(create_demo_world()), owner_key=OWNER_KEY, workspace=WORKSPACES[0]
+    ) as client:
+        return await audit(client, [*WORKSPACES, "space_none"])
+
+
+def hostile() -> Report:
+    """Return a report in which every name is an attack."""
+    found = [
+        finding("OA110", email=text, mailbox=f"mailbox_{at}", domain=text, workspace=text, message=text)
+        for at, text in enumerate(HOSTILE)
+    ]
+    rows = [row(id=f"mailbox_{at}", email=text, workspace=text, type=text) for at, text in enumerate(HOSTILE)]
+    return made(found, rows=rows, groups=[group(key=text) for text in HOSTILE], mailboxes=len(rows))
+
+
+REPORTS: Final[dict[str, Callable[[], Report]]] = {
+    "world": lambda: anyio.run(world),
+    "fleet": lambda: fleet(2000, compared=True),
+    "healthy": lambda: fleet(40, sick=0),
+    "refused": lambda: made(mailboxes=0, unreadable=["space_1"], denied=True),
+    "hostile": hostile,
+}
+
+
+def looks(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
+    """Look at a page in every width and scheme."""
+    for device, width in WIDTHS.items():
+        for scheme in SCHEMES:
+            browser.resize(width)
+            browser.prefer(scheme)
+            seconds = browser.open(path)
+            where = f"{device}, {scheme}"
+            yield from (f"{where}: beyond the page's width: {each}" for each in browser.ask(WIDE))
+            yield from (f"{where}: hardly readable: {each}" for each in browser.ask(UNREADABLE))
+            if seconds > SOON:
+                yield f"{where}: took {seconds:.1f} s"
+            browser.photograph(pictures / f"{path.stem}-{device}-{scheme}.png")
+
+
+def works(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
+    """Use a page: its theme, and its tables by keyboard alone."""
+    browser.resize(WIDTHS["desktop"])
+    browser.prefer("light")
+    browser.open(path)
+    before = browser.ask("return getComputedStyle(document.body).backgroundColor")
+    browser.ask("document.querySelector('.theme').focus()")
+    browser.press("\ue007")
+    if browser.ask("return getComputedStyle(document.body).backgroundColor") == before:
+        yield "the button does not change the colours"
+    browser.open(path)
+    if browser.ask("return getComputedStyle(document.body).backgroundColor") == before:
+        yield "the choice of colours is forgotten"
+    browser.ask("localStorage.clear()")
+    for table in browser.ask("return [...document.querySelectorAll('.table')].map((each) => each.id)"):
+        yield from (f"{table}: {fault}" for fault in used(browser, table))
+
+
+def used(browser: Browser, table: str) -> Iterator[str]:
+    """Sort, turn and filter a table by keyboard."""
+    heads = browser.ask("return document.querySelectorAll(`#${arguments[0]} thead button`).length", table)
+    for column in range(heads):
+        browser.ask("document.querySelectorAll(`#${arguments[0]} thead button`)[arguments[1]].focus()", table, column)
+        browser.press("\ue007", " ")
+        sorted_by = browser.ask("return document.querySelectorAll(`#${arguments[0]} th[aria-sort]`).length", table)
+        if sorted_by != 1:
+            yield f"column {column} does not sort"
+    status = partial(
+        browser.ask,
+        "return document.getElementById(arguments[0]).nextElementSibling.querySelector('[role=status]').textContent",
+        table,
+    )
+    whole = status()
+    if browser.ask("return document.getElementById(arguments[0]).dataset.rows", table) == "1":
+        return
+    browser.ask("document.getElementById(arguments[0]).previousElementSibling.elements.words.focus()", table)
+    browser.press("qqqq")
+    if "No rows match" not in status():
+        yield f"the search finds what is not there: {status()}"
+    browser.press(*["\ue003"] * 4)
+    if status() != whole:
+        yield f"an empty search hides rows: {status()} instead of {whole}"
+
+
+def reads_without_scripts(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
+    """Look at a page where no script runs."""
+    browser.resize(WIDTHS["desktop"])
+    browser.scripts(run=False)
+    browser.open(path)
+    browser.photograph(pictures / f"{path.stem}-no-script.png", 3000)
+    dead = browser.ask(
+        "return [...document.querySelectorAll('button, input, select')].filter((each) => each.checkVisibility()).length"
+    )
+    rows = browser.ask(
+        "return [...document.querySelectorAll('.table')]"
+        ".filter((table) => table.querySelectorAll('tbody tr').length != table.dataset.rows).length"
+    )
+    browser.scripts(run=True)
+    if dead:
+        yield f"without scripts, {dead} controls are shown that do nothing"
+    if rows:
+        yield f"without scripts, {rows} tables lack rows"
+
+
+def prints(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
+    """Print a page."""
+    browser.open(path)
+    pdf = browser.printed()
+    (pictures / f"{path.stem}.pdf").write_bytes(pdf)
+    if not pdf.startswith(b"%PDF"):
+        yield "does not print"
+
+
+def stays_quiet(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
+    """Ask what all of that made the page do."""
+    browser.open(path)
+    strangers = browser.ask(
+        "return document.querySelectorAll('script:not(:last-of-type), img, iframe, object, a[href^=javascript]').length"
+    )
+    if strangers or browser.ask("return document.scripts.length") != 1:
+        yield "holds elements that a name has made"
+    yield from (f"asked for {url}" for url in browser.asked_for())
+    yield from (f"console: {message}" for message in browser.complaints())
+
+
+CHECKS: Final = (looks, works, reads_without_scripts, prints, stays_quiet)
+
+
+def main() -> int:
+    """Check every page; return 1 if one does what it must not."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="Where to leave the pages and pictures of them.")
+    keep = parser.parse_args().keep
+    faults = 0
+    with tempfile.TemporaryDirectory() as passing, browsing() as browser:
+        folder = keep or Path(passing)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, make in REPORTS.items():
+            path = folder.resolve() / f"{name}.html"
+            path.write_text(write(make(), "html"), encoding="utf-8")
+            began = time.perf_counter()
+            found = [fault for check in CHECKS for fault in check(browser, path, folder)]
+            faults += len(found)
+            print(f"{name}: {path.stat().st_size / 1000:,.0f} kB, {time.perf_counter() - began:.1f} s", *found, sep="\n  ")  # noqa: T201 - what a command says
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,295 @@
+"""Coverage-guided fuzzing of everything that reads what others wrote: answers, header fields, targets, and files.
+
+Run: python -m tools.fuzz [--seconds 60] [TARGET ...]
+
+Needs atheris: pip install atheris. Each target has a process of its own, begins with real answers and files, must raise nothing
+but the errors that it is known by, end within 10 seconds an input, and stay below 1 GB. Prints the executions of each, and how a
+finding fails; exits with 1 if there is any. What a target does is tried briefly in the suite too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+Target: TypeAlias = Callable[[bytes], object]
+
+LARGEST: Final = 4_096
+"""Bytes of an input at most: what is wrong shows in few."""
+_SLOW: Final = 10
+_MEMORY: Final = 1_024
+_STATUSES: Final = (200, 201, 400, 429, 500)
+
+
+def answer(data: bytes) -> None:
+    """Read a body as each operation's answer and as a refusal of it."""
+    from support.fuzz import KEY, every_operation
+
+    from outreach_async.errors import BODY_LIMIT, OutreachError
+    from outreach_async.operations import AttemptInfo
+    from outreach_async.responses import build_status_error
+    from outreach_async.transport.wire import Response
+
+    chosen, body = (data[0], data[1:]) if data else (0, b"")
+    response = Response(_STATUSES[chosen % len(_STATUSES)], {}, body)
+    for operation in every_operation():
+        try:
+            if response.status >= _STATUSES[2]:
+                raise build_status_error(operation.name, response, operation.secrets, now=0.0)
+            repr(operation.parse(response, AttemptInfo(1, maybe_applied=False)))
+        except OutreachError as error:
+            assert len(error.body) <= BODY_LIMIT  # noqa: PT017 - there may be none
+            assert KEY not in repr(vars(error)) + str(error)  # noqa: PT017 - there may be none
+
+
+def fields(data: bytes) -> None:
+    """Read header fields as a backend hands them over, and what they ask for."""
+    from support.fuzz import KEY
+
+    from outreach_async.responses import mask_headers, parse_retry_after
+    from outreach_async.transport.response_reader import decode_headers
+
+    lines = [line.partition(b":") for line in data.split(b"\n")]
+    headers = decode_headers((name, value) for name, _, value in lines)
+    asked = parse_retry_after(headers, now=0.0)
+    assert asked is None or 0 <= asked < 1e18 + 1
+    for text in mask_headers(headers, (KEY,)).items():
+        assert KEY not in "".join(text)
+        "".join(text).encode()
+
+
+def intake(data: bytes) -> None:
+    """Take a body in, in pieces, under some encoding."""
+    from outreach_async.errors import TransportError
+    from outreach_async.transport.response_reader import BodyReader
+
+    coding, size, body = (data[0] % 3, data[1] + 1, data[2:]) if len(data) > 1 else (0, 1, data)
+    with suppress(TransportError):
+        taking = BodyReader({"content-encoding": ("", "gzip", "deflate")[coding]}, LARGEST)
+        for at in range(0, len(body), size):
+            taking.feed(body[at : at + size])
+        assert len(taking.finish()) <= LARGEST
+
+
+def request(data: bytes) -> None:
+    """Ask for what the input says; what the client lets through, a transport must let through as it is."""
+    from outreach_async import operations
+    from outreach_async.errors import InvalidRequest
+    from outreach_async.operations import RequestDefaults
+    from outreach_async.transport.sending import merge_headers as fields_to_send
+    from outreach_async.transport.sending import require_origin_form
+    from outreach_async.validation import require_headers
+
+    parts = data.decode(errors="surrogateescape").split("\n", 3)
+    method, target, name, value = [*parts, "", "", "", ""][:4]
+    with suppress(InvalidRequest):
+        made = operations.raw_request(
+            method, target, b"", require_headers({name: value}), RequestDefaults.from_headers({})
+        ).request
+        assert require_origin_form(made.target) == target
+        assert fields_to_send(made, {})[name.lower()] == value or name.lower() == "accept-encoding"
+        assert re.fullmatch(r"[!-~]+", made.method + made.target)
+    with suppress(InvalidRequest):
+        listed = operations.list_steps(f"camp_{target}", RequestDefaults.from_headers({})).request
+        assert re.fullmatch(r"/campaigns/[A-Za-z0-9_.~%-]+/steps", listed.target)
+
+
+def base_url(data: bytes) -> None:
+    """Take apart a base URL."""
+    from outreach_async.errors import InvalidRequest
+    from outreach_async.transport.aiohttp_session import resolve_destination
+    from outreach_async.transport.httpx_pool import PoolSender
+    from outreach_async.transport.tls import TrustSettings
+    from outreach_async.transport.urls import parse_base_url
+
+    with suppress(InvalidRequest):
+        base = parse_base_url(data.decode(errors="replace"))
+        assert re.fullmatch(r"[^\s\\?#]+", str(base))
+        resolve_destination(base)
+        for library in ("httpx", "httpx2"):
+            route: Any = PoolSender(base, library, 1, 1, trust=TrustSettings(None, None, None), proxy=None, trust_env=False)
+            route._ssl_context = lambda: None
+            route._open_pool(1)
+            assert re.fullmatch(r"[!-~]+", route._default_headers["host"])
+
+
+def journal(data: bytes) -> None:
+    """Read a file as a bulk run's journal."""
+    from outreach_async.bulk.journal import Journal
+    from outreach_async.errors import InvalidRequest, JournalError
+
+    path = scratch("journal.db", data)
+    for read in (lambda: Journal(path).report(), lambda: list(Journal(path).outcomes()), lambda: list(Journal(path).events())):
+        with suppress(InvalidRequest, JournalError):
+            read()
+
+
+def audit(data: bytes) -> None:
+    """Compare with an earlier audit that the input is said to be."""
+    import click
+    from support.fuzz import an_audit
+
+    from outreach_async.audit.reports import WRITERS, write
+    from outreach_async.cli.auditing import _load_earlier
+    from outreach_async.errors import InvalidRequest
+
+    with suppress(InvalidRequest, click.ClickException):
+        earlier = _load_earlier(scratch("audit.json", data))
+        report = an_audit().since(earlier)
+        for form in WRITERS:
+            write(report, form)
+
+
+def world(data: bytes) -> None:
+    """Load a world file."""
+    import click
+
+    from outreach_async.cli.serving import find_entry_ids, load_world
+
+    with suppress(click.ClickException):
+        find_entry_ids(load_world(scratch("world.json", data)))
+
+
+def behaviour(data: bytes) -> None:
+    """Load a behaviour file."""
+    from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
+
+    with suppress(BehaviourFileError):
+        load_behaviour(scratch("behaviour.toml", data))
+
+
+TARGETS: Final[dict[str, Target]] = {
+    target.__name__: target for target in (answer, fields, intake, request, base_url, journal, audit, world, behaviour)
+}
+"""What is fuzzed, by name."""
+
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="fuzz-"))
+
+
+def scratch(name: str, data: bytes) -> Path:
+    """Write a file that each input replaces."""
+    path = _folder() / name
+    path.write_bytes(data)
+    return path
+
+
+def corpus(target: str) -> tuple[bytes, ...]:
+    """Return what real services and our own writers gave, to begin with."""
+    from support.fuzz import KEY, ODD_BODIES, a_behaviour, a_journal, a_world, an_audit, good_answers
+
+    shallow = tuple(body for body in ODD_BODIES if len(body) < LARGEST)
+    return {
+        "answer": (
+            *(bytes([status]) + body for body in good_answers() for status in (0, 1, 2)),
+            *(b"\x00" + body for body in shallow),
+        ),
+        "fields": (
+            b"retry-after:7\ndate:Sun, 06 Nov 1994 08:49:37 GMT",
+            b"Retry-After:Sun, 06 Nov 1994 08:50:37 +0100\nx-request-id:req_1",
+            f"set-cookie:a=b\nx:{KEY}".encode(),
+        ),
+        "intake": tuple(
+            bytes([coding, 7]) + zlib.compress(body, wbits=bits) for body in good_answers() for coding, bits in ((1, 31), (2, 15))
+        ),
+        "request": (b"GET\n/campaigns?workspace=space_1\nx-a\nb", b"POST\n/contacts\naccept-encoding\nbr", b"GET\n/a%2fb/../c\n"),
+        "base_url": (
+            b"http://localhost:80/v1",
+            b"https://user:pw@api.example",
+            b"http://[::1]:8080/a%20b",
+            "http://b\xfccher.example".encode(),
+        ),
+        "journal": (a_journal(),),
+        "audit": (json.dumps(an_audit().to_dict()).encode(),),
+        "world": (a_world().encode(), b'{"workspaces":[{"id":"space_1","contacts":[{"email":"a@b.co"}]}]}'),
+        "behaviour": (a_behaviour().encode(), b"[auth]\nheader='x'\ntokens=['a']\n[undecided]\nover_max=['clamp','serve']\n"),
+    }[target]
+
+
+def dictionary(target: str) -> list[str]:
+    """Return words that inputs of a target are made of, as libFuzzer reads them."""
+    words = set(re.findall(rb'"[a-z_0-9]{2,24}"|[0-9]+|[a-z_]{4,24}', b"".join(corpus(target))[:60_000]))
+    words |= {b"[[[[", b"1e999", b"NaN", b"\\ud800", b"null", b"-1", b"\r\n", b"%2e", b"//"}
+    return ['"' + "".join(f"\\x{byte:02x}" for byte in word) + '"' for word in sorted(words)]
+
+
+# The command
+
+
+def fuzz(name: str, seconds: int, findings: Path) -> None:
+    """Fuzz one target in this process, which ends with it."""
+    atheris: Any = import_module("atheris")
+    with atheris.instrument_imports(include=["outreach_async"], exclude=["outreach_async.fake.simulation"]):
+        TARGETS[name](b"")  # imports what it needs
+        corpus(name)
+    seeds = Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-"))
+    for number, seed in enumerate(corpus(name)):
+        (seeds / str(number)).write_bytes(seed)
+    words = seeds.with_suffix(".dict")
+    words.write_text("\n".join(dictionary(name)) + "\n", encoding="utf-8")
+    largest = max(LARGEST, *map(len, corpus(name)))
+    limits = [f"-max_total_time={seconds}", f"-timeout={_SLOW}", f"-rss_limit_mb={_MEMORY}", f"-max_len={largest}"]
+    options = [*limits, f"-dict={words}", f"-artifact_prefix={findings}/{name}-", "-print_final_stats=1"]
+    atheris.Setup([sys.argv[0], *options, str(seeds)], TARGETS[name])
+    atheris.Fuzz()
+
+
+def reported(name: str, seconds: int, findings: Path) -> bool:
+    """Fuzz one target in a process of its own, and say in a line what came of it. Says whether nothing was found."""
+    command = [sys.executable, __file__, "--seconds", str(seconds), "--findings", str(findings), "--alone", name]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stderr) or re.search(r"#(\d+)\s", done.stderr)
+    covered = re.findall(r"cov: (\d+)", done.stderr)
+    say(
+        f"{name:12}{int(runs[1]) if runs else 0:12,} executions  {covered[-1] if covered else '?':>6} branches  ", done.returncode
+    )
+    if done.returncode:
+        shown = re.search(r"=== Uncaught Python exception: ===\n([^=]{1,2000})", done.stdout + done.stderr)
+        say(shown[1] if shown else done.stderr[-2_000:], None)
+    return not done.returncode
+
+
+def say(text: str, code: int | None) -> None:
+    """Print at once."""
+    sys.stdout.write(f"{text}{'' if code is None else 'nothing found' if not code else 'FOUND'}\n")
+    sys.stdout.flush()
+
+
+def main(line: list[str]) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; all if none is named")
+    parser.add_argument("--seconds", type=int, default=60, help="time of each target")
+    parser.add_argument("--findings", type=Path, help="where inputs that fail are kept")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    said = parser.parse_args(line)
+    if unknown := set(said.targets) - set(TARGETS):
+        parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
+    if find_spec("atheris") is None:
+        parser.error("atheris is not installed; run: pip install atheris")
+    findings: Path = said.findings or Path(tempfile.mkdtemp(prefix="fuzz-findings-"))
+    findings.mkdir(parents=True, exist_ok=True)
+    if said.alone:
+        fuzz(said.targets[0], said.seconds, findings)
+    found = [name for name in said.targets or TARGETS if not reported(name, said.seconds, findings)]
+    if found:
+        say(f"The inputs are in {findings}.", None)
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""The run that tests of the journal write, as a process that can be harmed.
+
+Run: python -m tools.journal_child PATH [--die STEP] [--break STEP] [--file-size BYTES]
+
+Goes on with the run at PATH, prints a line for each thing that is durable, and exits with 0 when the run is finished and with 3
+after a JournalError.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter, MarkedWindow
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.errors import JournalError, StatusError
+from outreach_async.vocabulary import Outcome
+
+WINDOW = 20
+WINDOWS = 30
+ROWS = WINDOW * WINDOWS
+IDENTITY = Identity("space_1", {"duplicates": "skip", "campaign": None}, source="rows.csv")
+
+
+def outcome(index: int, status: Outcome = Outcome.ADDED, **values: Any) -> ContactOutcome:
+    """Make an outcome of which only what matters is said."""
+    facts = {"contact": None, "id": f"contact_{index}", "possible": frozenset({status}), "attempts": 1, **values}
+    return ContactOutcome(index=index, status=status, **facts)
+
+
+def outcome_of(index: int) -> ContactOutcome:
+    """Make the outcome that the run of this module has for a row: now and then a failure, each with a text of its own."""
+    if index % 7:
+        return outcome(index)
+    error = StatusError(f"row {index}: refused", operation="create_contact", status_code=422, attempts=2)
+    return outcome(index, Outcome.REJECTED, id=None, attempts=2, error=error)
+
+
+def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> MarkedWindow:
+    return MarkedWindow(first, rows, digest)
+
+
+def opened(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
+    """Open a journal whose clock stands still."""
+    return JournalWriter.open(Journal(path), identity, resume=resume, **{"wall": lambda: 0.0, **options})
+
+
+def steps(writer: JournalWriter) -> Iterator[str]:
+    """Write the run to its end; say after each commit what is durable."""
+    for first in range(0, ROWS, WINDOW):
+        if writer.window_at(first) is None:
+            writer.mark(window(first))
+            yield f"marked {writer.hwm}"
+        done = writer.completed_rows(first, WINDOW)
+        for part in (range(first, first + 12), range(first + 12, first + WINDOW)):
+            if left := [index for index in part if index not in done]:
+                writer.record([outcome_of(index) for index in left])
+                yield f"recorded {left[-1] + 1}"
+    writer.end("finished")
+
+
+def _break_log() -> None:
+    """Make every further write to the log fail: its descriptor becomes one that can only be read."""
+    for entry in Path("/proc/self/fd").iterdir():
+        if entry.is_symlink() and (name := str(entry.readlink())).endswith("-wal"):
+            os.dup2(os.open(name, os.O_RDONLY), int(entry.name))
+
+
+def _limit_files(size: int) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def _write(arguments: argparse.Namespace) -> None:
+    writer = opened(arguments.path, resume=True)
+    try:
+        if arguments.break_at == 0:
+            _break_log()
+        for number, said in enumerate(steps(writer), 1):
+            os.write(1, f"{said}\n".encode())
+            if number == arguments.die:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if number == arguments.break_at:
+                _break_log()
+    except JournalError:
+        _require_poisoned(writer)
+        raise
+    finally:
+        writer.close()
+
+
+def _require_poisoned(writer: JournalWriter) -> None:
+    """Check that no call writes any more, though the cause be gone."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
+    for call in (
+        lambda: writer.mark(window(writer.hwm)),
+        lambda: writer.record([]),
+        lambda: writer.end("stopped"),
+        lambda: writer.record_event("x", {}),
+        lambda: writer.completed_rows(0, 1),
+    ):
+        try:
+            call()
+        except JournalError:
+            continue
+        raise AssertionError("a call went through after a JournalError")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--die", type=int)
+    parser.add_argument("--break", type=int, dest="break_at")
+    parser.add_argument("--file-size", type=int)
+    arguments = parser.parse_args()
+    if arguments.file_size is not None:
+        _limit_files(arguments.file_size)
+    try:
+        _write(arguments)
+    except JournalError:
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""Kills, power failures, full and broken disks, at full length: a journal keeps what it said was durable, and its run can go on.
+
+Run: python -m tools.journal_faults [--damaged 900] [--cuts 200] [--kills 200] [--limits 150] [--breaks 92] [--seed 1]
+
+Prints a line for each kind of harm, and fails at the first journal that lost something, cannot be read or cannot be resumed.
+With the right to mount, the disk is filled for real as well, on a small file system in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from support.damage import Figures, run
+from support.journal import (
+    acknowledged,
+    child,
+    cut_copy,
+    ended,
+    killed_journal,
+    require_prefix,
+    require_refused,
+    require_resumable,
+)
+
+from outreach_async.errors import InvalidRequest, OutreachError
+
+COMMITS = 92
+"""More than the run has, so that no step is left out."""
+LOG_HEADER = 32
+
+
+def cuts(folder: Path, count: int) -> list[tuple[int, int]]:
+    """Cut the log of a killed run at that many lengths, from nothing to all of it; return the states that were left.
+
+    A log without a header is missed, as one that is not there; no other cut takes a mark away.
+    """
+    path = folder / "cut.db"
+    killed_journal(path, COMMITS - 11)
+    size = Path(f"{path}-wal").stat().st_size
+    found = []
+    for number in range(count):
+        length = size * number // max(1, count - 1)
+        copy = cut_copy(path, folder / f"cut{number}", length)
+        if length <= LOG_HEADER:
+            require_refused(copy)
+            continue
+        found.append(require_prefix(copy))
+        require_resumable(copy)
+    assert found == sorted(found)
+    assert {marked for marked, _ in found} == {found[-1][0]}
+    return found
+
+
+def kills(folder: Path, count: int, seed: int) -> int:
+    """Kill runs at random instants, each a few times on its way to the end; return how many kills there were."""
+    chance, done = random.Random(seed), 0  # noqa: S311 - repeatable, not secret
+    path = folder / "kill0.db"
+    while done < count:
+        process = child(path)
+        assert process.stdout is not None
+        said = "".join(process.stdout.readline() for _ in range(chance.randrange(1, 40)))
+        time.sleep(chance.random() * 0.002)  # an instant of the child's, which has no clock of ours
+        process.send_signal(signal.SIGKILL)
+        rest, errors = process.communicate()
+        assert not errors, errors
+        done += process.returncode == -signal.SIGKILL
+        require_prefix(path, acknowledged(said + rest))
+        if process.returncode == 0:
+            path = folder / f"kill{done}.db"
+    require_resumable(path)
+    return done
+
+
+def full_disk(folder: Path, sizes: Iterable[int]) -> int:
+    """Let no file of a run grow beyond each of these sizes; return how many runs met the limit."""
+    met = 0
+    for size in sizes:
+        path = folder / f"limit{size}.db"
+        code, said = ended(path, "--file-size", size)
+        met += code == 3
+        _require_kept(path, said, began=said > (0, 0))
+    return met
+
+
+def broken_log(folder: Path, steps: Iterable[int]) -> int:
+    """Let every write to the log fail from each of these commits on; return how many runs noticed."""
+    met = 0
+    for step in steps:
+        path = folder / f"break{step}.db"
+        code, said = ended(path, "--break", step)
+        met += code == 3
+        _require_kept(path, said, began=True)
+    return met
+
+
+def small_disk(folder: Path, sizes: Iterable[int]) -> int | None:
+    """Fill disks of these sizes; return how many runs met the end of it, or nothing without the right to mount."""
+    met = 0
+    for size in sizes:
+        disk = folder / f"disk{size}"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=False).returncode:  # noqa: S607 - of the system
+            return None
+        try:
+            path = disk / "run.db"
+            code, said = ended(path)
+            met += code == 3
+            if said > (0, 0):
+                require_prefix(path, said)
+            subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)  # noqa: S607 - of the system
+            _require_kept(path, said, began=said > (0, 0))
+        finally:
+            subprocess.run(["umount", disk], check=True)  # noqa: S607 - of the system
+    return met
+
+
+def _require_kept(path: Path, said: tuple[int, int], *, began: bool) -> None:
+    try:
+        require_prefix(path, said)
+    except InvalidRequest:  # the disk was full before the journal was made
+        assert not began
+    require_resumable(path)
+
+
+def damaged(folder: Path, count: int, seed: int) -> Figures:
+    """Damage so many copies of journals, and see what reading and resuming them makes of it."""
+    place = folder / "damaged"
+    place.mkdir()
+    return run(place, count, seed)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--damaged", type=int, default=900)
+    parser.add_argument("--cuts", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--limits", type=int, default=150)
+    parser.add_argument("--breaks", type=int, default=COMMITS)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            figures = damaged(folder, asked.damaged, asked.seed)
+            say(f"{figures.copies} damaged copies; " + ", ".join(f"{what}: {times}" for what, times in figures.counts.items()))
+            say(f"{len(figures.labels)} false labels, {len(figures.reads)} wrong reads, {len(figures.errors)} other exceptions")
+            assert not figures.wrong, figures.wrong[:20]
+            states = Counter(cuts(folder, asked.cuts))
+            say(f"log cut at {asked.cuts} lengths: {len(states)} states, each one that the run was in; all resumed")
+            sizes = [index * 80_000 // max(1, asked.limits) for index in range(asked.limits)]
+            say(f"files limited to {len(sizes)} sizes: {full_disk(folder, sizes)} runs met the limit; all resumed")
+            say(f"log broken at {asked.breaks} commits: {broken_log(folder, range(asked.breaks))} runs noticed; all resumed")
+            met = small_disk(folder, range(65536, 400_000, 16384))
+            say("full disk: no right to mount" if met is None else f"full disk: {met} runs met it; all resumed")
+            say(f"killed {kills(folder, asked.kills, asked.seed)} times: nothing acknowledged was lost; all resumed")
+        except (AssertionError, OutreachError) as error:
+            say(f"failed: {error!r}")
+            raise
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,289 @@
+"""Runs with a journal whose processes are killed at every point of their way: nothing is lost, doubled or mislabelled.
+
+Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--rows 80] [--without-mark]
+
+The service, with faults, is a process of its own, and so is each that imports. A run goes on, process after process, until it is
+finished; then its journal and what its loops got are compared with the service's ledger. Some processes leave in order, so that
+both ways to end meet in one journal, and some runs meet no kill and no fault: there every label must be certain. Prints the kills
+by point and duplicates option, and exits with 1 if anything is wrong or a kill is missing. `--without-mark` leaves out the window
+mark, which must go wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import attrs
+from support.kill_points import RESUMABLE, Point
+from support.kills import Figures, Importers, Left, Service, Story, found, lines, spilt
+from tools.kill_importer import Job, Run, Source
+
+from outreach_async.bulk.journal import Journal
+from outreach_async.errors import JournalError
+from outreach_async.vocabulary import DUPLICATE_POLICIES
+
+_WORKERS: Final = 2
+_EACH: Final = 7
+"""Kills at least at each point under each option, in a loop at full length."""
+_MOST: Final = 16
+"""Processes of one run that are killed, at most."""
+
+_CREATING: Final = frozenset({Point.CREATING, Point.CREATED})
+_SPOOLING: Final = frozenset({Point.SPOOLING, Point.SPOOLED})
+_AGAIN: Final = frozenset({Point.REOPENING, Point.IN_OPENING, Point.OPENED})
+_LAST: Final = frozenset({Point.ENDING, Point.IN_END, Point.ENDED})
+_BY_WINDOW: Final = frozenset(
+    {Point.MARKING, Point.IN_MARK, Point.MOVING, Point.MARKED, Point.RECORDING, Point.IN_RECORD, Point.RECORDED}
+)
+
+_UNFINISHED: Final = ("killed", str(RESUMABLE))
+
+Wanted = Counter[tuple[Point, str]]
+"""Kills by point and duplicates option."""
+
+Death = tuple[Point, int] | None
+"""Where a process dies, and at which passing of the point; nothing for one that lives."""
+
+
+def wanted(kills: int, points: Sequence[Point], seed: int) -> Wanted:
+    """Return how many kills to make where: as many at every point under every option, and the rest at random instants.
+
+    Besides, as many processes as at any point end in order.
+    """
+    exact: list[tuple[Point, str]] = [
+        (point, option) for point in points for option in DUPLICATE_POLICIES if point not in {Point.ANYWHERE, Point.LEFT}
+    ]
+    in_order = [(Point.LEFT, option) for option in DUPLICATE_POLICIES] * min(_EACH, kills // len(exact))
+    places = exact * min(_EACH, -(-kills // len(exact)))
+    if len(places) > kills:
+        places = random.Random(f"wanted {seed}").sample(places, kills)  # noqa: S311 - repeatable, not secret
+    return Counter(
+        in_order + places + [(Point.ANYWHERE, DUPLICATE_POLICIES[number % 3]) for number in range(kills - len(places))]
+    )
+
+
+def run_of(seed: int, number: int, rows: int) -> Run:
+    """Return what the run of a number is to do: each option with each source."""
+    option, rest = number % 3, number // 3
+    sources: tuple[Source, ...] = ("list", "spool", "stream")
+    source = sources[rest % 3]
+    return Run(
+        number=number,
+        seed=seed,
+        rows=rows,
+        duplicates=DUPLICATE_POLICIES[option],
+        source=source,
+        repeats=("serial", "first", "serial", "last")[rest // 3 % 4] if source == "spool" else "serial",
+        order="input" if rest % 4 == 3 else "completion",
+    )
+
+
+def doom(open_: Wanted, run: Run, process: int, left: Left, chance: random.Random) -> Death:
+    """Return where a run's next process is to die.
+
+    Args:
+        open_: Kills that are still wanted.
+        run: The run.
+        process: Number of the process.
+        left: What the one before has left.
+        chance: Chooses.
+    """
+    points = {point for point, option in open_ if option == run.duplicates}
+    if run.source != "spool" or left.marked or process > 3:
+        points -= _SPOOLING
+    points -= _CREATING if process else _AGAIN
+    if process < _MOST // 2 and points - _LAST:
+        points -= _LAST
+    if not points or process >= _MOST:
+        return None
+    point = chance.choice(sorted(points & _CREATING or points & _SPOOLING or points))
+    return point, _passing(point, run.rows - len(left.recorded), chance)
+
+
+def _passing(point: Point, rows: int, chance: random.Random) -> int:
+    if point is Point.ANYWHERE:
+        return chance.randrange(1, 400)
+    if point in _SPOOLING:
+        return chance.randint(1, 2)
+    if point in _BY_WINDOW:
+        return chance.randint(1, 1 + (rows > 20))
+    return 1 if point in _AGAIN | _LAST | _CREATING else chance.randint(1, max(1, rows // 3))
+
+
+@attrs.frozen
+class Worker:
+    """Carries runs out.
+
+    Attributes:
+        service: The service.
+        importers: The processes.
+        folder: For the files.
+        seed: Of the loop.
+        pretend: Whether to leave out the mark.
+        figures: What came of them.
+    """
+
+    service: Service
+    importers: Importers
+    folder: Path
+    seed: int
+    pretend: bool
+    figures: Figures = attrs.field(factory=Figures)
+
+    def carry_out_all(self, runs: Iterable[Run], kills: Wanted) -> None:
+        """Carry runs out until every kill that is wanted was made, but none under whose option no more are."""
+        for run in runs:
+            chance = random.Random(f"kills {self.seed} {run.number}")  # noqa: S311 - repeatable, not secret
+            if any(option == run.duplicates for _, option in kills - self.figures.kills):
+                self.carry_out(run, partial(self._death, kills, run, chance))
+
+    def _death(self, kills: Wanted, run: Run, chance: random.Random, process: int, left: Left) -> Death:
+        return doom(kills - self.figures.kills, run, process, left, chance)
+
+    def carry_out(self, run: Run, death: Callable[[int, Left], Death]) -> None:
+        """Bring a run to its end, through all its kills.
+
+        Args:
+            run: The run.
+            death: Returns where a process dies, by its number and what the one before has left.
+        """
+        folder = self.folder / run.workspace
+        folder.mkdir()
+        self.service.begin(run)
+        left, complaints, code = [Left()], list[str](), "killed"
+        while code in _UNFINISHED:
+            at = death(len(left) - 1, left[-1])
+            code = self._process(run, folder, len(left) - 1, at)
+            self._count(run, at, code)
+            left.append(self._found(folder, left[-1], complaints))
+            complaints += spilt(folder, run, left[-1])
+        if code != "0":
+            complaints.append(f"process {len(left) - 2}: {code}")
+        if (again := self._process(run, folder, len(left) - 1, None)) != code:
+            complaints.append(f"asked again: {again}")
+        self.figures.add(self._story(run, folder, left[1:]), dict.fromkeys(complaints))
+
+    def _count(self, run: Run, at: Death, code: str) -> None:
+        if at is not None and code in _UNFINISHED:
+            self.figures.kills[at[0], run.duplicates] += 1
+        elif at is not None:
+            self.figures.missed += 1
+
+    def _found(self, folder: Path, before: Left, complaints: list[str]) -> Left:
+        """Read what a process has left, or complain."""
+        try:
+            return found(folder)
+        except JournalError as error:
+            complaints.append(str(error))
+            return before
+
+    def _process(self, run: Run, folder: Path, process: int, at: Death) -> str:
+        backend = "trio" if (run.number + process) % 2 else "asyncio"
+        point, passing = at or (None, 1)
+        job = Job(
+            run=run,
+            url=self.service.url,
+            folder=folder,
+            process=process,
+            backend=backend,  # type: ignore[arg-type]  # one of the two
+            point=point,
+            passing=passing,
+            pretend=self.pretend,
+        )
+        return self.importers.carry_out(job)
+
+    def _story(self, run: Run, folder: Path, left: Sequence[Left]) -> Story:
+        entries, contacts = self.service.ledger(run)
+        journal = Journal(folder / "run.db")
+        return Story(run, left, journal.report().state, list(journal.outcomes()), lines(folder), entries, contacts)
+
+
+def loop(kills: int, seed: int, *, rows: int = 80, pretend: bool = False) -> Figures:
+    """Carry runs out until every kill that is wanted was made; a few besides without kills and faults.
+
+    Args:
+        kills: How many.
+        seed: Of all chance but that of the machine.
+        rows: Of a run.
+        pretend: Whether to leave out the mark.
+    """
+    points = [point for point in Point if not (pretend and point in {Point.IN_MARK, Point.MOVING})]
+    places = list(wanted(kills, points, seed).elements())
+    with ThreadPoolExecutor(_WORKERS) as pool, tempfile.TemporaryDirectory() as name:
+        jobs = [
+            pool.submit(_work, Path(name), Counter(places[first::_WORKERS]), first, seed=seed, rows=rows, pretend=pretend)
+            for first in range(_WORKERS)
+        ]
+        return sum((job.result() for job in jobs), Figures())
+
+
+def _work(folder: Path, kills: Wanted, first: int, *, seed: int, rows: int, pretend: bool) -> Figures:
+    """Carry out every second run: no more than can be of use, should a point never be met."""
+    options = len(DUPLICATE_POLICIES)
+    numbers = range(first, options * (9 + kills.total()), _WORKERS)
+    with Importers() as importers, Service(seed + first) as service:
+        worker = Worker(service, importers, folder, seed, pretend)
+        for number in range(first, options, _WORKERS):
+            worker.carry_out(attrs.evolve(run_of(seed, number, rows), calm=True), lambda *_: None)
+        worker.carry_out_all((run_of(seed, number, rows) for number in numbers), kills)
+        return worker.figures
+
+
+def table(figures: Figures) -> str:
+    """Return the figures to read."""
+    head = f"{'killed':40}" + "".join(f"{option:>23}" for option in DUPLICATE_POLICIES) + f"{'all':>7}"
+    counts: dict[str, list[int]] = {
+        point: [figures.kills[point, option] for option in DUPLICATE_POLICIES] for point in Point if point is not Point.LEFT
+    }
+    counts["all kills"] = [sum(column) for column in zip(*counts.values(), strict=True)]
+    counts[Point.LEFT] = [figures.kills[Point.LEFT, option] for option in DUPLICATE_POLICIES]
+    rows = [f"{name:40}" + "".join(f"{count:23}" for count in row) + f"{sum(row):7}" for name, row in counts.items()]
+    said = (
+        f"{figures.runs} runs of {figures.rows} rows; {figures.missed} processes were done before the point at which to end",
+        f"{figures.requests} requests, {figures.repeats} of them repeats after a fault; {figures.suspects} suspects after kills",
+        f"{figures.uncertain} uncertain labels",
+        f"{len(figures.violations)} violations",
+    )
+    return "\n".join([head, *rows, *said])
+
+
+def main(line: Sequence[str]) -> int:
+    """Run, print, and return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=80, help="rows of a run")
+    parser.add_argument("--without-mark", action="store_true", help="leave out the window mark")
+    asked = parser.parse_args(line)
+    began = time.monotonic()
+    figures = loop(asked.kills, asked.seed, rows=asked.rows, pretend=asked.without_mark)
+    say(table(figures))
+    say(f"{time.monotonic() - began:.0f} seconds")
+    for violation in figures.violations[:40]:
+        say(violation)
+    return code(figures, asked.kills)
+
+
+def code(figures: Figures, kills: int) -> int:
+    """Return the exit code: 0 only if nothing is wrong, and no kill that was wanted is missing."""
+    return int(bool(figures.violations) or figures.killed < kills)
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

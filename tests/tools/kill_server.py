@@ -1,0 +1,137 @@
+"""The service of the kill loop, in a process of its own: the fake on a port, with faults, and a ledger of what it really did.
+
+Run: python -m tools.kill_server SEED
+
+Prints its address, and ends with its input. `PUT /runs/WORKSPACE` makes a run's workspace, `GET /runs/WORKSPACE` tells what was
+done there. All else is for the fake. It kills a process that asks for that with a request, at the point named in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections import defaultdict
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
+from support.kill_points import INDEX, KILL, PROCESS, Point
+
+from outreach_async.fake import FakeService
+from outreach_async.fake.fault_plan import Exchange
+from outreach_async.fake.faults import Faults, commit_then, latency, reset, status
+from outreach_async.fake.server import serve_forever
+from outreach_async.transport.wire import Request, Response
+
+RUNS: Final = "/runs/"
+
+LATER: Final = 5
+"""Requests of its workspace after which a late one is carried out."""
+
+_DUPLICATE: Final = {"skip": "skipped", "overwrite": "overwriten", "update_missing_fields": "updated_missing_fields"}
+
+
+def _stormy(request: Request) -> bool:
+    return b'"space_run' in request.body and KILL not in request.headers
+
+
+def wreak(faults: Faults) -> None:
+    """Let requests of one in twenty be refused or lost, some answers late."""
+    for fault, share in (
+        (status(429), 0.01),
+        (reset(), 0.01),
+        (commit_then(reset()), 0.01),
+        (status(500), 0.01),
+        (commit_then(status(500)), 0.01),
+        (latency(0.01), 0.3),
+    ):
+        faults.add(fault, operation="create_contact", match=_stormy, p=share)
+
+
+class Ledger:
+    """The fake, and what it did for each row.
+
+    An entry is the process that asked, the row, what was done ("" for nothing), and the fault that struck, if any.
+    """
+
+    def __init__(self, fake: FakeService) -> None:
+        self._fake = fake
+        self._entries: defaultdict[str, list[tuple[int, int, str, str | None]]] = defaultdict(list)
+        self._late: defaultdict[str, list[tuple[int, Request]]] = defaultdict(list)
+
+    def exchange(self, request: Request, /) -> Exchange:
+        """Carry a request out."""
+        if request.target.startswith(RUNS):
+            act = self._tell if request.method == "GET" else self._begin
+            return Exchange(Response(200, {}, json.dumps(act(request)).encode()), None)
+        workspace = json.loads(request.body)["workspace"]
+        exchange = self._kill(workspace, request) if KILL in request.headers else self._serve(workspace, request)
+        self._catch_up(workspace, len(self._entries[workspace]))
+        return exchange
+
+    def _begin(self, request: Request) -> None:
+        workspace, said = request.target.removeprefix(RUNS), json.loads(request.body)
+        self._fake.add_workspace(workspace)
+        self._fake.add_owner_key(workspace, key=said["key"])
+        self._fake.add_contacts(workspace, [{"email": email} for email in said["before"]])
+
+    def _tell(self, request: Request) -> dict[str, Any]:
+        workspace = request.target.removeprefix(RUNS)
+        self._catch_up(workspace, sys.maxsize)
+        contacts = [(contact["email"], contact["id"]) for contact in self._fake.contacts(workspace)]
+        return {"entries": self._entries.pop(workspace, []), "contacts": contacts}
+
+    def _serve(self, workspace: str, request: Request) -> Exchange:
+        """Let the fake act, and keep what it did."""
+        said = json.loads(request.body)
+        before = self._fake.contact(workspace, said["email"])
+        exchange = self._fake.exchange(request)
+        done = self._fake.requests[-1]
+        effect = ""
+        if done.served and self._fake.contact(workspace, said["email"]) is not None:
+            effect = _DUPLICATE[said["upload_options"]["duplicates"]] if before else "added"
+        self._entries[workspace].append((int(request.headers[PROCESS]), int(said[INDEX]), effect, done.fault))
+        return exchange
+
+    def _kill(self, workspace: str, request: Request) -> Exchange:
+        """Kill who asks, before or after the request is carried out, and leave it unanswered."""
+        pid, name = request.headers[KILL].split()
+        point = Point[name]
+        if point is Point.CARRIED_OUT:
+            self._serve(workspace, request)
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+        if point is Point.LATE:
+            self._late[workspace].append((len(self._entries[workspace]) + LATER, request))
+        return reset().inject(lambda: Response(500))
+
+    def _catch_up(self, workspace: str, entries: int) -> None:
+        """Carry out late requests whose time has come."""
+        while self._late[workspace] and self._late[workspace][0][0] <= entries:
+            _, request = self._late[workspace].pop(0)
+            self._serve(workspace, request)
+
+
+def _say(url: str) -> None:
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+
+
+async def _serve(ledger: Ledger) -> None:
+    """Serve as long as whoever started this holds the other end of its input."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve_forever, ledger, "127.0.0.1", 0, _say)
+        await anyio.wait_readable(sys.stdin)
+        group.cancel_scope.cancel()
+
+
+def main() -> None:
+    fake = FakeService(seed=int(sys.argv[1]))
+    wreak(fake.faults)
+    anyio.run(_serve, Ledger(fake))
+
+
+if __name__ == "__main__":
+    main()

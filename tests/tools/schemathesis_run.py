@@ -1,0 +1,129 @@
+"""Have schemathesis look for answers of the served fake that its OpenAPI documents do not say; a command, no part of the suite.
+
+    python -m tools.schemathesis_run --st "uvx --from schemathesis==4.32.5 st" --seconds 60
+
+It starts `outreach-async serve` with a small world and runs every check, four times: on the service's document as it is served;
+on the same with its ids narrowed down to those that exist, so that most requests succeed, first without and then with strict
+validation; and on the control plane's. It ends with 0 if nothing was found. Any way to call schemathesis's `st` will do; it
+need not be installed where this runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+WORLD = {
+    "now": "2026-01-01T00:00:00Z",
+    "workspaces": [
+        {
+            "id": "space_1",
+            "custom_fields": {"custom_1": "Plan"},
+            "mailboxes": [{"id": "mailbox_1"}, {"spf": False}],
+            "campaigns": [
+                {
+                    "id": "camp_1",
+                    "status": "live",
+                    "mailboxes": ["mailbox_1"],
+                    "steps": [{"templates": "A|B|PER", "sent": 20, "left_to_send": 4}, "A"],
+                },
+                {"id": "camp_2", "name": "Empty"},
+            ],
+            "contacts": [{"email": "bo@acme.example", "fields": {"city": "Lyon"}, "campaigns": ["camp_1"]}],
+        },
+        {"id": "space_2"},
+    ],
+    "owner_keys": {"key_1": ["space_1", "space_2"]},
+}
+
+# What the fake refuses although the document allows it, and rightly: the document cannot know what a workspace holds, when strict
+# validation is content, or in which order somebody seeds.
+NOT_ALL_ACCEPTED = ("--exclude-checks", "positive_data_acceptance")
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Serve the world."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = Path(folder, "world.json")
+        world.write_text(json.dumps(WORLD), encoding="utf-8")
+        command = [sys.executable, "-P", "-m", "outreach_async", "serve", "--world", str(world)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            try:
+                yield server.stdout.readline().strip()
+            finally:
+                server.terminate()
+
+
+def narrowed(document: Any, *, strict: bool) -> Any:
+    """Let ids be those that exist."""
+    narrow = copy.deepcopy(document)
+    schemas, parameters = narrow["components"]["schemas"], narrow["components"]["parameters"]
+    body, options = schemas["CreateContact"], schemas["UploadOptions"]["properties"]
+    for schema in (parameters["Workspace"]["schema"], parameters["WorkspaceId"]["schema"], body["properties"]["workspace"]):
+        schema["enum"] = ["space_1", "space_2"]
+    body["properties"]["workspace"]["enum"] = ["space_1"]
+    body["properties"]["owner_key"]["enum"] = ["key_1"]
+    body["patternProperties"] = {"^custom_1$": {"type": ["string", "null"]}}
+    body["propertyNames"] = {"anyOf": [{"const": "custom_1"}, {"not": {"pattern": "^custom_"}}]}
+    parameters["CampaignId"]["schema"]["enum"] = ["camp_1", "camp_2"]
+    options["campaign"]["enum"] = ["camp_1", "camp_2", None]
+    options["strict_validation"]["enum"] = [strict]
+    return narrow
+
+
+def turn(url: str, **knobs: str) -> None:
+    """Turn knobs of the fake."""
+    request = urllib.request.Request(f"{url}/_fake/behaviour", json.dumps(knobs).encode(), method="PATCH")  # noqa: S310 - its own
+    urllib.request.urlopen(request).close()  # noqa: S310 - the same
+
+
+def run(st: list[str], title: str, location: str, *options: str) -> bool:
+    """Run schemathesis once, and say in a line what came of it. Says whether nothing was found."""
+    command = [*st, "run", location, "--checks", "all", "--continue-on-failure", "--no-color", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    counts = re.search(r"Test cases:\s*\n\s*(.*)", done.stdout)
+    print(f"{title}: {counts[1] if counts else 'no test was run'}")  # noqa: T201 - a command's report
+    if done.returncode:
+        print(done.stdout, done.stderr)  # noqa: T201 - the same
+    return not done.returncode
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--st", default="st", help="how to call schemathesis")
+    parser.add_argument("--seconds", default="60", help="bound of each of the four runs")
+    parser.add_argument("--seed", default="1", help="seed of what is generated")
+    said = parser.parse_args()
+    st = shlex.split(said.st)
+    print(subprocess.run([*st, "--version"], capture_output=True, text=True, check=True).stdout.strip())  # noqa: T201 - a report
+    with serving() as url, tempfile.TemporaryDirectory() as folder:
+        bound = ("--max-time", said.seconds, "--seed", said.seed)
+        with urllib.request.urlopen(f"{url}/_fake/openapi.json") as answer:  # noqa: S310 - its own server
+            document = json.load(answer)
+        found = [run(st, "service", f"{url}/_fake/openapi.json", *bound)]
+        for strict, options in ((False, ()), (True, NOT_ALL_ACCEPTED)):
+            # With strict validation every page is also some page's: what is on it can be asked for next.
+            turn(url, past_end="clamp" if strict else "empty")
+            path = Path(folder, f"{strict}.json")
+            path.write_text(json.dumps(narrowed(document, strict=strict)), encoding="utf-8")
+            found.append(run(st, f"service, ids that exist, strict {strict}", str(path), "--url", url, *bound, *options))
+        found.append(run(st, "control plane", f"{url}/_fake/control.json", *bound, *NOT_ALL_ACCEPTED))
+    return 0 if all(found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""The real pipeline in virtual time, killed at every point of its way and resumed until it is done: is what it says true?
+
+Run: python -m tools.simulation [--drawn] [--seeds 5] [--first 0] [--rows 20] [--jobs N]
+
+With --drawn, each seed draws one scene whole: event loop, options, how long the journal and the caller take, and how and at which
+points up to three processes end early: killed, cancelled, left, interrupted once or twice, or with a journal that fails. A line
+for each scene that broke an invariant. Without it, for each seed, duplicates option, policy for repeated e-mails and event loop:
+one run for each point at which its first process can die, with up to two more deaths at random points, and one in which every
+process lives a point longer than the one before. A line a scene. Exits with 1 if an invariant was broken, or if equal seeds gave
+different traces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from typing import Any, Final, get_args
+
+import attrs
+from support.crashes import everywhere, memory, simulation
+from support.endings import drawn
+from support.scenarios import Scene, seeded
+
+from outreach_async.bulk.rows import Repeats
+from outreach_async.vocabulary import DUPLICATE_POLICIES
+
+HEADING: Final = (
+    f"{'seed':>4} {'duplicates':22} {'repeats':9} {'loop':8}{'points':>7}{'runs':>6}{'processes':>11}{'seconds':>9}  broken"
+)
+
+
+@attrs.frozen
+class Walked:
+    """What came of a scene.
+
+    Attributes:
+        points: At how many points its first process could die.
+        runs: How many runs there were.
+        processes: How many processes they took.
+        broken: Invariants, by how often they were broken.
+        seconds: How long it took.
+    """
+
+    points: int
+    runs: int
+    processes: int
+    broken: Counter[str]
+    seconds: float
+
+
+def walk(scene: Scene, backend: str) -> Walked:
+    """Kill a scene's run everywhere."""
+    began, broken, runs, processes = time.monotonic(), Counter[str](), 0, 0
+    with memory() as folder:
+        traces = []
+        for name in ("once", "again"):
+            whole = simulation(scene, folder / name, backend)
+            whole.finish(iter(()))
+            traces.append([process.trace for process in whole.processes])
+        broken["I16: equal seeds, other traces"] += traces[0] != traces[1]
+        for one in everywhere(scene, folder, backend):
+            broken.update(one.violations())
+            runs += 1
+            processes += len(one.processes)
+    return Walked(len(traces[0][0]), runs, processes, +broken, time.monotonic() - began)
+
+
+def scenes(asked: argparse.Namespace) -> list[tuple[int, Scene, str]]:
+    """Return all scenes, with their seeds and event loops."""
+    kinds = product(range(asked.first, asked.first + asked.seeds), DUPLICATE_POLICIES, get_args(Repeats), ("asyncio", "trio"))
+    return [
+        (seed, seeded(seed, asked.rows, duplicates=duplicates, repeats=repeats), backend)
+        for seed, duplicates, repeats, backend in kinds
+    ]
+
+
+def arguments_of(given: list[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--drawn", action="store_true", help="draw one whole scene for each seed")
+    parser.add_argument("--seeds", type=int, default=5, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--rows", type=int, default=20, help="of an input")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes to work with")
+    return parser.parse_args(given)
+
+
+def main(given: list[str]) -> int:
+    """Walk, print, and return the exit code."""
+    asked, found, began = arguments_of(given), list[Walked](), time.monotonic()
+    if asked.drawn:
+        return play_drawn(asked)
+    say(HEADING)
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        under_way: Any = [(*each, pool.submit(walk, *each[1:])) for each in scenes(asked)]
+        for seed, scene, backend, future in under_way:
+            one: Walked = future.result()
+            found.append(one)
+            broken = ", ".join(f"{kind} ({times})" for kind, times in one.broken.items()) or "nothing"
+            figures = f"{one.points:7}{one.runs:6}{one.processes:11,}{one.seconds:9.1f}"
+            say(f"{seed:4} {scene.duplicates:22} {scene.repeats:9} {backend:8}{figures}  {broken}")
+    wrong = sum(one.broken.total() for one in found)
+    processes = sum(one.processes for one in found)
+    say(f"{sum(one.runs for one in found):,} runs, {processes:,} processes, {wrong:,} broken, {time.monotonic() - began:.1f} s")
+    return int(wrong > 0)
+
+
+def play_drawn(asked: argparse.Namespace) -> int:
+    """Play the scenes that the seeds draw, print those that broke an invariant, and return the exit code."""
+    began, wrong, ways = time.monotonic(), 0, Counter[str]()
+    seeds = range(asked.first, asked.first + asked.seeds)
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        for seed, broken in zip(seeds, pool.map(violations_of, seeds, chunksize=4), strict=True):
+            scene = drawn(seed)
+            ways.update(ending.way for ending in scene.endings)
+            wrong += len(broken)
+            if broken:
+                say(f"{seed:6} {scene.backend:8} {', '.join(f'{each.way} at {each.point}' for each in scene.endings)}: {broken}")
+    say(", ".join(f"{way} {times:,}" for way, times in ways.most_common()))
+    say(f"{len(seeds):,} scenes, {wrong:,} broken, {time.monotonic() - began:.1f} s")
+    return int(wrong > 0)
+
+
+def violations_of(seed: int) -> list[str]:
+    """Return what a scene breaks; an error that nobody expects is broken, too."""
+    try:
+        return drawn(seed).violations()
+    except Exception as error:  # noqa: BLE001 - reported with its seed
+        return [f"{type(error).__name__}: {error}"]
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

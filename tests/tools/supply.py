@@ -1,0 +1,262 @@
+"""The supply chain, tried: what the package needs at its oldest and newest, what is known against it, and what is built of it.
+
+Run: python -m tools.supply floors|newest [--whole] | audit | wheel | lock
+
+floors  The tests that depend on other libraries (--whole: all) against the wheel, with every requirement of the package and of
+        its users' extras at the lowest version it allows.
+newest  The same with the newest version of everything.
+audit   What is known against the versions in .ci/locked.txt. Exits with 3 if no service could be asked about all of them.
+wheel   Wheel and sdist built in two places, at two times and under two umasks are the same, byte for byte, and so is the wheel
+        that is built of the sdist.
+lock    Write .ci/locked.txt anew: the newest version of everything, with the hashes of its files. The hooks take the same.
+
+Needs nothing but Python and the package index; its environments are in a temporary directory. Exits with 1 if something is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+LOCKED: Final = ROOT / ".ci" / "locked.txt"
+HOOKS: Final = ROOT / ".pre-commit-config.yaml"
+INSTALLER: Final = "uv==0.13.9"
+AUDITOR: Final = "pip-audit==2.10.1"
+SERVICES: Final = ("pypi", "osv")
+UNKNOWN: Final = 3
+"""The exit code of what could not be found out."""
+
+DEPENDENT: Final = (
+    *("audit/test_html", "audit/test_run", "audit/test_service", "cli/test_*", "client/test_client*", "client/test_codec"),
+    *("client/test_errors", "client/test_hooks", "client/test_hostile_*", "client/test_logs", "client/test_models"),
+    *("client/test_operations", "client/test_otel", "client/test_pagination", "client/test_responses", "client/test_retry"),
+    *("bulk/test_journal", "conformance/test_suite", "fake/test_asgi", "fake/test_plugin", "fake/test_server*"),
+    *("fake/test_transport", "importer/test_*", "project/test_packaging", "project/test_public_names", "project/test_readme"),
+    "transport/test_*",
+)
+"""The tests that other libraries can break."""
+
+_OURS: Final = ("all", "bench", "dev")
+"""Extras that only gather others or serve the project itself: their floors are nobody's."""
+
+
+def floors(project: Mapping[str, Any]) -> dict[str, str]:
+    """Return the lowest version that the package and its users' extras allow, by name.
+
+    Raises:
+        ValueError: A requirement has none.
+    """
+    extras = project["optional-dependencies"]
+    listed = [*project["dependencies"], *(one for extra, every in extras.items() if extra not in _OURS for one in every)]
+    lowest = {}
+    for requirement in listed:
+        found = re.fullmatch(r"([\w-]+)>=([\w.]+)", requirement)
+        if found is None:
+            raise ValueError(f"{requirement} has no lowest version")
+        lowest[found[1]] = found[2]
+    return lowest
+
+
+def pins(text: str) -> dict[str, str]:
+    """Return the versions of a list of pinned requirements, by name."""
+    return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
+
+
+def hooked(text: str, versions: Mapping[str, str]) -> str:
+    """Return the hooks with these versions of what they are made of."""
+    return re.sub(r"\b([\w-]+)==[\w.]+", lambda found: f"{found[1]}=={versions[found[1]]}", text)
+
+
+def unreached(audits: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return what no service could say anything about; an audit that skips a package calls it clean."""
+    skipped = [{one["name"] for one in audit["dependencies"] if "skip_reason" in one} for audit in audits]
+    return set.intersection(*skipped) if skipped else {"everything"}
+
+
+def vulnerable(audits: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return what is known against the packages, a line each."""
+    return {
+        f"{one['name']} {one['version']}: {known['id']}, mended in {', '.join(known['fix_versions']) or 'no version'}"
+        for audit in audits
+        for one in audit["dependencies"]
+        for known in one.get("vulns", ())
+    }
+
+
+def say(*lines: str) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> None:
+    """Run a command, and end with it if it fails."""
+    arguments = [str(part) for part in command]
+    say("+ " + " ".join(arguments))
+    done = subprocess.run(arguments, cwd=cwd, env={**os.environ, **environment}, check=False)
+    if done.returncode:
+        raise SystemExit(1)
+
+
+def programs(directory: Path, *needed: str) -> Path:
+    """Make an environment with what is needed; return its folder of programs."""
+    run(sys.executable, "-m", "venv", directory)
+    run(directory / "bin" / "python", "-m", "pip", "install", "--quiet", *needed)
+    return directory / "bin"
+
+
+def tested(directory: Path, lowest: Mapping[str, str] | None, *, whole: bool) -> None:
+    """Run the tests against the wheel, with the lowest versions given or else the newest of everything."""
+    tools = programs(directory / "tools", INSTALLER)
+    run(tools / "uv", "build", "--quiet", "--wheel", "--out-dir", directory, ROOT)
+    (wheel,) = directory.glob("*.whl")
+    constraints = directory / "constraints.txt"
+    constraints.write_text("".join(f"{name}=={version}\n" for name, version in (lowest or {}).items()), encoding="utf-8")
+    place = directory / "tested"
+    run(sys.executable, "-m", "venv", place)
+    install = ("uv", "pip", "install", "--quiet", "--upgrade", "--python", place / "bin" / "python")
+    run(tools / install[0], *install[1:], "--constraints", constraints, f"{wheel}[dev]")
+    listed = subprocess.run(
+        [tools / "uv", "pip", "freeze", "--python", place / "bin" / "python"], capture_output=True, text=True, check=True
+    )
+    say(*(f"  {line}" for line in listed.stdout.splitlines() if lowest is None or line.partition("==")[0] in lowest))
+    files = [] if whole else sorted(path for name in DEPENDENT for path in (ROOT / "tests").glob(f"{name}.py"))
+    run(place / "bin" / "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", *files)
+
+
+def audited(directory: Path) -> int:
+    """Ask every service about the locked versions."""
+    tools = programs(directory / "tools", AUDITOR)
+    audits = []
+    for service in SERVICES:
+        command = [str(tools / "pip-audit"), "-s", service, "-r", str(LOCKED), "--require-hashes", "--disable-pip", "-f", "json"]
+        done = subprocess.run([*command, "--progress-spinner", "off"], capture_output=True, text=True, check=False)
+        if done.stdout.startswith("{"):
+            audits.append(json.loads(done.stdout))
+            skipped = len(unreached(audits[-1:]))
+            say(f"{service} answered for {len(audits[-1]['dependencies']) - skipped} packages and not for {skipped}")
+        else:
+            say(f"{service} could not be asked: {done.stderr.strip().rpartition(chr(10))[2]}")
+    known, unasked = vulnerable(audits), unreached(audits)
+    say(*sorted(known))
+    if unasked:
+        say(f"NOT AUDITED: no service said anything about {len(unasked)}: {', '.join(sorted(unasked))}")
+    elif not known:
+        say("nothing is known against any of them")
+    return 1 if known else UNKNOWN if unasked else 0
+
+
+def sources(directory: Path) -> Path:
+    """Copy what is built."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    ignored = shutil.ignore_patterns("__pycache__", ".?*_cache", ".hypothesis")
+    directory.mkdir()
+    for name in project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, directory / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, directory / name)
+    return directory
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to build.
+
+    Attributes:
+        place: Where.
+        moment: The time of every file.
+        umask: The permissions that files are made without.
+        of_tree: Build the wheel of the tree, beside the sdist, and not of the sdist.
+    """
+
+    place: Path
+    moment: int
+    umask: int
+    of_tree: bool
+
+
+def built(python: Path, source: Path, way: Way, epoch: str | None) -> dict[str, str]:
+    """Build a copy of the tree; return the hash of each file made."""
+    tree, out = way.place / "tree", way.place / "out"
+    shutil.copytree(source, tree)
+    for path in tree.rglob("*"):
+        path.chmod(path.stat().st_mode & ~way.umask)
+        os.utime(path, (way.moment, way.moment))
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    environment |= {} if epoch is None else {"SOURCE_DATE_EPOCH": epoch}
+    command = [str(python), "-m", "build", "--no-isolation", "--outdir", str(out), str(tree)]
+    command += ["--wheel", "--sdist"] if way.of_tree else []
+    done = subprocess.run(command, env=environment, umask=way.umask, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stdout + done.stderr)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(out.iterdir())}
+
+
+def differing(python: Path, directory: Path) -> Iterator[str]:
+    """Build in all the ways that must not matter, SOURCE_DATE_EPOCH being set or not; yield what differs."""
+    source = sources(directory / "source")
+    for epoch in (None, "1600000000"):
+        one = Way(directory / f"one-{epoch}", 1_500_000_000, umask=0o022, of_tree=True)
+        other = Way(directory / f"some-{epoch}" / "where else", 1_700_000_001, umask=0o077, of_tree=False)
+        made, again = built(python, source, one, epoch), built(python, source, other, epoch)
+        yield from (
+            f"{name}, SOURCE_DATE_EPOCH {epoch}: {made.get(name)} and {again.get(name)}"
+            for name in made | again
+            if made.get(name) != again.get(name)
+        )
+
+
+def reproduced(directory: Path) -> int:
+    """Build by the locked tools, and compare."""
+    tools = programs(directory / "tools", INSTALLER)
+    run(tools / "uv", "pip", "install", "--quiet", "--python", tools / "python", "--require-hashes", "-r", LOCKED)
+    found = list(differing(tools / "python", directory))
+    say(*found or ["wheel and sdist are the same however they are built"])
+    return 1 if found else 0
+
+
+def locked(directory: Path) -> None:
+    """Write the list of what is installed, and the hooks' versions by it."""
+    tools = programs(directory / "tools", INSTALLER)
+    options = ("--universal", "--python-version=3.11", "--all-extras", "--generate-hashes", "--upgrade")
+    bare = ("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
+    run(tools / "uv", "pip", "compile", "--quiet", *options, *bare, "--output-file", LOCKED, "pyproject.toml")
+    HOOKS.write_text(hooked(HOOKS.read_text(encoding="utf-8"), pins(LOCKED.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+def main() -> int:
+    """Do as the command line says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("what", choices=["floors", "newest", "audit", "wheel", "lock"])
+    parser.add_argument("--whole", action="store_true", help="run every test")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        match given.what:
+            case "floors" | "newest":
+                project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+                tested(directory, floors(project) if given.what == "floors" else None, whole=given.whole)
+            case "audit":
+                return audited(directory)
+            case "wheel":
+                return reproduced(directory)
+            case _:
+                locked(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Cancellation and closing: no lie about what was sent, no connection left, and the transport goes on."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.to_thread
+import pytest
+from support.certificates import certificates
+from support.listener import (
+    OK,
+    Behaviour,
+    Listener,
+    Peer,
+    answer_once,
+    drip,
+    hang,
+    hang_after,
+    serve,
+)
+from support.stress import bursts, points, storm
+from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
+
+from outreach_async.transport.wire import Progress, Request
+
+HANGS: dict[str, Behaviour] = {
+    "before the answer": hang,
+    "within the body": hang_after(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhal"),
+    "dripping": drip(b"HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n", b"drop"),
+}
+
+
+@over(*ALL, loops=EVERY_LOOP)
+@pytest.mark.parametrize("where", HANGS)
+async def test_a_cancelled_exchange_leaves_its_evidence_and_no_connection(make: Make, where: str) -> None:
+    with Listener(HANGS[where], serve()) as listener:
+        transport = make(listener.url)
+        progress = Progress()
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.send, POST, progress)
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            group.cancel_scope.cancel()
+        assert progress.sent is True
+        await anyio.to_thread.run_sync(listener.wait_idle)
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
+
+
+@over(*ALL)
+@pytest.mark.parametrize("request_", [pytest.param(POST, id="POST"), pytest.param(GET, id="GET")])
+async def test_what_waits_for_its_turn_is_certainly_not_sent(make: Make, request_: Request) -> None:
+    with Listener(hang) as listener:
+        transport = make(listener.url, max_in_flight=1)
+        waiting = Progress()
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.send, POST, Progress())
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            group.start_soon(transport.send, request_, waiting)
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+        await transport.aclose()
+        assert waiting.sent is False
+        assert len(listener.requests) == 1
+
+
+@over(*OWN, loops=EVERY_LOOP)
+async def test_what_is_cancelled_while_it_connects_is_certainly_not_sent(make: Make) -> None:
+    with Listener(mute) as listener:
+        transport = make(f"https://localhost:{listener.port}", tls=certificates().client)
+        progress = Progress()
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.send, POST, progress)
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            group.cancel_scope.cancel()
+        assert progress.sent is False
+        await anyio.to_thread.run_sync(listener.wait_idle)  # before it is closed: the handshake's socket is closed at once
+        await transport.aclose()
+
+
+@over("httpx", "httpx2")
+async def test_what_is_cancelled_while_its_lane_connects_again_leaves_no_connection(make: Make) -> None:
+    def once_over_tls(peer: Peer) -> None:
+        peer.start_tls(certificates().server)
+        answer_once(OK)(peer)
+
+    with Listener(once_over_tls, mute) as listener:
+        transport = make(f"https://localhost:{listener.port}", tls=certificates().client, max_in_flight=1)
+        await transport.send(POST, Progress())
+        await anyio.to_thread.run_sync(listener.wait_asked)
+        await anyio.to_thread.run_sync(listener.wait_idle)
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.send, POST, Progress())
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            group.cancel_scope.cancel()
+        await anyio.to_thread.run_sync(listener.wait_idle)
+        await transport.aclose()
+
+
+def mute(peer: Peer) -> None:
+    """Read a TLS greeting and never answer."""
+    peer.read()
+    peer.note(b"")
+    peer.outlast()
+
+
+@over(*ALL)
+@pytest.mark.parametrize("where", ["before the answer", "within the body"])
+async def test_closing_ends_what_is_under_way(make: Make, where: str) -> None:
+    with Listener(HANGS[where]) as listener:
+        transport = make(listener.url, max_in_flight=2)
+        outcomes: list[Exception] = []
+
+        async def send() -> None:
+            try:
+                await transport.send(POST, Progress())
+            except Exception as error:  # noqa: BLE001 - whatever comes is compared below
+                outcomes.append(error)
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(send)
+                await anyio.to_thread.run_sync(listener.wait_asked)
+                await anyio.to_thread.run_sync(listener.wait_asked)
+                await transport.aclose()
+                await anyio.to_thread.run_sync(listener.wait_idle)
+        assert sorted((type(error).__name__, error.maybe_sent) for error in outcomes) == [  # type: ignore[attr-defined]
+            ("InvalidRequest", False),
+            ("TransportError", True),
+            ("TransportError", True),
+        ]
+        assert len(listener.requests) == 2
+
+
+@over(*OWN)
+@pytest.mark.parametrize("tls", [False, True], ids=["TCP", "TLS"])
+async def test_bursts_of_cancellations_leave_every_lane_usable_and_no_connection(make: Make, tls: bool) -> None:
+    tally = await bursts(make, count=12, seed=5, tls=tls)
+    assert tally.denied, "nothing was put to the test"
+    assert tally.faults == {}
+
+
+@over(*ALL)
+async def test_under_random_faults_and_cancellations_no_delivered_request_is_denied(make: Make) -> None:
+    tally = await storm(make, calls=160, seed=7)
+    assert tally.denied, "nothing was put to the test"
+    assert tally.faults == {}
+
+
+@over(*OWN)
+async def test_cancelled_at_any_point_a_client_tells_no_lie_and_goes_on_with_every_slot_free(make: Make) -> None:
+    tally = await points(make, count=60, seed=3)
+    assert tally.calls, "nothing was put to the test"
+    assert tally.faults == {}

@@ -1,0 +1,227 @@
+"""Lanes: last in, first out; one exchange each; closed after anything but a whole answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.lowlevel
+import pytest
+from support.time import virtual_time
+
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.transport.connection_pool import KEEPALIVE_EXPIRY, ConnectionPool
+from outreach_async.transport.lifecycle import LoopLocal, discard_all_after_fork
+from outreach_async.transport.wire import Progress, Response
+
+ANSWER = Response(200)
+
+
+class Spy:
+    """A lane that notes what is done with it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.closed = False
+        self.open_elsewhere = True
+
+    def is_reusable(self) -> bool:
+        return self.open_elsewhere
+
+    async def aclose(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.closed = True
+
+
+class Road:
+    """Lanes of spies under a clock that the test moves."""
+
+    def __init__(self, most: int) -> None:
+        self.spies: list[Spy] = []
+        self.now = 1000.0
+        self.lanes = ConnectionPool(most, self._build, lambda: self.now)
+
+    def _build(self) -> Spy:
+        self.spies.append(Spy(len(self.spies)))
+        return self.spies[-1]
+
+    async def ride(self, exchange: Callable[[Spy], Awaitable[Response]] | None = None) -> int:
+        """Exchange something, and return the number of the lane."""
+        used = []
+
+        async def noted(lane: Spy) -> Response:
+            used.append(lane.number)
+            return ANSWER if exchange is None else await exchange(lane)
+
+        assert await self.lanes.run(noted, Progress()) is ANSWER
+        return used[0]
+
+    async def ride_together(self, count: int) -> None:
+        """Have as many lanes in use at once."""
+        together = anyio.Event()
+        riding = []
+
+        async def wait(lane: Spy) -> Response:
+            riding.append(lane)
+            if len(riding) == count:
+                together.set()
+            await together.wait()
+            return ANSWER
+
+        async with anyio.create_task_group() as group:
+            for _ in range(count):
+                group.start_soon(self.ride, wait)
+
+    @property
+    def closed(self) -> list[int]:
+        return [spy.number for spy in self.spies if spy.closed]
+
+
+async def test_one_after_another_use_one_lane() -> None:
+    road = Road(4)
+    assert [await road.ride() for _ in range(3)] == [0, 0, 0]
+    assert road.closed == []
+
+
+@virtual_time
+async def test_at_once_use_a_lane_each_and_never_more_than_allowed() -> None:
+    road = Road(3)
+    await road.ride_together(3)
+    assert len(road.spies) == 3
+    with anyio.move_on_after(0.01) as scope:
+        await road.ride_together(4)
+    assert scope.cancelled_caught
+    assert sum(not spy.closed for spy in road.spies) <= 3
+
+
+async def test_the_lane_used_last_is_taken_first() -> None:
+    road = Road(3)
+    await road.ride_together(3)
+    last = await road.ride()
+    assert [await road.ride() for _ in range(3)] == [last] * 3
+
+
+async def test_lanes_that_idled_too_long_are_closed_upon_the_next_exchange() -> None:
+    road = Road(3)
+    await road.ride_together(3)
+    road.now += KEEPALIVE_EXPIRY / 2
+    last = await road.ride()
+    road.now += KEEPALIVE_EXPIRY / 2 + 0.001
+    assert await road.ride() == last
+    assert road.closed == [number for number in range(3) if number != last]
+    road.now += KEEPALIVE_EXPIRY + 0.001
+    assert await road.ride() == 3
+    assert road.closed == [0, 1, 2]
+
+
+async def test_a_lane_that_the_other_side_has_ended_is_closed_and_replaced() -> None:
+    road = Road(2)
+    await road.ride()
+    road.spies[0].open_elsewhere = False
+    assert await road.ride() == 1
+    assert road.closed == [0]
+
+
+async def test_a_lane_is_closed_and_replaced_after_an_error() -> None:
+    road = Road(1)
+
+    async def fail(_: Spy) -> Response:
+        raise TransportError("no answer")
+
+    with pytest.raises(TransportError, match="no answer"):
+        await road.lanes.run(fail, Progress())
+    assert road.closed == [0]
+    assert await road.ride() == 1
+
+
+async def test_a_lane_is_closed_and_replaced_after_a_cancellation() -> None:
+    road = Road(1)
+    with anyio.CancelScope() as scope:
+
+        async def cancel(_: Spy) -> Response:
+            scope.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        await road.lanes.run(cancel, Progress())
+    assert scope.cancelled_caught
+    assert road.closed == [0]
+    assert await road.ride() == 1
+
+
+async def test_closing_closes_the_idle_lanes_and_refuses_what_comes() -> None:
+    road = Road(3)
+    await road.ride_together(2)
+    await road.lanes.aclose()
+    await road.lanes.aclose()
+    assert road.closed == [0, 1]
+    with pytest.raises(InvalidRequest, match="closed"):
+        await road.ride()
+
+
+async def test_closing_waits_until_what_was_under_way_has_let_go() -> None:
+    road = Road(1)
+    riding = anyio.Event()
+
+    async def hang(_: Spy) -> Response:
+        riding.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def ride() -> None:
+        with pytest.raises(TransportError, match="closed while the request was in flight") as caught:
+            await road.ride(hang)
+        assert caught.value.maybe_sent
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ride)
+        await riding.wait()
+        await road.lanes.aclose()
+        assert road.closed == [0]
+
+
+async def test_a_bound_value_is_made_once_and_forgotten_when_released() -> None:
+    made: list[object] = []
+
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    bound = LoopLocal(make)
+    assert bound.release() is None
+    assert bound.get() is bound.get() is made[0]
+    assert bound.release() is made[0]
+    assert bound.release() is None
+    assert bound.get() is made[1]
+
+
+def test_a_bound_value_is_made_anew_in_another_event_loop() -> None:
+    bound = LoopLocal(object)
+
+    async def get() -> object:
+        return bound.get()
+
+    async def release() -> object:
+        return bound.release()
+
+    values = [anyio.run(get), anyio.run(get), anyio.run(get, backend="trio")]
+    assert len(set(map(id, values))) == 3
+    assert anyio.run(release) is None
+
+
+def test_in_a_forked_child_a_value_of_the_parent_is_neither_used_nor_released() -> None:
+    used, unused = LoopLocal(object), LoopLocal(object)
+
+    async def get(bound: LoopLocal[object]) -> object:
+        return bound.get()
+
+    async def release(bound: LoopLocal[object]) -> object:
+        return bound.release()
+
+    anyio.run(get, used)
+    discard_all_after_fork()
+    assert used.is_inherited
+    assert anyio.run(release, used) is None
+    with pytest.raises(InvalidRequest, match="before this process was forked"):
+        anyio.run(get, used)
+    assert anyio.run(get, unused) is not None

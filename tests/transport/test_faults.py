@@ -1,0 +1,278 @@
+"""Trouble on real sockets: the right error or answer, no lie about what was sent, the right repeat, a client that goes on."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import attrs
+import pytest
+from support.certificates import certificates
+from support.faults import FAULTS, NOWHERE, Fault, arrived, scene, service
+from support.listener import OK, Listener, Peer, hang, serve
+from support.time import MOVABLE, jump
+from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, fail, over, pairs, runs_on
+
+from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, TransportError
+from outreach_async.transport.wire import Progress, Response
+
+TIMEOUT: Final = 30.0
+"""Seconds of an attempt: enough on any machine. What only the clock ends moves the clock."""
+
+
+Cell = tuple[str, str, str]
+"""A fault, a transport and an event loop."""
+
+
+def matrix(cells: Iterable[Cell], *, loops: Loops = EVERY_LOOP) -> pytest.MarkDecorator:
+    """Run a test over these cells."""
+    known = [
+        pytest.param(fault, name, loops[loop], id=f"{fault}-{name}-{loop}")
+        for fault, name, loop in cells
+        if f"{name}-{loop}" not in FAULTS[fault].forgotten
+    ]
+    return pytest.mark.parametrize(("fault", "name", "anyio_backend"), known, indirect=["anyio_backend"])
+
+
+everywhere = over(*ALL, loops=EVERY_LOOP)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_to_the_garbage_collector() -> Iterator[None]:
+    """What was left open warns when it is collected, and warnings are errors."""
+    yield
+    gc.collect()
+
+
+@matrix((fault, *place) for fault in FAULTS if not FAULTS[fault].clock for place in pairs(*ALL))
+async def test_a_fault_is_an_answer_or_an_error_that_never_denies_what_arrived(fault: str, name: str) -> None:
+    for request in (POST, GET):
+        says = FAULTS[fault].says(name, request.method)
+        async with scene(MAKERS[name], FAULTS[fault]) as (transport, listener):
+            if not says:
+                assert (await transport.send(request, Progress())).status == 200
+                continue
+            error, progress = await fail(transport, request)
+            await anyio.to_thread.run_sync(listener.wait_idle)
+            assert type(error) is TransportError
+            assert error.maybe_sent is (progress.sent is not False)
+            assert error.maybe_sent or not arrived(listener, request.method)
+            assert error.maybe_sent in says
+            assert str(error).startswith("no connection to " if not error.maybe_sent else ("no response from ", "the response"))
+            assert "\n" not in str(error)
+            assert "key_secret" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
+            assert len(listener.peers) <= 1 + bool(FAULTS[fault].idle), "it was sent again"
+
+
+@attrs.frozen
+class Stage:
+    """A call's surroundings.
+
+    Attributes:
+        client: Makes the call.
+        fault: What the call meets first.
+        says: What `maybe_sent` of the first attempt's error may be; nothing if it is answered.
+        listener: The service.
+    """
+
+    client: OutreachClient
+    fault: Fault
+    says: frozenset[bool]
+    listener: Listener
+
+    @property
+    def creations(self) -> list[bytes]:
+        """What the service has read."""
+        return [request for request in self.listener.requests if request.startswith(b"POST ")]
+
+
+async def create(stage: Stage) -> None:
+    """A creation is repeated, and its label holds no more and no less than the evidence."""
+    made = await stage.client.contacts.create(NewContact("ann@company.example"))
+    assert made.attempts == 1 + bool(stage.says)
+    assert made.status is (Outcome.SKIPPED if len(stage.creations) > 1 else Outcome.ADDED)
+    assert made.possible == {Outcome.ADDED, made.status}  # the truth is among them: nobody else creates contacts here
+
+
+async def read(stage: Stage) -> None:
+    """A read is repeated."""
+    assert (await stage.client.mailboxes.list()).data == []
+    assert len(stage.listener.peers) <= 2
+
+
+async def ask(stage: Stage) -> None:
+    """What the library does not know is repeated only if no byte has left."""
+    call = partial(stage.client.request, "POST", "/contacts", body=POST.body)
+    if stage.says == {True}:
+        with pytest.raises(TransportError) as caught:
+            await call()
+        assert (caught.value.attempts, caught.value.maybe_sent, caught.value.maybe_applied) == (1, True, True)
+    elif True not in stage.says:
+        assert (await call()).status == 200
+    else:
+        with suppress(TransportError):
+            await call()
+    assert len(stage.creations) <= 1
+
+
+async def end_by_the_clock(listener: Listener) -> None:
+    """Let the time of an exchange run out as soon as nothing else can end it."""
+    await anyio.to_thread.run_sync(listener.wait_stuck)
+    jump(TIMEOUT)
+
+
+async def through_the_client(name: str, fault: Fault, check: Callable[[Stage], Awaitable[None]]) -> None:
+    """Check one call, then that the client goes on, every slot is free and at most the one idle connection is open."""
+    async with scene(MAKERS[name], fault) as (transport, listener):
+
+        def listen_before_the_repeat() -> float:
+            if not listener.listening:
+                listener.listen()
+            return 0.0
+
+        policy = RetryPolicy(attempts=4, backoff=0.001, jitter=listen_before_the_repeat)
+        options: dict[str, Any] = {"owner_key": "key_secret", "workspace": "space_1", "retry": policy}
+        async with OutreachClient(transport=transport, timeout=TIMEOUT, **options) as client:
+            async with anyio.create_task_group() as group:
+                if fault.clock:
+                    group.start_soon(end_by_the_clock, listener)
+                await check(Stage(client, fault, fault.says(name, "POST"), listener))
+            assert (await client.mailboxes.list()).data == []
+            assert client._engine._slots.free == client._engine.max_in_flight
+            await anyio.to_thread.run_sync(listener.wait_idle, 1)
+
+
+def in_turn() -> Iterator[Cell]:
+    """Yield each fault with each transport on one event loop: our own see every loop in turn, given ones asyncio.
+
+    What the client makes of an error is no matter of the loop.
+    """
+    for turn, fault in enumerate(fault for fault in FAULTS if FAULTS[fault].then and not FAULTS[fault].clock):
+        for name in ALL:
+            loops = [loop for _, loop in pairs(name, loops=EVERY_LOOP)] if name in OWN else ["asyncio"]
+            yield fault, name, loops[(turn + ALL.index(name)) % len(loops)]
+
+
+@matrix(in_turn())
+async def test_what_may_be_repeated_is_repeated_with_an_honest_label_and_the_client_goes_on(name: str, fault: str) -> None:
+    async with anyio.create_task_group() as group:
+        for check in (create, read, ask):
+            group.start_soon(through_the_client, name, FAULTS[fault], check)
+
+
+def ended_by_the_clock() -> Iterator[Cell]:
+    """Yield each fault that only the clock ends: two backends see it on every loop whose clock moves, the others on asyncio."""
+    for fault in (fault for fault in FAULTS if FAULTS[fault].clock):
+        for name in ALL:
+            for loop in MOVABLE if name in {"httpx", "aiohttp"} else ("asyncio",):
+                if runs_on(name, loop):
+                    yield fault, name, loop
+
+
+@matrix(ended_by_the_clock(), loops=MOVABLE)
+async def test_what_only_the_clock_ends_is_repeated_with_an_honest_label_and_the_client_goes_on(name: str, fault: str) -> None:
+    for check in (create, read, ask):  # one after the other: what moves the clock moves it for all
+        await through_the_client(name, FAULTS[fault], check)
+
+
+@everywhere
+async def test_an_unknown_host_is_given_up_with_nothing_sent_and_nothing_applied(make: Make) -> None:
+    policy = RetryPolicy(attempts=2, backoff=0.0)
+    transport = make(f"http://{NOWHERE}")
+    async with OutreachClient(transport=transport, owner_key="key_1", workspace="space_1", retry=policy) as client:
+        for _ in range(2):
+            with pytest.raises(TransportError) as caught:
+                await client.contacts.create(NewContact("ann@company.example"))
+            assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
+        assert client._engine._slots.free == client._engine.max_in_flight
+
+
+@everywhere
+async def test_while_every_connection_is_busy_what_waits_in_the_transport_is_certainly_not_sent(make: Make) -> None:
+    with Listener(hang, service) as listener:
+        transport = make(listener.url, max_in_flight=1)
+        policy = RetryPolicy(attempts=2, backoff=0.0)
+        client = OutreachClient(transport=transport, owner_key="key_1", workspace="space_1", retry=policy)
+        async with client, anyio.create_task_group() as group:
+            group.start_soon(transport.send, GET, Progress())
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            for call in (
+                lambda: client.contacts.create(NewContact("ann@company.example"), timeout=0.02),
+                lambda: client.mailboxes.list(timeout=0.02),
+                lambda: client.request("POST", "/contacts", body=POST.body, timeout=0.02),
+            ):
+                with pytest.raises(TransportError, match="no response within the timeout") as caught:
+                    await call()
+                assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
+            group.cancel_scope.cancel()
+        assert len(listener.requests) == 1
+
+
+@over(*ALL)
+async def test_tls_with_a_trusted_certificate_works(make: Make) -> None:
+    with Listener(serve(), tls=certificates().server) as listener:
+        transport = make(listener.url, tls=certificates().client)
+        response = await transport.send(POST, Progress())
+        await transport.aclose()
+        await anyio.to_thread.run_sync(listener.wait_idle)
+    assert response == Response(200, {"content-length": "2"}, b"ok")
+
+
+@over(*ALL)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_an_answer_and_its_target_gets_nothing(make: Make, status: int) -> None:
+    with Listener(serve()) as other, Listener(serve(redirect(status, other.url))) as listener:
+        transport = make(listener.url)
+        response = await transport.send(POST, Progress())
+        await transport.aclose()
+        assert (response.status, response.headers["location"]) == (status, f"{other.url}/new")
+        assert (len(listener.requests), other.peers) == (1, [])
+
+
+def redirect(status: int, to: str) -> bytes:
+    return f"HTTP/1.1 {status} Elsewhere\r\nlocation: {to}/new\r\ncontent-length: 0\r\n\r\n".encode()
+
+
+@over(*ALL)
+async def test_a_cookie_is_never_sent_back(make: Make) -> None:
+    with Listener(serve(OK.replace(b"content", b"set-cookie: a=b; Path=/\r\ncontent", 1))) as listener:
+        transport = make(listener.url)
+        for _ in range(2):
+            response = await transport.send(POST, Progress())
+            assert response.headers["set-cookie"] == "a=b; Path=/"
+        await transport.aclose()
+        assert len(listener.requests) == 2
+        assert b"cookie" not in b"".join(listener.requests).lower()
+
+
+@over(*ALL)
+async def test_a_failed_get_is_not_sent_again(make: Make) -> None:
+    with Listener(serve_then_close, serve()) as listener:
+        transport = make(listener.url)
+        await transport.send(GET, Progress())
+        error, _ = await fail(transport, GET)
+        await transport.aclose()
+        assert error.maybe_sent
+        assert len(listener.requests) == 2
+
+
+def serve_then_close(peer: Peer) -> None:
+    """Answer one request, and close the connection upon the next."""
+    peer.request()
+    peer.send(OK)
+    peer.request()
+
+
+@over(*ALL)
+async def test_a_connection_is_used_again(make: Make) -> None:
+    with Listener(serve()) as listener:
+        transport = make(listener.url)
+        for _ in range(5):
+            await transport.send(POST, Progress())
+        await transport.aclose()
+        assert (len(listener.requests), len(listener.peers)) == (5, 1)

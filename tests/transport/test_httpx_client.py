@@ -1,0 +1,263 @@
+"""The adapter for httpx and httpx2 over a client that was configured elsewhere."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx
+import httpx2
+import pytest
+from support.certificates import certificates
+from support.listener import Listener, Peer, serve
+from support.transports import GET, NOWHERE, POST, fail
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.wire import Progress
+
+BOTH = ("httpx", "httpx2")
+LIBRARIES: dict[str, Any] = {"httpx": httpx, "httpx2": httpx2}
+both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
+
+
+def over_mock(library: Any, handler: Callable[[Any], Any], **options: Any) -> HttpxTransport:
+    """Make a transport over a client whose requests a function answers."""
+    return HttpxTransport(library.AsyncClient(base_url=NOWHERE, transport=library.MockTransport(handler), **options))
+
+
+@both_libraries
+async def test_a_clients_own_settings_are_sent_along(library: Any) -> None:
+    seen: list[Any] = []
+
+    def handler(request: Any) -> Any:
+        seen.append(request)
+        return library.Response(200)
+
+    transport = over_mock(
+        library,
+        handler,
+        headers={"x-tenant": "t1"},
+        auth=("user", "password"),
+        params={"tenant": "t 1"},
+        cookies={"own": "cookie"},
+    )
+    await transport.send(POST, Progress())
+    await transport.aclose()
+    assert seen[0].headers["x-tenant"] == "t1"
+    assert seen[0].headers["authorization"].startswith("Basic ")
+    assert seen[0].headers["cookie"] == "own=cookie"
+    assert seen[0].url.raw_path in {b"/contacts?tenant=t+1", b"/contacts?tenant=t%201"}
+    assert seen[0].content == POST.body
+
+
+@both_libraries
+async def test_digest_authentication_sends_the_body_twice_whole(library: Any) -> None:
+    seen: list[bytes] = []
+
+    async def challenge(request: Any) -> Any:
+        seen.append(await request.aread())
+        if "authorization" in request.headers:
+            return library.Response(201)
+        return library.Response(401, headers={"www-authenticate": 'Digest realm="r", nonce="n", qop="auth"', "set-cookie": "a=b"})
+
+    transport = over_mock(library, challenge, auth=library.DigestAuth("user", "password"))
+    response = await transport.send(POST, Progress())
+    await transport.aclose()
+    assert (response.status, seen) == (201, [POST.body, POST.body])
+
+
+@both_libraries
+async def test_an_answer_that_a_hook_has_read_is_read_again(library: Any) -> None:
+    async def hook(response: Any) -> None:
+        await response.aread()
+
+    transport = over_mock(library, lambda _: library.Response(200, content=drops()), event_hooks={"response": [hook]})
+    assert (await transport.send(GET, Progress())).body == b"droplets"
+    await transport.aclose()
+
+
+async def drops() -> AsyncIterator[bytes]:
+    yield b"drop"
+    yield b"lets"
+
+
+@both_libraries
+async def test_an_endless_answer_of_a_mock_is_refused(library: Any) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 1000
+
+    client = library.AsyncClient(
+        base_url=NOWHERE, transport=library.MockTransport(lambda _: library.Response(200, content=endless()))
+    )
+    error, _ = await fail(HttpxTransport(client, max_answer=10_000), GET)
+    assert "more than max_answer=10000 bytes" in str(error)
+
+
+@both_libraries
+async def test_a_clients_timeouts_and_redirects_are_switched_off(library: Any) -> None:
+    seen: list[Any] = []
+
+    def handler(request: Any) -> Any:
+        seen.append(request)
+        return library.Response(307, headers={"location": "/elsewhere"})
+
+    transport = over_mock(library, handler, timeout=1.0, follow_redirects=True)
+    assert (await transport.send(POST, Progress())).status == 307
+    await transport.aclose()
+    assert [request.extensions["timeout"] for request in seen] == [dict.fromkeys(("connect", "read", "write", "pool"))]
+
+
+@both_libraries
+async def test_a_client_keeps_no_cookie_of_an_answer_and_all_of_its_own(library: Any) -> None:
+    client = library.AsyncClient(
+        base_url=NOWHERE,
+        cookies={"own": "1"},
+        transport=library.MockTransport(lambda _: library.Response(200, headers={"set-cookie": "theirs=2"})),
+    )
+    transport = HttpxTransport(client)
+    await transport.send(GET, Progress())
+    assert {cookie.name for cookie in client.cookies.jar} == {"own"}
+    await transport.aclose()
+
+
+@both_libraries
+async def test_a_client_is_closed_along_with_its_transport(library: Any) -> None:
+    unused, used = (
+        library.AsyncClient(base_url=NOWHERE, transport=library.MockTransport(lambda _: library.Response(200))) for _ in "12"
+    )
+    await HttpxTransport(unused).aclose()
+    transport = HttpxTransport(used)
+    await transport.send(GET, Progress())
+    await transport.aclose()
+    assert unused.is_closed
+    assert used.is_closed
+
+
+@both_libraries
+async def test_a_tls_handshake_that_is_cancelled_leaves_no_connection(library: Any) -> None:
+    with Listener(mute) as listener:
+        transport = HttpxTransport(
+            library.AsyncClient(base_url=f"https://localhost:{listener.port}", verify=certificates().client)
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.send, POST, Progress())
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            group.cancel_scope.cancel()
+        await anyio.to_thread.run_sync(listener.wait_idle)  # before it is closed
+        await transport.aclose()
+
+
+def mute(peer: Peer) -> None:
+    """Read a TLS greeting and never answer."""
+    peer.read()
+    peer.note(b"")
+    peer.outlast()
+
+
+@both_libraries
+async def test_a_client_of_a_parent_process_is_left_open_by_its_child(library: Any) -> None:
+    client = library.AsyncClient(base_url=NOWHERE)
+    transport = HttpxTransport(client)
+    transport._sender._in_flight.discard_after_fork()  # type: ignore[union-attr]  # a client's route has it
+    await transport.aclose()
+    assert not client.is_closed
+    await client.aclose()
+
+
+@both_libraries
+async def test_a_client_that_its_owner_has_closed_is_named(library: Any) -> None:
+    client = library.AsyncClient(base_url=NOWHERE)
+    await client.aclose()
+    with pytest.raises(InvalidRequest, match=r"^the AsyncClient is closed"):
+        await HttpxTransport(client).send(GET, Progress())
+
+
+@both_libraries
+async def test_a_clients_own_field_that_is_no_http_is_refused_and_never_shown(library: Any) -> None:
+    with Listener(serve()) as listener:
+        transport = HttpxTransport(library.AsyncClient(base_url=listener.url, headers={"x-key": "secret\r\n"}))
+        with pytest.raises(InvalidRequest, match="the client's own headers") as caught:
+            await transport.send(POST, Progress())
+        await transport.aclose()
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+@both_libraries
+@pytest.mark.parametrize(
+    ("name", "reads", "maybe_sent"),
+    [
+        ("ConnectError", False, False),
+        ("ConnectTimeout", False, False),
+        ("PoolTimeout", False, False),
+        ("ProxyError", False, False),
+        ("UnsupportedProtocol", False, False),
+        ("ConnectError", True, True),
+        ("ReadTimeout", False, True),
+        ("ReadTimeout", True, True),
+        ("RemoteProtocolError", False, True),
+        ("LocalProtocolError", True, True),
+    ],
+)
+async def test_of_a_foreign_transport_only_the_connect_family_is_believed(
+    library: Any,
+    name: str,
+    reads: bool,
+    maybe_sent: bool,
+) -> None:
+    class Foreign(library.AsyncBaseTransport):  # type: ignore[misc]  # either library's
+        async def handle_async_request(self, request: Any) -> Any:
+            if reads:
+                await request.aread()
+            raise getattr(library, name)("a\nreason")
+
+    error, _ = await fail(HttpxTransport(library.AsyncClient(base_url=NOWHERE, transport=Foreign())), POST)
+    assert error.maybe_sent is maybe_sent
+    assert str(error).endswith(f"{NOWHERE}: {name}: a reason")
+    assert type(error.__cause__) is getattr(library, name)
+
+
+@both_libraries
+@pytest.mark.parametrize("kind", [RuntimeError, OSError, anyio.ClosedResourceError])
+async def test_an_application_that_breaks_before_it_reads_may_have_acted(library: Any, kind: type[Exception]) -> None:
+    async def app(*_: object) -> None:
+        raise kind
+
+    error, _ = await fail(HttpxTransport(library.AsyncClient(base_url=NOWHERE, transport=library.ASGITransport(app))), POST)
+    assert error.maybe_sent is True
+
+
+@both_libraries
+async def test_what_is_none_of_the_librarys_errors_passes_as_it_is(library: Any) -> None:
+    def handler(_: object) -> Any:
+        raise KeyError("a mistake of the test's")
+
+    with pytest.raises(KeyError):
+        await over_mock(library, handler).send(POST, Progress())
+
+
+@both_libraries
+def test_a_client_that_was_used_in_another_event_loop_is_refused_and_closed(library: Any) -> None:
+    with Listener(serve()) as listener:
+        made = [HttpxTransport(library.AsyncClient(base_url=listener.url))]
+
+        async def send() -> None:
+            await made[0].send(POST, Progress())
+
+        async def fail_and_close() -> None:
+            with pytest.raises(InvalidRequest, match="used in another event loop; make a new one in this"):
+                await send()
+            await made.pop().aclose()
+
+        def end() -> None:
+            anyio.run(fail_and_close)
+            gc.collect()
+
+        anyio.run(send)
+        with pytest.warns(ResourceWarning, match="unclosed"):  # nobody closed the first event loop's connection
+            end()
+        assert len(listener.requests) == 1

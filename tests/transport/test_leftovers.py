@@ -1,0 +1,325 @@
+"""Bytes behind a response: their connection is never used again, and the response is in doubt unless it was the first on it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+import aiohttp
+import anyio.lowlevel
+import anyio.to_thread
+import httpx
+import httpx2
+import pytest
+from support.certificates import certificates
+from support.copies import send_while_idle, wait_readable
+from support.listener import PATIENCE, Listener, Peer
+from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
+
+from outreach_async.errors import TransportError
+from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.wire import Progress, Request, Transport
+
+CLIENTS: Final = ("httpx_client", "httpx2_client")
+everywhere = over(*ALL, loops=EVERY_LOOP)
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+by_post_and_get = pytest.mark.parametrize("request_", [POST, GET], ids=["POST", "GET"])
+
+
+def numbered(number: int, field: str = "x-test: 1") -> bytes:
+    """A response that tells which it is."""
+    return f"HTTP/1.1 200 OK\r\n{field}\r\ncontent-length: 1\r\n\r\n{number}".encode()
+
+
+class Scripted:
+    """A listener's behaviour that answers the n-th request of all with the n-th of these byte strings, then with its number."""
+
+    def __init__(self, *sent: bytes) -> None:
+        self._sent = list(sent)
+        self._count = 0
+
+    def __call__(self, peer: Peer) -> None:
+        while True:
+            peer.request()
+            self._count += 1
+            peer.send(self._sent.pop(0) if self._sent else numbered(self._count))
+
+
+class Closing(Scripted):
+    """The same, but each connection ends after its second response."""
+
+    def __call__(self, peer: Peer) -> None:
+        for number in (1, 2):
+            peer.request()
+            peer.send(self._sent.pop(0) if self._sent else numbered(number))
+
+
+async def bodies(transport: Transport, count: int, request: Request = POST) -> list[bytes | None]:
+    """Send so many requests one after the other; return the bodies of their responses, `None` for those in doubt."""
+    received: list[bytes | None] = []
+    for _ in range(count):
+        try:
+            received.append((await transport.send(request, Progress())).body)
+        except TransportError as error:
+            in_doubt(error)
+            received.append(None)
+    return received
+
+
+def in_doubt(error: TransportError) -> None:
+    """Make sure of what the error says."""
+    assert error.maybe_sent
+    assert "may belong to an earlier request" in str(error)
+
+
+@everywhere
+@by_post_and_get
+async def test_a_first_response_that_comes_twice_counts_and_its_connection_is_closed(make: Make, request_: Request) -> None:
+    with Listener(Scripted(numbered(1) * 2)) as listener:
+        transport = make(listener.url)
+        assert await bodies(transport, 2, request_) == [b"1", b"2"]
+        await transport.aclose()
+        assert len(listener.peers) == 2
+
+
+@everywhere
+@by_post_and_get
+async def test_a_later_response_that_another_follows_is_in_doubt(make: Make, request_: Request) -> None:
+    with Listener(Scripted(numbered(1), numbered(1) + numbered(2))) as listener:
+        transport = make(listener.url)
+        assert await bodies(transport, 3, request_) == [b"1", None, b"3"]
+        await transport.aclose()
+        assert len(listener.peers) == 2
+
+
+@everywhere
+@pytest.mark.parametrize("size", [1, 12, 30])
+async def test_a_later_response_that_a_part_of_another_follows_is_in_doubt(make: Make, size: int) -> None:
+    with Listener(Scripted(numbered(1), numbered(1) + numbered(2)[:size])) as listener:
+        transport = make(listener.url)
+        assert await bodies(transport, 3) == [b"1", None, b"3"]
+        await transport.aclose()
+        assert len(listener.peers) == 2
+
+
+@over(*ALL)
+async def test_over_tls_too_a_later_response_that_another_follows_is_in_doubt(make: Make) -> None:
+    with Listener(Scripted(numbered(1), numbered(1) + numbered(2)), tls=certificates().server) as listener:
+        transport = make(listener.url, tls=certificates().client)
+        assert await bodies(transport, 3) == [b"1", None, b"3"]
+        await transport.aclose()
+        assert len(listener.peers) == 2
+
+
+@over(*ALL)
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_a_later_response_that_nothing_but_the_end_follows_counts(make: Make, tls: bool) -> None:
+    keys = certificates()
+    with Listener(Closing(numbered(1), numbered(2, "connection: close")), tls=keys.server if tls else None) as listener:
+        transport = make(listener.url, tls=keys.client)
+        assert await bodies(transport, 3) == [b"1", b"2", b"1"]
+        await transport.aclose()
+
+
+@over(*OWN, *CLIENTS, loops=EVERY_LOOP)
+@by_post_and_get
+async def test_a_connection_on_which_bytes_arrive_while_idle_is_not_used_again(make: Make, request_: Request) -> None:
+    with Listener(Scripted()) as listener:
+        transport = make(listener.url)
+        assert await bodies(transport, 2, request_) == [b"1", b"2"]
+        send_while_idle(listener.peers[0], numbered(2))
+        assert await bodies(transport, 2, request_) == [b"3", b"4"]
+        await transport.aclose()
+        assert len(listener.peers) == 2
+
+
+@over("aiohttp", loops=EVERY_LOOP)
+@by_post_and_get
+@pytest.mark.parametrize("size", [None, 12], ids=["whole", "in part"])
+async def test_a_connection_whose_idle_bytes_aiohttp_has_read_is_not_used_again(
+    make: Make, request_: Request, size: int | None
+) -> None:
+    with Listener(Scripted()) as listener:
+        transport = make(listener.url)
+        assert await bodies(transport, 1, request_) == [b"1"]
+        send_while_idle(listener.peers[0], numbered(1)[:size])
+        await turn_the_loop()
+        assert await bodies(transport, 2, request_) == [b"2", b"3"]
+        await transport.aclose()
+        assert len(listener.peers) == 2
+
+
+async def turn_the_loop() -> None:
+    """Let the event loop read what has arrived."""
+    for _ in range(5):
+        await anyio.lowlevel.checkpoint()
+
+
+@over("aiohttp_session", loops=EVERY_LOOP)
+@by_post_and_get
+async def test_over_a_session_no_response_is_one_that_came_before_its_request(make: Make, request_: Request) -> None:
+    with Listener(Scripted()) as listener:
+        transport = make(listener.url)
+        assert await bodies(transport, 1, request_) == [b"1"]
+        send_while_idle(listener.peers[0], numbered(1))
+        await turn_the_loop()
+        doubtful, fresh = await bodies(transport, 2, request_)
+        await transport.aclose()
+    assert doubtful is None
+    assert fresh in {b"2", b"3"}  # depending on whether the first of them has left
+
+
+@over("aiohttp_session", loops=EVERY_LOOP)
+async def test_over_a_session_no_body_is_sent_where_bytes_wait(make: Make) -> None:
+    with Listener(Scripted()) as listener:
+        transport = make(listener.url)
+        assert await bodies(transport, 1) == [b"1"]
+        send_while_idle(listener.peers[0], numbered(1))
+        with pytest.raises(TransportError, match="may belong to an earlier request"):
+            await transport.send(POST, Progress())
+        assert await bodies(transport, 1) == [b"2"]
+        await transport.aclose()
+        assert len(listener.requests) == 2
+
+
+@over("aiohttp", "aiohttp_session")
+async def test_what_aiohttp_has_not_read_yet_puts_a_later_response_in_doubt(make: Make) -> None:
+    with Listener(Scripted()) as listener:
+
+        async def copy_the_second(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+            response = await handler(request)
+            if len(listener.requests) == 2:
+                send_while_idle(listener.peers[0], numbered(2))
+            return response
+
+        transport = make(listener.url, middlewares=[copy_the_second])
+        assert await bodies(transport, 3) == [b"1", None, b"3"]
+        await transport.aclose()
+        assert len(listener.peers) == 2
+
+
+@on_asyncio
+async def test_what_arrives_for_the_next_request_puts_no_response_in_doubt() -> None:
+    answer_third, received = threading.Event(), []
+
+    def hold_the_third(peer: Peer) -> None:
+        for number in (1, 2, 3):
+            peer.request()
+            assert number < 3 or answer_third.wait(PATIENCE)
+            peer.send(numbered(number))
+        peer.outlast()
+
+    with Listener(hold_the_third) as listener:
+        async with anyio.create_task_group() as group:
+
+            async def send() -> None:
+                received.extend(await bodies(transport, 1))
+
+            async def overtake(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+                response = await handler(request)
+                await anyio.to_thread.run_sync(listener.wait_asked)
+                if len(listener.requests) == 2:
+                    group.start_soon(send)
+                    await anyio.to_thread.run_sync(listener.wait_asked)
+                    listener.note(b"")  # for the third's own turn here
+                    answer_third.set()
+                    wait_readable(listener.peers[0])
+                return response
+
+            transport = AiohttpTransport(listener.url, middlewares=[overtake])
+            assert await bodies(transport, 2) == [b"1", b"2"]
+        await transport.aclose()
+        assert received == [b"3"]
+        assert len(listener.peers) == 1
+
+
+class OwnResponse(aiohttp.ClientResponse):
+    """A session's own class of responses."""
+
+
+@on_asyncio
+async def test_a_sessions_own_class_of_responses_is_kept() -> None:
+    seen: list[aiohttp.ClientResponse] = []
+
+    async def note(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        seen.append(await handler(request))
+        return seen[-1]
+
+    with Listener(Scripted()) as listener:
+        session = aiohttp.ClientSession(f"{listener.url}/", response_class=OwnResponse)
+        transport = AiohttpTransport(session, middlewares=[note])
+        assert await bodies(transport, 2) == [b"1", b"2"]
+        await transport.aclose()
+    assert [isinstance(response, OwnResponse) for response in seen] == [True, True]
+
+
+@on_asyncio
+async def test_a_response_that_a_middleware_found_elsewhere_counts() -> None:
+    with Listener(Scripted()) as listener:
+        async with aiohttp.ClientSession() as other:
+
+            async def elsewhere(_: aiohttp.ClientRequest, handler: object) -> aiohttp.ClientResponse:
+                del handler
+                return await other.get(listener.url)
+
+            transport = AiohttpTransport("http://service.example", middlewares=[elsewhere])
+            assert await bodies(transport, 2) == [b"1", b"2"]
+            await transport.aclose()
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+async def test_a_client_that_keeps_no_connection_uses_each_once(library: Any) -> None:
+    async def read(response: Any) -> None:
+        await response.aread()
+
+    with Listener(Scripted(*(numbered(number) * 2 for number in (1, 2, 3)))) as listener:
+        once = library.Limits(max_keepalive_connections=0)
+        client = library.AsyncClient(base_url=listener.url, limits=once, event_hooks={"response": [read]})
+        transport = HttpxTransport(client)
+        assert await bodies(transport, 3) == [b"1", b"2", b"3"]
+        await transport.aclose()
+
+
+@on_asyncio
+async def test_a_session_that_keeps_no_connection_uses_each_once() -> None:
+    with Listener(Scripted()) as listener:
+        session = aiohttp.ClientSession(f"{listener.url}/", connector=aiohttp.TCPConnector(force_close=True))
+        transport = AiohttpTransport(session)
+        assert await bodies(transport, 3) == [b"1", b"2", b"3"]
+        await transport.aclose()
+        assert len(listener.peers) == 3
+
+
+@on_asyncio
+async def test_a_connection_lost_while_a_trace_waits_is_a_lost_answer() -> None:
+    def leave(peer: Peer) -> None:
+        """Close the connection at once."""
+        peer.note(b"")
+
+    with Listener(leave) as listener:
+
+        async def wait(*_: object) -> None:
+            await anyio.to_thread.run_sync(listener.wait_asked)
+            await anyio.to_thread.run_sync(listener.wait_idle)
+            await turn_the_loop()
+
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_create_end.append(wait)
+        transport = AiohttpTransport(aiohttp.ClientSession(f"{listener.url}/", trace_configs=[trace]))
+        for request in (POST, GET):
+            with pytest.raises(TransportError, match="no response from"):
+                await transport.send(request, Progress())
+        await transport.aclose()
+
+
+@over(*ALL)
+@pytest.mark.parametrize("status", ["000", "099"])
+async def test_a_status_below_100_is_no_answer(make: Make, status: str) -> None:
+    with Listener(Scripted(numbered(1).replace(b"200", status.encode()))) as listener:
+        transport = make(listener.url)
+        with pytest.raises(TransportError) as caught:
+            await transport.send(POST, Progress())
+        assert caught.value.maybe_sent
+        assert await bodies(transport, 1) == [b"2"]
+        await transport.aclose()

@@ -1,0 +1,340 @@
+"""Where the bytes behind a response may wait: in h11, in TLS, in anyio, in the kernel."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
+from typing import Any, Final
+
+import h11
+import httpcore
+import httpcore2
+import httpx
+import httpx2
+import pytest
+import respx
+from support.certificates import certificates
+from support.listener import Listener, Peer
+from support.transports import LOOPS, NOWHERE
+
+from outreach_async.errors import TransportError
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.httpx_pool import PoolSender, _HttpxConnection, read_response
+from outreach_async.transport.leftovers import ConnectionMonitor, SocketProbe, http11_state
+from outreach_async.transport.wire import Progress, Request
+
+LIBRARIES: Final = {"httpx": httpx, "httpx2": httpx2}
+RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
+
+
+# In the kernel.
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as near:
+        far, _ = listener.accept()
+        with far:
+            yield near, far
+
+
+def test_nothing_waits_on_a_silent_socket(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, _ = pair
+    assert not SocketProbe(near).is_readable()
+    assert SocketProbe(near).peek() is None
+
+
+def test_bytes_that_wait_are_seen_and_left_where_they_are(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    far.sendall(b"xyz")
+    near.settimeout(10)
+    assert near.recv(3, socket.MSG_PEEK | socket.MSG_WAITALL) == b"xyz"
+    assert SocketProbe(near).is_readable()
+    assert SocketProbe(near).peek() == b"x"
+    assert near.recv(3) == b"xyz"
+
+
+def test_the_end_of_the_stream_is_no_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    far.shutdown(socket.SHUT_WR)
+    near.settimeout(10)
+    assert near.recv(1, socket.MSG_PEEK) == b""
+    assert SocketProbe(near).is_readable()
+    assert SocketProbe(near).peek() == b""
+
+
+def test_a_reset_is_no_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    far.close()
+    assert SocketProbe(near).peek() in {None, b""}  # `None` until the kernel has been told
+
+
+def test_on_a_closed_socket_nothing_waits_and_no_read_blocks(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, _ = pair
+    before = SocketProbe(near)
+    near.close()
+    for probe in (before, SocketProbe(near)):
+        assert probe.is_readable()
+        assert probe.peek() == b""
+
+
+def test_on_a_descriptor_that_was_closed_beneath_its_socket_nothing_waits(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, _ = pair
+    probe = SocketProbe(near)
+    os.close(near.fileno())
+    assert probe.peek() == b""
+    near.detach()
+
+
+# In h11.
+
+
+def answer_once_then_twice(peer: Peer) -> None:
+    """Answer the first request once and the second one twice."""
+    for times in (1, 2):
+        peer.request()
+        peer.send(RESPONSE * times)
+    peer.outlast()
+
+
+@both_libraries
+async def test_the_library_shows_what_h11_holds_and_how_many_requests_came_before(library: Any) -> None:
+    with Listener(answer_once_then_twice) as listener:
+        async with library.AsyncHTTPTransport() as transport:
+            for number in (1, 2):
+                response = await transport.handle_async_request(library.Request("GET", listener.url))
+                assert [piece async for piece in response.stream] == [b"ok"]
+                state = http11_state(response.stream)
+                assert state is not None
+                assert (state[0], state[1].trailing_data[0]) == (number, RESPONSE * (number - 1))
+                await response.aclose()
+
+
+@both_libraries
+async def test_a_client_shows_the_same(library: Any) -> None:
+    with Listener(answer_once_then_twice) as listener:
+        async with library.AsyncClient() as client:
+            await client.get(listener.url)
+            async with client.stream("GET", listener.url) as response:
+                assert [piece async for piece in response.stream] == [b"ok"]
+                state = http11_state(response.stream)
+                assert state is not None
+                assert (state[0], state[1].trailing_data[0]) == (2, RESPONSE)
+
+
+class Wrapped:
+    """A stream in an endless row of streams."""
+
+    @property
+    def _stream(self) -> Wrapped:
+        return Wrapped()
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        httpx.ByteStream(b"mock"),
+        httpx2.ByteStream(b"mock"),
+        Wrapped(),
+        SimpleNamespace(_connection=SimpleNamespace(_request_count=1)),
+        SimpleNamespace(_connection=SimpleNamespace(_h11_state=h11.Connection(h11.CLIENT))),
+    ],
+    ids=["httpx mock", "httpx2 mock", "unknown wrapper", "no h11", "no count"],
+)
+def test_where_the_library_shows_nothing_nothing_is_known(stream: object) -> None:
+    assert http11_state(stream) is None
+
+
+# Of a connection.
+
+
+class Machine:
+    """What h11 shows of a connection."""
+
+    def __init__(self, trailing: bytes = b"") -> None:
+        self.trailing_data = (trailing, False)
+        self.failed = False
+
+    def send_failed(self) -> None:
+        self.failed = True
+
+
+class Network:
+    """A network stream of these parts."""
+
+    def __init__(self, **parts: object) -> None:
+        self._parts = parts
+
+    def get_extra_info(self, info: str) -> object:
+        return self._parts.get(info)
+
+
+def beneath(machine: Machine, count: int) -> object:
+    return SimpleNamespace(_connection=SimpleNamespace(_request_count=count, _h11_state=machine))
+
+
+def test_a_clean_connection_is_kept() -> None:
+    machine = Machine()
+    assert ConnectionMonitor(Network()).check_leftovers(beneath(machine, 2), closing=False)
+    assert not machine.failed
+
+
+def test_a_first_response_with_bytes_behind_it_ends_its_connection() -> None:
+    machine = Machine(b"H")
+    assert not ConnectionMonitor(Network()).check_leftovers(beneath(machine, 1), closing=False)
+    assert machine.failed
+
+
+def test_a_later_response_with_bytes_behind_it_ends_its_connection_in_an_error() -> None:
+    machine = Machine(b"H")
+    with pytest.raises(TransportError, match="may belong to an earlier request") as caught:
+        ConnectionMonitor(Network()).check_leftovers(beneath(machine, 2), closing=False)
+    assert caught.value.maybe_sent
+    assert machine.failed
+
+
+def test_bytes_in_the_kernel_put_a_later_response_in_doubt(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    link = ConnectionMonitor(Network(socket=near))
+    assert link.check_leftovers(beneath(Machine(), 2), closing=False)
+    assert link.is_silent()
+    far.sendall(b"H")
+    assert near.recv(1, socket.MSG_PEEK) == b"H"
+    assert not link.is_silent()
+    assert link.check_leftovers(beneath(Machine(), 1), closing=False)  # which is closed when it would be used again
+    with pytest.raises(TransportError):
+        link.check_leftovers(beneath(Machine(), 2), closing=False)
+
+
+def test_the_end_of_the_stream_ends_the_connection_without_an_error(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    far.shutdown(socket.SHUT_WR)
+    assert near.recv(1, socket.MSG_PEEK) == b""
+    machine = Machine()
+    assert not ConnectionMonitor(Network(socket=near)).check_leftovers(beneath(machine, 2), closing=False)
+    assert machine.failed
+
+
+# In TLS.
+
+
+class Tls:
+    """Both sides of TLS in memory, with the handshake behind them."""
+
+    def __init__(self) -> None:
+        keys, self.to_client, to_server = certificates(), ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.server = keys.server.wrap_bio(to_server, self.to_client, server_side=True)
+        self.client = keys.client.wrap_bio(self.to_client, to_server, server_hostname="localhost")
+        for side in (self.client, self.server, self.client, self.server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+
+    def link(self, **parts: object) -> ConnectionMonitor:
+        return ConnectionMonitor(Network(ssl_object=self.client, **parts))
+
+
+def test_over_tls_the_servers_tickets_are_no_bytes() -> None:
+    tls = Tls()
+    assert tls.to_client.pending > 0
+    assert tls.link().check_leftovers(beneath(Machine(), 2), closing=False)
+
+
+def test_a_record_that_nobody_has_decrypted_puts_a_later_response_in_doubt() -> None:
+    tls = Tls()
+    tls.server.write(RESPONSE)
+    with pytest.raises(TransportError):
+        tls.link().check_leftovers(beneath(Machine(), 2), closing=False)
+
+
+@pytest.mark.parametrize("how", ["closed", "broken"])
+def test_a_connection_whose_tls_has_ended_ends_without_an_error(how: str) -> None:
+    tls = Tls()
+    if how == "closed":
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.server.unwrap()
+    else:
+        tls.to_client.write(b"no record of TLS")
+    machine = Machine()
+    assert not tls.link().check_leftovers(beneath(machine, 2), closing=False)
+    assert machine.failed
+
+
+def test_what_ends_tls_after_a_last_response_is_no_response(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    far.sendall(b"\x17")
+    assert near.recv(1, socket.MSG_PEEK) == b"\x17"
+    link = Tls().link(socket=near)
+    assert link.check_leftovers(beneath(Machine(), 2), closing=True)
+    with pytest.raises(TransportError):
+        link.check_leftovers(beneath(Machine(), 2), closing=False)
+
+
+# In anyio.
+
+
+@pytest.mark.parametrize("anyio_backend", [LOOPS["asyncio"]], indirect=True, ids=["asyncio"])
+@pytest.mark.parametrize("backend", [httpcore.AnyIOBackend, httpcore2.AnyIOBackend], ids=["httpcore", "httpcore2"])
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_what_anyio_has_read_too_much_of_puts_a_later_response_in_doubt(backend: Any, tls: bool) -> None:
+    with Listener(say_six) as listener:
+        network = await backend().connect_tcp("127.0.0.1", listener.port)
+        assert await network.read(3) == b"abc"
+        seen = SimpleNamespace(_stream=SimpleNamespace(transport_stream=network._stream), get_extra_info=lambda _: None)
+        link = ConnectionMonitor(seen if tls else network)
+        with pytest.raises(TransportError):
+            link.check_leftovers(beneath(Machine(), 2), closing=False)
+        assert await network.read(3) == b"def"
+        assert link.check_leftovers(beneath(Machine(), 2), closing=False)
+        await network.aclose()
+
+
+def say_six(peer: Peer) -> None:
+    peer.send(b"abcdef")
+    peer.outlast()
+
+
+# Where nothing is known.
+
+
+class Foreign(httpx.AsyncByteStream):
+    """A stream of nobody's that we know."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"ok"
+
+
+async def test_a_lane_of_which_nothing_is_known_is_used_once() -> None:
+    answer = httpx.Response(200, stream=Foreign(), extensions={"network_stream": Network()})
+    with respx.mock(base_url=NOWHERE) as router:
+        router.get("/").mock(return_value=answer)
+        transport = HttpxTransport(NOWHERE)
+        assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"
+    route = transport._sender
+    assert isinstance(route, PoolSender)
+    ((_, lane),) = route._pool.get()._idle
+    assert not lane.is_reusable()
+    await transport.aclose()
+
+
+def test_a_lane_notices_that_its_library_has_opened_another_connection() -> None:
+    lane, first, second = _HttpxConnection(None), Network(), Network()
+    links = [lane.mark_open(network) for network in (first, first, second)]
+    assert [link and link.network for link in links] == [first, first, second]
+    assert links[0] is links[1]
+
+
+@both_libraries
+@pytest.mark.parametrize("status", [0, 99, 199])
+async def test_a_status_that_ends_no_exchange_is_refused_of_a_mock_too(library: Any, status: int) -> None:
+    with pytest.raises(TransportError, match=f"expected 200 or more, got {status:03}") as caught:
+        await read_response(library.Response(status), 100, None)
+    assert caught.value.maybe_sent

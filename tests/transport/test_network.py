@@ -1,0 +1,90 @@
+"""Proxies: the environment's and those that are given."""
+
+from __future__ import annotations
+
+import pytest
+from support.listener import Listener, answer_once, refused_port, serve
+from support.transports import GET, NOWHERE, OWN, POST, Make, fail, over
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport.wire import Progress
+
+
+@over(*OWN)
+@pytest.mark.parametrize("source", ["the environment", "an option"])
+async def test_a_proxy_gets_the_request_and_its_password_shows_nowhere(
+    make: Make, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Listener(serve()) as proxy:
+        url = f"http://user:secret@localhost:{proxy.port}"
+        if source == "the environment":
+            monkeypatch.setenv("http_proxy", url)
+            transport = make(NOWHERE)
+        else:
+            transport = make(NOWHERE, proxy=url)
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
+        assert proxy.requests[0].startswith(b"POST http://service.example/contacts HTTP/1.1\r\n")
+        assert b"proxy-authorization: basic dxnlcjpzzwnyzxq=\r\n" in proxy.requests[0].lower()
+        assert "secret" not in repr(transport)
+
+
+@over(*OWN)
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
+async def test_the_environment_names_a_proxy_in_either_case(make: Make, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Listener(serve()) as proxy:
+        monkeypatch.setenv(variable, f"localhost:{proxy.port}")
+        transport = make(NOWHERE)
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
+        assert proxy.requests[0].startswith(b"POST http://service.example/contacts ")
+
+
+@over(*OWN)
+async def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "gopher://user:secret@proxy.example")
+    with pytest.raises(
+        InvalidRequest, match=r"^HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: expected a URL .* schemes http, https"
+    ) as caught:
+        make(NOWHERE)
+    assert "secret" not in str(caught.value)
+
+
+@over(*OWN)
+async def test_no_proxy_and_distrust_keep_the_environments_proxy_out(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://localhost:{refused_port()}")
+    with Listener(serve()) as listener:
+        transport = make(listener.url, trust_env=False)
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
+        monkeypatch.setenv("no_proxy", "localhost")
+        transport = make(listener.url)
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
+
+
+@over(*OWN)
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n",
+        b"",
+        b"HTTP/1.1 200 Connected\r\n\r\nno TLS at all, whatever you say",
+    ],
+    ids=["refused", "closed", "connected to something else"],
+)
+async def test_what_a_proxy_does_not_let_through_is_certainly_not_sent(make: Make, refusal: bytes) -> None:
+    with Listener(answer_once(refusal)) as proxy:
+        transport = make("https://service.example", proxy=f"http://user:secret@localhost:{proxy.port}")
+        error, _ = await fail(transport, POST)
+        assert error.maybe_sent is False
+        assert proxy.requests[0].startswith(b"CONNECT service.example:443 ")
+        assert "secret" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
+
+
+@over(*OWN)
+async def test_a_proxy_that_cannot_be_reached_is_certainly_not_sent_to(make: Make) -> None:
+    transport = make(NOWHERE, proxy=f"http://user:secret@localhost:{refused_port()}")
+    error, _ = await fail(transport, GET)
+    assert error.maybe_sent is False
+    assert "secret" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"

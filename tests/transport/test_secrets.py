@@ -1,0 +1,80 @@
+"""What a transport's own URLs and clients keep secret is masked like the client's own secrets."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import aiohttp
+import httpx
+import httpx2
+import pytest
+from support.listener import Listener, Peer, refused_port
+from support.transports import OWN, Make, over
+
+from outreach_async import OutreachClient, OutreachError, RetryPolicy
+from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.urls import header_secrets, url_secrets
+
+WORD = "hunter2é"
+PAIR = "dXNlcjpodW50ZXIyw6k="
+USER = "user:hunter2%C3%A9"
+
+
+def echo(peer: Peer) -> None:
+    """Refuse every request and tell what it was."""
+    while True:
+        head = peer.request()
+        said = b'{"status":"error","message":"%b is no %b"}' % (head.replace(b"\r\n", b" "), WORD.encode())
+        peer.send(
+            b"HTTP/1.1 401 %b\r\nx-echo: %b\r\ncontent-length: %d\r\n\r\n%b" % (PAIR.encode(), PAIR.encode(), len(said), said)
+        )
+
+
+async def all_that_shows(client: OutreachClient) -> str:
+    with pytest.raises(OutreachError) as caught:
+        await client.campaigns.list(workspace="space_1")
+    return f"{client!r} {caught.value!r} {vars(caught.value)} {''.join(traceback.format_exception(caught.value))}"
+
+
+@over(*OWN)
+@pytest.mark.parametrize("place", ["base URL", "proxy"])
+async def test_a_password_of_a_url_that_the_service_echoes_shows_nowhere(make: Make, place: str) -> None:
+    with Listener(echo) as listener:
+        with_password = f"http://{USER}@localhost:{listener.port}"
+        transport = make(with_password) if place == "base URL" else make("http://service.example", proxy=with_password)
+        async with OutreachClient(transport=transport, retry=RetryPolicy(attempts=1)) as client:
+            for each in (client, client.with_options(timeout=5.0)):
+                shown = await all_that_shows(each)
+                assert "***" in shown
+                assert WORD not in shown
+                assert PAIR not in shown
+        assert PAIR.encode() in listener.received
+
+
+@over(*OWN)
+async def test_a_refused_tunnel_shows_no_password(make: Make) -> None:
+    with Listener(echo) as proxy:
+        transport = make("https://service.example", proxy=f"http://{USER}@localhost:{proxy.port}")
+        async with OutreachClient(transport=transport, retry=RetryPolicy(attempts=1)) as client:
+            shown = await all_that_shows(client)
+        assert "401 ***" in shown
+        assert PAIR not in shown
+
+
+async def test_what_a_client_or_session_authorizes_itself_with_is_a_secret(anyio_backend: Any) -> None:
+    fields = {"authorization": "Bearer abcdef", "x-tenant": "tenant"}
+    for library in (httpx, httpx2):
+        client = library.AsyncClient(base_url=f"http://{USER}@localhost:{refused_port()}", headers=fields)
+        assert HttpxTransport(client).secrets == (WORD, PAIR, "Bearer abcdef", "abcdef")
+        await client.aclose()
+    if anyio_backend[0] == "asyncio":
+        async with aiohttp.ClientSession(f"http://{USER}@localhost", headers=fields) as session:
+            assert AiohttpTransport(session).secrets == (WORD, PAIR, "Bearer abcdef", "abcdef")
+
+
+def test_what_is_too_short_to_mask_is_left_and_a_user_without_password_is_a_key() -> None:
+    assert url_secrets("https://a:b@api.example") == ("YTpi",)
+    assert url_secrets("https://key_1@api.example", None, "https://api.example") == ("key_1", "a2V5XzE6")
+    assert header_secrets({"cookie": "sid=1", "proxy-authorization": "abc"}) == ("sid=1",)

@@ -1,0 +1,206 @@
+"""Whom a connection trusts: verified by default, as the environment says, and made once for all who trust the same."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+import httpx2
+import pytest
+from cryptography import x509
+from support.certificates import certificates, mutual
+from support.listener import Listener, over_tls, serve, tunnel
+from support.transports import ALL, LOOPS, OWN, POST, Make, fail, over, runs_on
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.tls import TrustSettings
+from outreach_async.transport.wire import Progress, Transport
+
+LIBRARIES = ("httpx", "httpx2", "aiohttp")
+
+PLAIN: dict[str, Callable[[str], Transport]] = {
+    "httpx": HttpxTransport,
+    "httpx2": lambda url: HttpxTransport(url, family="httpx2"),
+    "aiohttp": AiohttpTransport,
+    "httpx_client": lambda url: HttpxTransport(httpx.AsyncClient(base_url=url)),
+    "httpx2_client": lambda url: HttpxTransport(httpx2.AsyncClient(base_url=url)),
+    "aiohttp_session": lambda url: AiohttpTransport(aiohttp.ClientSession(url)),
+}
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    """The certificate of an authority that only the environment can make known."""
+    pem = tmp_path / "authority.pem"
+    certificates().authority.cert_pem.write_to_path(str(pem))
+    return pem
+
+
+@pytest.mark.parametrize(
+    ("name", "anyio_backend"),
+    [pytest.param(name, LOOPS[loop], id=f"{name}-{loop}") for name in PLAIN for loop in LOOPS if runs_on(name, loop)],
+    indirect=["anyio_backend"],
+)
+async def test_with_nothing_said_a_certificate_of_an_unknown_authority_is_refused(name: str) -> None:
+    with Listener(serve(), tls=certificates().server) as listener:
+        error, _ = await fail(PLAIN[name](listener.url), POST)
+        assert "CERTIFICATE_VERIFY_FAILED" in str(error)
+        assert (error.maybe_sent, listener.requests) == (False, [])
+
+
+@over(*OWN)
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+async def test_the_environments_certificates_are_trusted_and_only_if_it_is(
+    make: Make, variable: str, authority: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "")
+    monkeypatch.setenv(variable, str(authority) if variable == "SSL_CERT_FILE" else str(hashed(authority)))
+    with Listener(serve(), tls=certificates().server) as listener:
+        trusting, distrusting = make(listener.url), make(listener.url, trust_env=False)
+        assert (await trusting.send(POST, Progress())).status == 200
+        await trusting.aclose()
+        error, _ = await fail(distrusting, POST)
+        assert error.maybe_sent is False
+        assert "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+def hashed(certificate: Path) -> Path:
+    """A folder in which OpenSSL finds the certificate: it looks for a file named by the hash of the subject."""
+    folder = certificate.parent / "folder"
+    folder.mkdir()
+    (folder / f"{subject_hash(certificate.read_bytes())}.0").write_bytes(certificate.read_bytes())
+    return folder
+
+
+def subject_hash(certificate: bytes) -> str:
+    """SHA-1 of the subject's attributes in lower case, as X509_NAME_hash makes it."""
+
+    def der(tag: int, content: bytes) -> bytes:
+        return bytes([tag, len(content)]) + content
+
+    names = b""
+    for attribute in x509.load_pem_x509_certificate(certificate).subject:
+        oid = bytes([0x55, 4, int(attribute.oid.dotted_string.rpartition(".")[2])])
+        names += der(0x31, der(0x30, der(6, oid) + der(0x0C, str(attribute.value).lower().encode())))
+    return hashlib.sha1(names, usedforsecurity=False).digest()[3::-1].hex()
+
+
+@over(*OWN)
+async def test_certificates_that_cannot_be_read_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
+    with pytest.raises(InvalidRequest, match=r"^SSL_CERT_FILE, SSL_CERT_DIR: cannot read certificates \(FileNotFound"):
+        await make("https://localhost").send(POST, Progress())
+
+
+@pytest.mark.parametrize("kind", [True, "/ca.pem", ssl.SSLContext])
+@pytest.mark.parametrize("transport", [HttpxTransport, AiohttpTransport])
+def test_a_context_of_another_kind_is_refused_with_the_remedy(transport: Any, kind: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"^ssl_context: expected an ssl.SSLContext, got .*create_default_context"):
+        transport("https://api.example", ssl_context=kind)
+
+
+# One context for all who trust the same.
+
+
+def trust(environment: dict[str, str] | None = None, *, trust_env: bool = True) -> TrustSettings:
+    return TrustSettings.from_environment(None, environment or {}, trust_env=trust_env)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_all_who_trust_the_same_share_one_context(library: str, authority: Path) -> None:
+    named = {"SSL_CERT_FILE": str(authority), "SSL_CERT_DIR": str(authority.parent)}
+    shared = trust().get_context(library)
+    assert shared is trust().get_context(library) is trust(named, trust_env=False).get_context(library)
+    assert shared is trust({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_context(library)
+    assert trust(named).get_context(library) is trust(named).get_context(library) is not shared
+    assert trust(named).get_context(library) is not trust({"SSL_CERT_DIR": str(authority.parent)}).get_context(library)
+    assert (shared.verify_mode, shared.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+def test_a_file_that_was_replaced_is_read_again(authority: Path) -> None:
+    named = trust({"SSL_CERT_FILE": str(authority)})
+    before = named.get_context("httpx")
+    replacement = authority.with_name("new.pem")
+    replacement.write_bytes(authority.read_bytes() * 2)
+    replacement.replace(authority)
+    assert named.get_context("httpx") is not before
+
+
+def test_a_context_that_is_given_goes_before_all_else(authority: Path) -> None:
+    given = certificates().client
+    assert TrustSettings.from_environment(given, {"SSL_CERT_FILE": str(authority)}, trust_env=True).get_context("httpx") is given
+
+
+def test_aiohttp_trusts_what_httpx_trusts() -> None:
+    by_aiohttp, by_httpx = (trust().get_context(library).get_ca_certs(binary_form=True) for library in ("aiohttp", "httpx"))
+    assert sorted(by_aiohttp) == sorted(by_httpx) != []
+
+
+@over(*OWN)
+async def test_the_environment_is_read_when_a_transport_is_made(
+    make: Make, authority: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Listener(serve(), tls=certificates().server) as listener:
+        before = make(listener.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        after = make(listener.url)
+        monkeypatch.delenv("SSL_CERT_FILE")
+        assert (await after.send(POST, Progress())).status == 200
+        await after.aclose()
+        await fail(before, POST)
+
+
+# Client certificates and proxies.
+
+
+@over(*ALL)
+async def test_one_context_carries_a_client_certificate_through_a_proxy_that_asks_for_a_password(make: Make) -> None:
+    keys = mutual()
+    with Listener(tunnel(over_tls(keys.server, serve()))) as proxy:
+        transport = make("https://localhost:1", tls=keys.client, proxy=f"http://user:p%40ssword@localhost:{proxy.port}")
+        assert (await transport.send(POST, Progress())).status == 200
+        assert "ssword" not in repr(transport)
+        await transport.aclose()
+        head = proxy.peers[0].received.partition(b"\r\n\r\n")[0].lower()
+    assert head.startswith(b"connect localhost:1 http/1.1\r\n")
+    assert b"\r\nproxy-authorization: basic dxnlcjpwqhnzd29yza==" in head
+
+
+@over(*OWN)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxys_password_may_have_any_characters(make: Make, scheme: str) -> None:
+    behaviour = tunnel(over_tls(certificates().server, serve())) if scheme == "https" else serve()
+    with Listener(behaviour) as proxy:
+        url = f"http://us%C3%A9r:p%40ss%E2%82%AC@localhost:{proxy.port}"
+        transport = make(f"{scheme}://localhost:1", tls=certificates().client, proxy=url)
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
+    assert b"proxy-authorization: basic dxpdqxi6cebzc+kcra==\r\n" in proxy.peers[0].received.lower()
+
+
+@over(*ALL)
+async def test_without_a_client_certificate_a_service_that_asks_for_one_is_not_reached(make: Make) -> None:
+    with Listener(serve(), tls=mutual().server) as listener:
+        await fail(make(listener.url, tls=certificates().client), POST)
+        assert listener.requests == []
+
+
+@over(*OWN)
+async def test_a_proxy_behind_tls_is_verified_like_the_service(make: Make) -> None:
+    with Listener(serve(), tls=certificates().server) as proxy:
+        transport = make("http://service.example", tls=certificates().client, proxy=f"https://localhost:{proxy.port}")
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
+    with Listener(serve(), tls=certificates().stranger) as proxy:
+        error, _ = await fail(
+            make("http://service.example", tls=certificates().client, proxy=f"https://localhost:{proxy.port}"), POST
+        )
+        assert error.maybe_sent is False
+        assert "CERTIFICATE_VERIFY_FAILED" in str(error)
