@@ -66,7 +66,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over thousands of collected tests, which are there to stay, from now on."""
+    """Let the garbage collector pass over thousands of collected tests, which are there to stay, from now on.
+
+    The pytest runs inside the tests do not take the options of this one from the environment, such as `--cov`. Workers do.
+    """
+    os.environ.pop("PYTEST_ADDOPTS", None)
     gc.collect()
     gc.freeze()
 

@@ -42,7 +42,7 @@ def asgi_app(service: Service) -> Application:
     raises `ConnectionError`. `server.serve` reproduces faults byte by byte.
 
     Args:
-        service: A `FakeService`, one with its control plane (`control.Controlled`), or any object with `exchange`.
+        service: A `FakeService`, one with its control plane (`control.ControlPlane`), or any object with `exchange`.
 
     Returns:
         An application for the scopes `http` and `lifespan`. It raises ValueError for any other scope.

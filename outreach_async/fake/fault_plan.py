@@ -1,7 +1,7 @@
 """`Faults` decides which request meets which fault, by scripts and by rules. Synchronous; its only state is what has fired.
 
 The functions of `faults` create faults: no fault, a different response, a changed response, or a wire fault. The fake's transport
-and server reproduce wire faults according to the tables of `damage`.
+and server reproduce wire faults according to the tables of `transport`.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
     `Content-Length` and `Transfer-Encoding`, or with a line that ends with a bare line feed, gets 400.
 
     Args:
-        service: A `FakeService`, one with its control plane (`control.Controlled`), or any object with `exchange`.
+        service: A `FakeService`, one with its control plane (`control.ControlPlane`), or any object with `exchange`.
         host: The address to listen on.
         port: The port; 0 picks a free one.
 

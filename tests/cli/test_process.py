@@ -164,7 +164,7 @@ def test_ctrl_c_during_the_demos_import_ends_the_demo(capsys: pytest.CaptureFixt
 
 def test_a_process_whose_demo_is_interrupted_exits_130_without_an_audit() -> None:
     script = (
-        "import logging, sys; from test_cli_process import LOGGER, CtrlC; from outreach_async.__main__ import main\n"
+        "import logging, sys; from cli.test_process import LOGGER, CtrlC; from outreach_async.__main__ import main\n"
         "LOGGER.addHandler(CtrlC()); LOGGER.setLevel(logging.INFO); sys.argv = ['outreach-async', 'demo']; sys.exit(main())"
     )
     done = ended(started(command=[sys.executable, "-c", script]))

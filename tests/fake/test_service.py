@@ -54,7 +54,7 @@ def test_the_same_seed_and_calls_give_the_same_bytes(behaviour: Behaviour) -> No
 
 
 def test_the_same_bytes_come_in_another_process_too() -> None:
-    script = "from test_fake_service import *; print(ascii(session(3, Behaviour(numbers='mixed'))))"
+    script = "from fake.test_service import *; print(ascii(session(3, Behaviour(numbers='mixed'))))"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     ran = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, check=True, cwd=Path(__file__).parents[1], env=environment
