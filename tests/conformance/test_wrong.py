@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -12,7 +11,6 @@ import pytest
 from support.calibration import DRAFT, SPACE, WRITER, service
 from support.fake import document as said_by
 from support.fake import page
-from support.transports import LOOPS
 from support.wrong import Answered, Wrong, WrongTransport, document, put, refused
 
 from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
@@ -116,15 +114,6 @@ def campaign_as(value: str | None) -> Wrong:
 PER: Final = "data.1.templates.1"
 FOLLOW_UP: Final = "data.1.templates.0"
 FIRST: Final = "data.0.templates.0"
-
-
-def on_alternate_loops(names: tuple[str, ...], cases: Sequence[tuple[Any, ...]], ids: Sequence[str]) -> pytest.MarkDecorator:
-    """Try half of the cases on either loop. What is judged is documents; the services that are right are tried on both."""
-    loops = itertools.cycle(LOOPS.items())
-    rows = [
-        pytest.param(*case, backend, id=f"{id_}-{loop}") for case, id_, (loop, backend) in zip(cases, ids, loops, strict=False)
-    ]
-    return pytest.mark.parametrize((*names, "anyio_backend"), rows, indirect=["anyio_backend"])
 
 
 # The rule that is broken, what is wrong, and further rules that cannot hold then either.
@@ -293,7 +282,9 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
 ]
 
 
-@on_alternate_loops(("rule", "wrong", "others"), [row[:1] + row[2:] for row in WRONG], [f"{row[0]}: {row[1]}" for row in WRONG])
+@pytest.mark.parametrize(
+    ("rule", "wrong", "others"), [row[:1] + row[2:] for row in WRONG], ids=[f"{row[0]}: {row[1]}" for row in WRONG]
+)
 async def test_a_service_that_is_wrong_in_one_thing_is_found_to_be(rule: str, wrong: Wrong, others: set[str]) -> None:
     found = await check(WrongTransport(FakeTransport(service()), wrong), WRITER)
     assert {breach.rule for breach in found} == {rule} | others, [str(breach) for breach in found]
@@ -323,7 +314,7 @@ ALSO: Final = {
 
 
 @pytest.mark.parametrize("value", [KeyError, {"a": [1]}], ids=["missing", "an object"])
-@on_alternate_loops(("kind", "path", "name"), FIELDS, [f"{kind} {name}" for kind, _, name in FIELDS])
+@pytest.mark.parametrize(("kind", "path", "name"), FIELDS, ids=[f"{kind} {name}" for kind, _, name in FIELDS])
 async def test_a_field_that_is_missing_or_of_another_kind_is_found(kind: str, path: str, name: str, value: Any) -> None:
     wrong = put(kind, f"{path}.{name}", value, containing=LIVE if kind == "steps" else "")
     found = {breach.rule for breach in await check(WrongTransport(FakeTransport(service()), wrong), WRITER)}
