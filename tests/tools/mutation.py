@@ -1,0 +1,220 @@
+"""Change the code at random places, one at a time, and see whether the tests notice.
+
+Run: python -m tools.mutation [--mutants 300] [--seed 1] [--jobs 2] [--timeout 600] [--list] [MODULE ...]
+
+It needs `cosmic-ray`, whose operators make the changes. A change that no test notices is printed as a diff: either a test is
+missing, or the change makes no difference. Every change is made in a copy of the project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from difflib import unified_diff
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+import attrs
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator, operator_names
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_CLIENT: Final = ("client/test_engine.py", "client/test_client.py", "client/test_hooks.py", "client/test_logs.py")
+_BULK: Final = (
+    "bulk/test_parts.py",
+    "bulk/test_bulk.py",
+    "bulk/test_drain.py",
+    "bulk/test_journalled_runs.py",
+    "bulk/test_crashes.py",
+)
+_THROTTLE: Final = ("bulk/test_throttle_parts.py", "bulk/test_throttle.py", "bulk/test_throttle_client.py", *_BULK)
+_JOURNAL: Final = (
+    "bulk/test_journal_records.py",
+    "bulk/test_journal.py",
+    "bulk/test_journal_machine.py",
+    "bulk/test_journal_damage.py",
+)
+
+TESTS: Final = {
+    "retry": ("client/test_retry.py", *_CLIENT, "bulk/test_labels.py"),
+    "call": (*_CLIENT, "client/test_retry.py", "bulk/test_labels.py", "bulk/test_bulk.py"),
+    "engine": (*_CLIENT, "bulk/test_bulk.py"),
+    "bulk/pipeline": _BULK,
+    "bulk/recording": _BULK,
+    "bulk/windows": _BULK,
+    "bulk/outcomes": ("bulk/test_labels.py", *_BULK),
+    "bulk/throttle": _THROTTLE,
+    "bulk/rate": _THROTTLE,
+    "bulk/breaker": _THROTTLE,
+    "bulk/journal/reader": (*_JOURNAL, *_BULK),
+    "bulk/journal/writer": (*_JOURNAL, *_BULK),
+    "bulk/journal/store": (*_JOURNAL, *_BULK),
+    "bulk/journal/records": (*_JOURNAL, *_BULK),
+    "bulk/journal/integrity": (*_JOURNAL, *_BULK),
+    "bulk/journal/identity": (*_JOURNAL, *_BULK),
+    "bulk/journal/making": (*_JOURNAL, *_BULK),
+    "bulk/journal/opening": (*_JOURNAL, *_BULK),
+    "bulk/journal/lock": (*_JOURNAL, *_BULK),
+    "codec": ("client/test_codec.py", "client/test_models.py", "client/test_hostile_responses.py"),
+}
+"""The modules to change, and the tests that should notice, in the order in which they run."""
+
+
+@attrs.frozen
+class Mutant:
+    """One change.
+
+    Attributes:
+        module: The module, as in `TESTS`.
+        operator: The name of the operator that makes the change.
+        occurrence: Which of the places that the operator can change, from 0.
+    """
+
+    module: str
+    operator: str
+    occurrence: int
+
+    @property
+    def path(self) -> Path:
+        """The file, relative to the project."""
+        return Path("outreach_async", f"{self.module}.py")
+
+    def change(self, source: str) -> str:
+        """Return the changed source."""
+        changed: str = mutate_code(source, get_operator(self.operator)(), self.occurrence)
+        return changed
+
+
+def find_mutants(module: str) -> Iterator[Mutant]:
+    """Yield every change of a module, except in annotations, which are never evaluated."""
+    source = (ROOT / "outreach_async" / f"{module}.py").read_text(encoding="utf-8")
+    ignored = set(_annotation_places(source))
+    nodes = list(ast_nodes(get_ast(source)))
+    for name in sorted(operator_names()):
+        kind = get_operator(name)
+        if kind.arguments():
+            continue
+        operator = kind()
+        places = (place for node in nodes for place in operator.mutation_positions(node))
+        for occurrence, ((line, column), _) in enumerate(places):
+            if (line, column) not in ignored:
+                yield Mutant(module, name, occurrence)
+
+
+def _annotation_places(source: str) -> Iterator[tuple[int, int]]:
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            if annotation is None:
+                continue
+            for line in range(annotation.lineno, annotation.end_lineno + 1):
+                first = annotation.col_offset if line == annotation.lineno else 0
+                last = annotation.end_col_offset if line == annotation.end_lineno else len(lines[line - 1])
+                yield from ((line, column) for column in range(first, last))
+
+
+def copy_project(folder: Path) -> Path:
+    """Copy what the tests need, and return the copy."""
+    ignored = shutil.ignore_patterns(".git", ".venv", "*cache*", "results")
+    return Path(shutil.copytree(ROOT, folder / "project", ignore=ignored))
+
+
+def run_tests(files: Sequence[str], project: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+    """Run test files in a copy of the project, up to the first failure."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"tests/{name}" for name in files)],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(project), str(project / "tests")))},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def notice(mutant: Mutant, project: Path, timeout: float) -> str:
+    """Return how the tests judge a mutant: `killed`, `survived`, or `killed by its timeout`."""
+    path = project / mutant.path
+    source = path.read_text(encoding="utf-8")
+    path.write_text(mutant.change(source), encoding="utf-8")
+    try:
+        done = run_tests(TESTS[mutant.module], project, timeout)
+    except subprocess.TimeoutExpired:
+        return "killed by its timeout"
+    finally:
+        path.write_text(source, encoding="utf-8")
+    return "killed" if done.returncode else "survived"
+
+
+def describe(mutant: Mutant) -> str:
+    """Return a mutant as a diff."""
+    before = (ROOT / mutant.path).read_text(encoding="utf-8")
+    lines = unified_diff(
+        before.splitlines(), mutant.change(before).splitlines(), mutant.path.as_posix(), mutant.operator, n=1, lineterm=""
+    )
+    return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try the mutants; the exit code is 1 if one survived."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"one of {', '.join(TESTS)}; default: all")
+    parser.add_argument("--mutants", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=600, help="seconds for the tests of one mutant")
+    parser.add_argument("--list", action="store_true", help="print the mutants only")
+    options = parser.parse_args(arguments)
+    found = [mutant for module in options.modules or TESTS for mutant in find_mutants(module)]
+    chosen = random.Random(options.seed).sample(found, min(options.mutants, len(found)))  # noqa: S311 - not for security
+    say(f"{len(chosen)} of {len(found)} mutants, seed {options.seed}")
+    if options.list:
+        say("\n\n".join(map(describe, chosen)))
+        return 0
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        free: SimpleQueue[Path] = SimpleQueue()
+        for job in range(options.jobs):
+            free.put(project := copy_project(Path(folder, str(job))))
+        for files in sorted({TESTS[mutant.module] for mutant in chosen}):  # tests that always fail would notice everything
+            done = run_tests(files, project, options.timeout)
+            if done.returncode:
+                say(f"tests fail without a change:\n{done.stdout}{done.stderr}")
+                return 2
+
+        def judge(mutant: Mutant) -> tuple[Mutant, str]:
+            project = free.get()
+            try:
+                return mutant, notice(mutant, project, options.timeout)
+            finally:
+                free.put(project)
+
+        for number, (mutant, result) in enumerate(pool.map(judge, chosen), 1):
+            counts[result] += 1
+            say(f"{number} {result}: {mutant.module} {mutant.operator} {mutant.occurrence}")
+            if result == "survived":
+                say(describe(mutant))
+    say(", ".join(f"{result}: {count}" for result, count in sorted(counts.items())))
+    return int(counts["survived"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
