@@ -1,5 +1,7 @@
 """Validate values from tests and world files early, so that an error names the wrong value. Make and check ids (W3 and W5).
 
+It also reads the tables in `data`, which are files of tab-separated values.
+
 Ids increase in the order of creation. Lists are sorted by creation time and then by id: items with equal times keep their order.
 """
 
@@ -9,7 +11,7 @@ import difflib
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
 from outreach_async.fake.errors import refusal_error
@@ -126,14 +128,20 @@ def check_id(text: str, prefix: str, field: str) -> None:
     """
     if text.startswith(prefix) and len(text) > len(prefix):
         return
-    raise refusal_error(400, "invalid_id", f"{field} must be an id that starts with {prefix}", field, hints=_kind_hints(text))
-
-
-def _kind_hints(text: str) -> tuple[str, ...]:
-    return tuple(f"this looks like {kind}" for prefix, kind in ID_KINDS.items() if text.startswith(prefix) and text != prefix)
+    hints = tuple(f"this looks like {kind}" for known, kind in ID_KINDS.items() if text.startswith(known) and text != known)
+    raise refusal_error(400, "invalid_id", f"{field} must be an id that starts with {prefix}", field, hints=hints)
 
 
 def suggest_similar(name: str, known: list[str]) -> str:
     """Return a suggestion of the most similar known name; empty if none is similar."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else ""
+
+
+@cache
+def read_table(name: str) -> list[list[str]]:
+    """Return the rows of a table in `data`, without the comments at its top."""
+    from importlib.resources import files  # slow to import, and few calls need a table
+
+    lines = files("outreach_async.fake").joinpath("data", f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines if not line.startswith("#")]

@@ -7,43 +7,23 @@ values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
 import attrs
 
-from outreach_async.fake.arguments import check_known, require_count, require_time
+from outreach_async.fake.arguments import check_known, read_table, require_count, require_time
 from outreach_async.fake.clock import DAY
 from outreach_async.fake.records import MAILBOX_FIELDS, Enrolment, Mailbox, Share
 from outreach_async.fake.request import encode
-
-FIRST_NAMES: Final = (
-    "Ada", "Amir", "Anna", "Bruno", "Carla", "Chen", "Daria", "David", "Elena", "Emeka", "Fatima", "Felix", "Grace", "Hana",
-    "Hugo", "Ines", "Ivan", "Jonas", "Julia", "Kenji", "Lara", "Leo", "Lucia", "Maya", "Miguel", "Nadia", "Noah", "Olga",
-    "Omar", "Priya", "Rosa", "Samir", "Sofia", "Tariq", "Tomas", "Uma", "Vera", "Wei", "Yara", "Zoe",
-)  # fmt: skip
-
-LAST_NAMES: Final = (
-    "Abara", "Adler", "Almeida", "Bauer", "Bianchi", "Brandt", "Castro", "Cohen", "Costa", "Dubois", "Eriksen", "Farah",
-    "Ferrari", "Garcia", "Haddad", "Hansen", "Horvat", "Ito", "Jansen", "Kaya", "Khan", "Kowalski", "Larsen", "Lopez",
-    "Marin", "Meyer", "Moreau", "Novak", "Okafor", "Olsen", "Patel", "Petrov", "Rossi", "Sato", "Silva", "Singh", "Tanaka",
-    "Varga", "Weber", "Zhang",
-)  # fmt: skip
 
 _HEADS: Final = ("north", "bright", "clear", "blue", "swift", "stone", "green", "prime", "true", "west", "silver", "river")
 _TAILS: Final = ("peak", "path", "works", "field", "labs", "bridge", "point", "signal", "harbor", "craft", "grove", "line")
 
 TITLES: Final = (
-    "Chief Executive",
-    "Head of Sales",
-    "Engineer",
-    "Marketing Lead",
-    "Operations Manager",
-    "Founder",
-    "Buyer",
-    "Analyst",
-)
+    "Chief Executive", "Head of Sales", "Engineer", "Marketing Lead", "Operations Manager", "Founder", "Buyer", "Analyst",
+)  # fmt: skip
 CITIES: Final = (("Lyon", "FR"), ("Austin", "US"), ("Porto", "PT"), ("Osaka", "JP"), ("Leeds", "GB"), ("Krakow", "PL"))
 
 
@@ -54,9 +34,10 @@ def generate_domain(number: int) -> str:
     return f"{head}{tail}{turn + 1 if turn else ''}.example"
 
 
-def generate_company(number: int) -> str:
-    """Return the company name that matches the domain of a number."""
-    return generate_domain(number).removesuffix(".example").capitalize()
+def generate_name(first: int, last: int) -> tuple[str, str]:
+    """Return the first and last name with these numbers. Past the end of the table, names repeat."""
+    names = read_table("names")
+    return names[first % len(names)][0], names[last % len(names)][1]
 
 
 @attrs.frozen
@@ -109,25 +90,19 @@ def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]
     Returns:
         Rows of e-mail and fields. Each number has its own e-mail.
     """
-    return map(_generate_person, range(start, start + count))
-
-
-def _generate_email(number: int) -> str:
-    first, last = FIRST_NAMES[number % len(FIRST_NAMES)], LAST_NAMES[number * 7 % len(LAST_NAMES)]
-    return f"{first}.{last}.{number}@{generate_domain(number // 3)}".lower()
-
-
-def _generate_person(number: int) -> Mapping[str, str | None]:
-    city, country = CITIES[number % len(CITIES)]
-    return {
-        "email": _generate_email(number),
-        "first_name": FIRST_NAMES[number % len(FIRST_NAMES)],
-        "last_name": LAST_NAMES[number * 7 % len(LAST_NAMES)],
-        "title": TITLES[number % len(TITLES)],
-        "company_name": generate_company(number // 3),
-        "city": city,
-        "country": country,
-    }
+    for number in range(start, start + count):
+        first, last = generate_name(number, number * 7)
+        domain = generate_domain(number // 3)
+        city, country = CITIES[number % len(CITIES)]
+        yield {
+            "email": f"{first}.{last}.{number}@{domain}".lower(),
+            "first_name": first,
+            "last_name": last,
+            "title": TITLES[number % len(TITLES)],
+            "company_name": domain.removesuffix(".example").capitalize(),
+            "city": city,
+            "country": country,
+        }
 
 
 MAILBOXES_PER_DOMAIN: Final = 4
@@ -176,20 +151,20 @@ class MailboxSeed:
     fields: Mapping[str, Any]
 
 
-def generate_mailbox(id_: str, seed: MailboxSeed, chance: Random, now: float) -> Mailbox:
+def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) -> Mailbox:
     """Generate a mailbox.
 
     Raises:
         TypeError: A mailbox has no such field, or a value cannot be written as JSON.
     """
-    given = {name: _check_value(name, value) for name, value in seed.fields.items()}
-    as_of = given.pop("as_of", now)
-    at = str(given.pop("domain", generate_domain(seed.number // MAILBOXES_PER_DOMAIN)))
-    values = {**_generate_identity(chance, seed.number, at), "created_at": seed.created, **given, "id": id_}
-    values |= _generate_activity(chance, values, now)
-    if chance.random() < seed.trouble:
-        values |= chance.choice(_PROBLEMS)(values)
-    values |= given
+    fields = {name: _check_value(name, value) for name, value in seed.fields.items()}
+    as_of = fields.pop("as_of", now)
+    domain = str(fields.pop("domain", generate_domain(seed.number // MAILBOXES_PER_DOMAIN)))
+    values = {**_generate_identity(random, seed.number, domain), "created_at": seed.created, **fields, "id": id_}
+    values |= _generate_activity(random, values, now)
+    if random.random() < seed.trouble:
+        values |= random.choice(_PROBLEMS)(values)
+    values |= fields
     return Mailbox(id_, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS}, as_of)
 
 
@@ -210,23 +185,21 @@ def _check_value(name: str, value: Any) -> Any:
     encode(value)
     if name in {"created_at", "as_of"}:
         require_time(name, value)
-    return _parse_share(name, value) if name in _RATE_FIELDS and isinstance(value, list | tuple) else value
+    if name not in _RATE_FIELDS or not isinstance(value, list | tuple):
+        return value
+    if len(value) != 2:  # noqa: PLR2004 - a part and a whole
+        raise TypeError(f"{name}: expected two integers, [n, of], or the value that the service returns")
+    return Share(*(require_count(name, number) for number in value))
 
 
-def _parse_share(name: str, parts: Sequence[object]) -> Share:
-    match parts:
-        case [n, of]:
-            return Share(require_count(name, n), require_count(name, of))
-    raise TypeError(f"{name}: expected two integers, [n, of], or the value that the service returns")
-
-
-def _generate_identity(chance: Random, number: int, at: str) -> dict[str, Any]:
-    first, last = FIRST_NAMES[number % len(FIRST_NAMES)], LAST_NAMES[number // len(FIRST_NAMES) % len(LAST_NAMES)]
-    again = number // (len(FIRST_NAMES) * len(LAST_NAMES))
-    server = f"203.0.113.{chance.randint(1, 254)}"
+def _generate_identity(random: Random, number: int, domain: str) -> dict[str, Any]:
+    count = len(read_table("names"))
+    first, last = generate_name(number, number // count)
+    again = number // count**2
+    server = f"203.0.113.{random.randint(1, 254)}"
     return {
         "status": "active",
-        "email": f"{first}.{last}{again or ''}@{at}".lower(),
+        "email": f"{first}.{last}{again or ''}@{domain}".lower(),
         "sender_name": f"{first} {last}",
         "campaigns": None,
         "daily_limit": 40,
@@ -235,31 +208,31 @@ def _generate_identity(chance: Random, number: int, at: str) -> dict[str, Any]:
         "dmarc": True,
         "blacklists": 0,
         "age": None,
-        "type": chance.choice(_TYPES),
+        "type": random.choice(_TYPES),
         "created": None,
-        "domain_ip": chance.choice((None, server, server, server)),
+        "domain_ip": random.choice((None, server, server, server)),
         "server_ip": server,
     }
 
 
-def _generate_activity(chance: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
+def _generate_activity(random: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Generate what a mailbox has sent since its creation, and the reactions to it."""
     days = max(0.0, (now - values["created_at"]) / DAY)
-    daily = _count_or_zero(values["daily_limit"]) * chance.uniform(0.5, 0.8)
+    daily = _count_or_zero(values["daily_limit"]) * random.uniform(0.5, 0.8)
     sent = {name: int(daily * min(window, days)) for name, window in _WINDOW_DAYS.items()}
     month = _count_or_zero(values.get("sent_30days", sent["sent_30days"]))
     life = max(sent["life"], month)
     fortnight = month * 14 // 30
-    opens = chance.uniform(0.45, 0.62)
+    opens = random.uniform(0.45, 0.62)
     return {
         "sent_today": min(sent["sent_today"], month),
         "sent_30days": month,
         "sent_90days": max(sent["sent_90days"], month),
-        "opened_14days": Share(int(fortnight * opens * chance.uniform(0.92, 1.0)), fortnight),
-        "bounced_30days": int(month * chance.uniform(0.0, 0.012)),
+        "opened_14days": Share(int(fortnight * opens * random.uniform(0.92, 1.0)), fortnight),
+        "bounced_30days": int(month * random.uniform(0.0, 0.012)),
         "avg_open_rate": Share(int(life * opens), life),
-        "avg_click_rate": Share(int(life * opens * chance.uniform(0.05, 0.12)), life),
-        "last_activity": max(values["created_at"], now - chance.uniform(0, DAY)) if month else None,
+        "avg_click_rate": Share(int(life * opens * random.uniform(0.05, 0.12)), life),
+        "last_activity": max(values["created_at"], now - random.uniform(0, DAY)) if month else None,
     }
 
 

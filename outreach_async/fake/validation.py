@@ -1,6 +1,7 @@
 """Strict validation (rules C26 and C27): one check per standard field, in a table. Pure.
 
-Null and blank values always pass: clearing a field is allowed. Custom fields are never checked.
+Null and blank values always pass: clearing a field is allowed. Custom fields are never checked. Countries, states and time zones
+are tables in `data`: results must not depend on the machine's own databases.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import date
+from functools import cache
 from typing import Final, Literal
 
-from outreach_async.fake.countries import find_country_code
+from outreach_async.fake.arguments import read_table
 from outreach_async.fake.errors import refusal_error
 from outreach_async.fake.records import STANDARD_FIELDS
-from outreach_async.fake.states import is_us_state
-from outreach_async.fake.timezones import TIMEZONES
 
 MAX_TEXT_LENGTH: Final = 1000
 """Maximum number of characters in a text field."""
@@ -55,7 +55,7 @@ def _is_host(text: str) -> bool:
     if text.isascii():
         return _HOST.fullmatch(text) is not None
     labels = text.split(".")
-    return len(labels) > 1 and all(_is_label(label) for label in labels)
+    return len(labels) > 1 and all(map(_is_label, labels))
 
 
 def _is_label(label: str) -> bool:
@@ -73,9 +73,47 @@ def _has_phone_digits(text: str) -> bool:
     return _PHONE.fullmatch(text.translate(_PHONE_MARKS)) is not None
 
 
-def is_country(text: str) -> bool:
-    """Return whether a string is an ISO 3166 alpha-2 code or an English country name."""
-    return find_country_code(text) is not None
+@cache
+def load_countries() -> dict[str, str]:
+    """Return the alpha-2 codes of countries, by code and by comparable name."""
+    codes = {}
+    for code, *names in read_table("countries"):
+        codes |= dict.fromkeys([code, *map(fold_name, names)], code)
+    return codes
+
+
+def fold_name(name: str) -> str:
+    """Return a country's name in the form that is compared.
+
+    Letter case, accents, a leading "the", "&" for "and" and "St" for "Saint" make no difference.
+    """
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    words = re.sub(r"[^a-z0-9]+", " ", plain.casefold().replace("&", " and ").replace("'", "").replace("\u2019", "")).split()
+    if words[:1] == ["the"]:
+        words = words[1:]
+    return " ".join("saint" if word == "st" else word for word in words)
+
+
+def find_country_code(text: str) -> str | None:
+    """Return the alpha-2 code of a country from its code or an English name, in any letter case; `None` if it is neither."""
+    codes = load_countries()
+    return codes.get(text.strip().upper()) or codes.get(fold_name(text))
+
+
+@cache
+def _load_states() -> frozenset[str]:
+    return frozenset(text.casefold() for state in read_table("states") for text in state)
+
+
+def is_us_state(text: str) -> bool:
+    """Return whether a string is the two-letter code or the name of a US state or territory, in any letter case."""
+    return " ".join(text.split()).casefold() in _load_states()
+
+
+@cache
+def load_timezones() -> frozenset[str]:
+    """Return the names of time zones, including links."""
+    return frozenset(name for (name,) in read_table("timezones"))
 
 
 def is_state(text: str, country: str | None) -> bool:
@@ -87,24 +125,19 @@ def is_state(text: str, country: str | None) -> bool:
 
 def is_timezone(text: str) -> bool:
     """Return whether a string is an IANA time zone name, or an offset such as `UTC+05:30`."""
-    return text in TIMEZONES or _OFFSET.fullmatch(text) is not None
+    return text in load_timezones() or _OFFSET.fullmatch(text) is not None
 
 
 def is_date(text: str) -> bool:
     """Return whether a string is an existing date as `YYYY-MM-DD`, `YYYY-MM`, `YYYY` or `MM/DD/YYYY`."""
     for form in _DATE_PATTERNS:
-        match = form.fullmatch(text)
-        if match:
-            return _is_calendar_date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
+        if match := form.fullmatch(text):
+            try:
+                date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
+            except ValueError:
+                return False
+            return True
     return False
-
-
-def _is_calendar_date(year: int, month: int, day: int) -> bool:
-    try:
-        date(year, month, day)
-    except ValueError:
-        return False
-    return True
 
 
 def is_website(text: str) -> bool:
@@ -124,25 +157,17 @@ FieldCheck = tuple[Callable[[str], object], str]
 """A function that returns a true value for a valid string, and a description of valid strings for the error."""
 
 _TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a text of at most {MAX_TEXT_LENGTH} characters, without control characters")
-_PHONE_CHECK: Final[FieldCheck] = (is_phone, "a phone number of 7 to 15 digits")
-_WEBSITE_CHECK: Final[FieldCheck] = (is_website, "an http or https URL, or a host with a dot")
-_DATE_CHECK: Final[FieldCheck] = (is_date, "a date as YYYY-MM-DD, YYYY-MM, YYYY or MM/DD/YYYY")
 
 FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
     **dict.fromkeys(STANDARD_FIELDS, _TEXT_CHECK),
     "email": (is_email, "an e-mail address"),
-    "mobile_phone": _PHONE_CHECK,
-    "work_phone": _PHONE_CHECK,
-    "home_phone": _PHONE_CHECK,
-    "voip_phone": _PHONE_CHECK,
-    "other_phone": _PHONE_CHECK,
-    "country": (is_country, "an ISO 3166 alpha-2 code or an English country name"),
+    **dict.fromkeys(
+        ("mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone"), (is_phone, "a phone number of 7 to 15 digits")
+    ),
+    "country": (find_country_code, "an ISO 3166 alpha-2 code or an English country name"),
     "timezone": (is_timezone, "an IANA name or UTC+-hh:mm"),
-    "job_start_date": _DATE_CHECK,
-    "graduation_date": _DATE_CHECK,
-    "website": _WEBSITE_CHECK,
-    "website_2": _WEBSITE_CHECK,
-    "website_3": _WEBSITE_CHECK,
+    **dict.fromkeys(("job_start_date", "graduation_date"), (is_date, "a date as YYYY-MM-DD, YYYY-MM, YYYY or MM/DD/YYYY")),
+    **dict.fromkeys(("website", "website_2", "website_3"), (is_website, "an http or https URL, or a host with a dot")),
     "stack_overflow": (is_stack_overflow, "a URL on stackoverflow.com or a handle"),
     "state": (is_us_state, "a US state by code or name, or in another country a name without digits"),
     "zip": (_ZIP.fullmatch, "at most 12 letters, digits, spaces and hyphens"),
@@ -161,15 +186,15 @@ def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: L
     Returns:
         By field, a description of valid values. It never contains the value sent, which is personal data.
     """
-    wanted = {}
+    failures = {}
     for code, value in (("email", email), *fields.items()):
         if not value or code not in FIELD_CHECKS:
             continue
-        passes, reason = FIELD_CHECKS[code]
-        passed = is_state(value, fields.get("country")) if code == "state" else passes(value)
+        is_valid, reason = FIELD_CHECKS[code]
+        passed = is_state(value, fields.get("country")) if code == "state" else is_valid(value)
         if not passed and not value.isspace() and (strict_fields == "all" or code in strict_fields):
-            wanted[code] = reason
-    return wanted
+            failures[code] = reason
+    return failures
 
 
 def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:
@@ -178,7 +203,7 @@ def validate(email: str, fields: Mapping[str, str | None], strict_fields: Litera
     Raises:
         Refused: 422 that lists every failure.
     """
-    wanted = find_failures(email, fields, strict_fields)
-    if wanted:
-        listed = "; ".join(f"{field} must be {reason}" for field, reason in wanted.items())
-        raise refusal_error(422, "validation_failed", listed, next(iter(wanted)))
+    failures = find_failures(email, fields, strict_fields)
+    if failures:
+        message = "; ".join(f"{field} must be {reason}" for field, reason in failures.items())
+        raise refusal_error(422, "validation_failed", message, next(iter(failures)))

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import string
 import zoneinfo
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -10,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fake import SPACE, create, creation, post, refusal, small_world
 
-from outreach_async.fake.countries import COUNTRIES, find_country_code
+from outreach_async.fake.arguments import read_table
 from outreach_async.fake.records import STANDARD_FIELDS
-from outreach_async.fake.states import STATES
-from outreach_async.fake.timezones import TIMEZONES
-from outreach_async.fake.validation import FIELD_CHECKS, find_failures, is_date, is_email
+from outreach_async.fake.validation import FIELD_CHECKS, find_country_code, find_failures, is_date, is_email, load_timezones
 
 PHONES = ["mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone"]
 WEBSITES = ["website", "website_2", "website_3"]
@@ -222,18 +222,29 @@ def test_c27_every_real_date_passes_in_every_form(day: dt.date) -> None:
 
 
 def test_c27_countries_are_the_249_of_iso_3166_and_each_name_finds_its_own() -> None:
-    assert len(COUNTRIES) == 249
-    assert all(len(code) == 2 and set(code) <= set(string.ascii_uppercase) for code in COUNTRIES)
-    assert all(find_country_code(name) == code for code, names in COUNTRIES.items() for name in (code, *names))
+    countries = read_table("countries")
+    codes = {code for code, *_ in countries}
+    assert len(countries) == len(codes) == 249
+    assert all(len(code) == 2 and set(code) <= set(string.ascii_uppercase) for code in codes)
+    assert all(find_country_code(name) == code for code, *names in countries for name in (code, *names))
 
 
 def test_c27_states_are_the_50_the_district_the_territories_and_the_posts_of_the_forces() -> None:
-    assert len(STATES) == 50 + 1 + 5 + 3 + 3
+    assert len(dict(read_table("states"))) == 50 + 1 + 5 + 3 + 3
 
 
 def test_c27_timezones_are_those_of_this_machine_or_more() -> None:
     here = {name for name in zoneinfo.available_timezones() if name not in {"localtime", "Factory"}}
 
     # A newer database may know a newer zone: a few, not many.
-    assert len(here - TIMEZONES) < 10
-    assert len(TIMEZONES) > 590
+    assert len(here - load_timezones()) < 10
+    assert len(load_timezones()) > 590
+
+
+@pytest.mark.parametrize("table", ["countries", "names", "states", "timezones"])
+def test_every_table_names_its_source_and_licence(table: str) -> None:
+    text = files("outreach_async.fake").joinpath("data", f"{table}.tsv").read_text(encoding="utf-8")
+    comment = " ".join(line for line in text.splitlines() if line.startswith("#"))
+
+    assert re.search(r"Source: .*(Unicode-3\.0|public domain|MIT)", comment)
+    assert text.startswith("#")
