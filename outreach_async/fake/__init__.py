@@ -156,8 +156,9 @@ from typing import TYPE_CHECKING, Any
 from outreach_async.fake import faults
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth, RateLimit
 from outreach_async.fake.errors import Refusal
+from outreach_async.fake.in_memory import Snapshot
 from outreach_async.fake.request_log import JournalOverflow, Recorded
-from outreach_async.fake.service import FakeService, Snapshot
+from outreach_async.fake.service import FakeService
 from outreach_async.fake.simulation.engine import Activity
 from outreach_async.fake.world_file import WorldError
 

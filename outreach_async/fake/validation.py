@@ -76,7 +76,7 @@ def _has_phone_digits(text: str) -> bool:
 @cache
 def load_countries() -> dict[str, str]:
     """Return the alpha-2 codes of countries, by code and by comparable name."""
-    codes = {}
+    codes: dict[str, str] = {}
     for code, *names in read_table("countries"):
         codes |= dict.fromkeys([code, *map(fold_name, names)], code)
     return codes

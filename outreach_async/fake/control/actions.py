@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import attrs
 import msgspec
 
+from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.control import schemas
-from outreach_async.fake.control.schemas import (
-    FaultBody,
-    KnobError,
-    Knobs,
-    NewBehaviour,
-    Problem,
-    behaviour_to_json,
-    build_fault,
-    build_preset,
-    knob_values_to_json,
-    set_knobs,
-)
+from outreach_async.fake.control.schemas import UNCHANGED, Problem
 from outreach_async.fake.errors import mask_keys
 from outreach_async.fake.fault_plan import Fault
+from outreach_async.fake.in_memory import InMemoryService
 from outreach_async.fake.request_log import CAPACITY, Recorded
-from outreach_async.fake.service import FakeService
 from outreach_async.fake.world_file import WorldError
+from outreach_async.transport.wire import Request
 
 _MAX_ADVANCE: Final = timedelta(days=3_660)
 """Longest advance per request. The server computes everything that happens meanwhile, and other requests wait for it."""
 
 _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 """Latest time. Estimates look decades ahead, and Python's calendar ends with the year 9999."""
-
-_UNCHANGED: Final = "nothing was changed; correct the request and send it again"
 
 
 class Checkpoint:
@@ -46,7 +33,7 @@ class Checkpoint:
         service: The fake, whose current state it is.
     """
 
-    def __init__(self, service: FakeService) -> None:
+    def __init__(self, service: InMemoryService) -> None:
         self._service = service
         self.save()
 
@@ -71,209 +58,199 @@ class ActionContext:
         base_url: Base URL of the fake.
     """
 
-    service: FakeService
+    service: InMemoryService
     checkpoint: Checkpoint
     base_url: str
 
 
-def state(control: ActionContext, _: Any = None) -> schemas.ServerState:
+def state(context: ActionContext, _: Any = None) -> schemas.ServerState:
     """Return the state of the server."""
-    service = control.service
+    service = context.service
     return schemas.ServerState(
         seed=service.seed,
         now=_format_time(service.now),
         requests=len(service.requests),
         unfired=len(service.faults.unfired),
-        openapi=f"{control.base_url}/_fake/openapi.json",
-        control=f"{control.base_url}/_fake/control.json",
+        openapi=f"{context.base_url}/_fake/openapi.json",
+        control=f"{context.base_url}/_fake/control.json",
     )
 
 
-def reset(control: ActionContext, _: schemas.EmptyBody) -> schemas.ServerState:
+def reset(context: ActionContext, _: schemas.EmptyBody) -> schemas.ServerState:
     """Restore the initial state, or the last checkpoint."""
-    control.checkpoint.restore()
-    return state(control)
+    context.checkpoint.restore()
+    return state(context)
 
 
-def checkpoint(control: ActionContext, _: schemas.EmptyBody) -> schemas.ServerState:
+def checkpoint(context: ActionContext, _: schemas.EmptyBody) -> schemas.ServerState:
     """Make `reset` restore the current state."""
-    control.checkpoint.save()
-    return state(control)
+    context.checkpoint.save()
+    return state(context)
 
 
-def get_world(control: ActionContext, _: schemas.EmptyBody) -> bytes:
+def get_world(context: ActionContext, _: schemas.EmptyBody) -> bytes:
     """Return everything stored as a world file."""
-    return control.service.dump().encode()
+    return context.service.dump().encode()
 
 
-def put_world(control: ActionContext, said: dict[str, Any]) -> schemas.ServerState:
+def put_world(context: ActionContext, body: dict[str, Any]) -> schemas.ServerState:
     """Replace everything stored with a world file."""
     try:
-        control.service.load(said)
+        context.service.load(body)
     except WorldError as error:
         place, _, reason = str(error).partition(": ")
-        raise Problem(400, reason, place.removeprefix("$").lstrip(".") or None, _UNCHANGED) from None
-    return state(control)
+        raise Problem(400, reason, place.removeprefix("$").lstrip(".") or None, UNCHANGED) from None
+    return state(context)
 
 
-def add_workspace(control: ActionContext, said: schemas.WorkspaceBody) -> schemas.CreatedIds:
+def add_workspace(context: ActionContext, body: schemas.WorkspaceBody) -> schemas.CreatedIds:
     """Add a workspace."""
-    with _report_errors(said):
-        return schemas.CreatedIds(ids=[control.service.add_workspace(**_to_dict(said))])
+    return schemas.CreatedIds(ids=[context.service.add_workspace(**_to_dict(body))])
 
 
-def add_owner_key(control: ActionContext, said: schemas.OwnerKeyBody) -> schemas.CreatedIds:
+def add_owner_key(context: ActionContext, body: schemas.OwnerKeyBody) -> schemas.CreatedIds:
     """Add an owner key."""
-    with _report_errors(said):
-        return schemas.CreatedIds(ids=[control.service.add_owner_key(*said.workspaces, key=said.key)])
+    return schemas.CreatedIds(ids=[context.service.add_owner_key(*body.workspaces, key=body.key)])
 
 
-def add_mailboxes(control: ActionContext, said: schemas.MailboxesBody) -> schemas.CreatedIds:
+def add_mailboxes(context: ActionContext, body: schemas.MailboxesBody) -> schemas.CreatedIds:
     """Add mailboxes."""
-    if taken := {"workspace", "count", "trouble"} & said.fields.keys():
-        raise Problem(400, f"a mailbox has no {min(taken)!r}", f"fields.{min(taken)}", "pass it beside fields")
-    with _report_errors(said):
-        ids = control.service.add_mailboxes(said.workspace, said.count, trouble=said.trouble, **said.fields)
-        return schemas.CreatedIds(ids=ids)
+    if misplaced := {"workspace", "count", "trouble"} & body.fields.keys():
+        raise Problem(400, f"a mailbox has no {min(misplaced)!r}", f"fields.{min(misplaced)}", "pass it beside fields")
+    ids = context.service.add_mailboxes(body.workspace, body.count, trouble=body.trouble, **body.fields)
+    return schemas.CreatedIds(ids=ids)
 
 
-def add_campaign(control: ActionContext, said: schemas.CampaignBody) -> schemas.CreatedIds:
+def add_campaign(context: ActionContext, body: schemas.CampaignBody) -> schemas.CreatedIds:
     """Add a campaign."""
-    with _report_errors(said):
-        return schemas.CreatedIds(ids=[control.service.add_campaign(**_to_dict(said))])
+    return schemas.CreatedIds(ids=[context.service.add_campaign(**_to_dict(body))])
 
 
-def change_mailbox(control: ActionContext, said: schemas.MailboxChange) -> schemas.CreatedIds:
+def change_mailbox(context: ActionContext, body: schemas.MailboxChange) -> schemas.CreatedIds:
     """Change fields of a mailbox."""
-    if "mailbox" in said.fields:
+    if "mailbox" in body.fields:
         raise Problem(400, "a mailbox has no 'mailbox'", "fields.mailbox", "pass the mailbox's id beside fields, as id")
-    with _report_errors(said):
-        control.service.set_mailbox(said.id, **said.fields)
-    return schemas.CreatedIds(ids=[said.id])
+    context.service.set_mailbox(body.id, **body.fields)
+    return schemas.CreatedIds(ids=[body.id])
 
 
-def change_campaign(control: ActionContext, said: schemas.CampaignChange) -> schemas.CreatedIds:
+def change_campaign(context: ActionContext, body: schemas.CampaignChange) -> schemas.CreatedIds:
     """Change a campaign's status, mailboxes or rates."""
-    changes = {name: value for name, value in _to_dict(said).items() if name != "id"}
-    with _report_errors(said):
-        control.service.set_campaign(said.id, **changes)
-    return schemas.CreatedIds(ids=[said.id])
+    changes = {name: value for name, value in _to_dict(body).items() if name != "id"}
+    context.service.set_campaign(body.id, **changes)
+    return schemas.CreatedIds(ids=[body.id])
 
 
-def settle_answers(control: ActionContext, said: schemas.ScriptedActionsBody) -> schemas.ServerState:
+def settle_answers(context: ActionContext, body: schemas.ScriptedActionsBody) -> schemas.ServerState:
     """Script what a contact does with an e-mail."""
-    with _report_errors(said):
-        control.service.sim.script(**_to_dict(said))
-    return state(control)
+    context.service.sim.script(**_to_dict(body))
+    return state(context)
 
 
-def add_contacts(control: ActionContext, said: schemas.ContactsBody) -> schemas.CreatedIds:
+def add_contacts(context: ActionContext, body: schemas.ContactsBody) -> schemas.CreatedIds:
     """Store contacts."""
-    with _report_errors(said):
-        return schemas.CreatedIds(ids=control.service.add_contacts(**_to_dict(said)))
+    return schemas.CreatedIds(ids=context.service.add_contacts(**_to_dict(body)))
 
 
-def list_contacts(control: ActionContext, said: schemas.ContactsQuery) -> schemas.StoredContacts:
+def list_contacts(context: ActionContext, body: schemas.ContactsQuery) -> schemas.StoredContacts:
     """List stored contacts."""
-    with _report_errors(said):
-        if said.email is msgspec.UNSET:
-            return schemas.StoredContacts(contacts=control.service.contacts(said.workspace))
-        found = control.service.contact(said.workspace, said.email)
-    return schemas.StoredContacts(contacts=[] if found is None else [found])
+    if body.email is msgspec.UNSET:
+        return schemas.StoredContacts(contacts=context.service.contacts(body.workspace))
+    contact = context.service.contact(body.workspace, body.email)
+    return schemas.StoredContacts(contacts=[] if contact is None else [contact])
 
 
-def list_requests(control: ActionContext, said: schemas.RequestsQuery) -> schemas.LoggedRequests:
+def list_requests(context: ActionContext, body: schemas.RequestsQuery) -> schemas.LoggedRequests:
     """List the last entries of the request log."""
-    journal = control.service.requests
-    wanted = [entry for entry in journal.recent(CAPACITY) if said.operation in {msgspec.UNSET, entry.operation}]
+    log = context.service.requests
+    entries = [entry for entry in log.recent(CAPACITY) if body.operation in {msgspec.UNSET, entry.operation}]
     return schemas.LoggedRequests(
-        total=len(journal),
-        counts=dict(journal.counts),
-        statuses={"unanswered" if status is None else str(status): count for status, count in journal.statuses.items()},
-        requests=[_log_entry_body(entry) for entry in wanted[-said.last :]],
+        total=len(log),
+        counts=dict(log.counts),
+        statuses={"unanswered" if status is None else str(status): count for status, count in log.statuses.items()},
+        requests=[_log_entry_body(entry) for entry in entries[-body.last :]],
     )
 
 
-def clear_requests(control: ActionContext, _: schemas.EmptyBody) -> schemas.ServerState:
+def clear_requests(context: ActionContext, _: schemas.EmptyBody) -> schemas.ServerState:
     """Empty the request log."""
-    control.service.requests.clear()
-    return state(control)
+    context.service.requests.clear()
+    return state(context)
 
 
-def script_faults(control: ActionContext, said: schemas.FaultScriptBody) -> schemas.UnfiredFaults:
+def script_faults(context: ActionContext, body: schemas.FaultScriptBody) -> schemas.UnfiredFaults:
     """Script faults for the next requests of an operation."""
-    faults = [_build_fault(f"faults[{place}]", fault) for place, fault in enumerate(said.faults)]
-    control.service.faults.script(said.operation, *faults)
-    return list_faults(control)
+    faults = [_build_fault(f"faults[{place}]", fault) for place, fault in enumerate(body.faults)]
+    context.service.faults.script(body.operation, *faults)
+    return list_faults(context)
 
 
-def add_fault(control: ActionContext, said: schemas.FaultRuleBody) -> schemas.UnfiredFaults:
+def add_fault(context: ActionContext, body: schemas.FaultRuleBody) -> schemas.UnfiredFaults:
     """Add a fault that strikes by a rule."""
-    match = None if said.containing is None else _match_containing(said.containing)
-    control.service.faults.add(
-        _build_fault("fault", said.fault), operation=said.operation, match=match, times=said.times, p=said.p
-    )
-    return list_faults(control)
+    wanted = (body.containing or "").encode()
+
+    def contains(request: Request) -> bool:
+        return wanted in request.target.encode() or wanted in request.body
+
+    fault = _build_fault("fault", body.fault)
+    match = None if body.containing is None else contains
+    context.service.faults.add(fault, operation=body.operation, match=match, times=body.times, p=body.p)
+    return list_faults(context)
 
 
-def list_faults(control: ActionContext, _: Any = None) -> schemas.UnfiredFaults:
+def list_faults(context: ActionContext, _: Any = None) -> schemas.UnfiredFaults:
     """List the faults that have not struck yet."""
-    return schemas.UnfiredFaults(unfired=control.service.faults.unfired)
+    return schemas.UnfiredFaults(unfired=context.service.faults.unfired)
 
 
-def clear_faults(control: ActionContext, _: schemas.EmptyBody) -> schemas.UnfiredFaults:
+def clear_faults(context: ActionContext, _: schemas.EmptyBody) -> schemas.UnfiredFaults:
     """Remove every fault."""
-    control.service.faults.clear()
-    return list_faults(control)
+    context.service.faults.clear()
+    return list_faults(context)
 
 
-def get_behaviour(control: ActionContext, _: Any = None) -> schemas.BehaviourState:
+def get_behaviour(context: ActionContext, _: Any = None) -> schemas.BehaviourState:
     """Return the value of every knob."""
-    return schemas.BehaviourState(behaviour=behaviour_to_json(control.service.behaviour), readings=knob_values_to_json())
+    return schemas.BehaviourState(
+        behaviour=schemas.behaviour_to_json(context.service.behaviour), readings=schemas.knob_values_to_json()
+    )
 
 
-def put_behaviour(control: ActionContext, said: NewBehaviour) -> schemas.BehaviourState:
+def put_behaviour(context: ActionContext, body: schemas.NewBehaviour) -> schemas.BehaviourState:
     """Start from a preset, and set some knobs."""
-    return _set_behaviour(control, build_preset(said), said)
+    preset: Behaviour = getattr(Behaviour, body.preset)()  # type: ignore[attr-defined]  # its members are created at run time
+    return _set_behaviour(context, preset, body)
 
 
-def patch_behaviour(control: ActionContext, said: Knobs) -> schemas.BehaviourState:
+def patch_behaviour(context: ActionContext, body: schemas.Knobs) -> schemas.BehaviourState:
     """Set some knobs."""
-    return _set_behaviour(control, control.service.behaviour, said)
+    return _set_behaviour(context, context.service.behaviour, body)
 
 
-def get_time(control: ActionContext, _: Any = None) -> schemas.ClockState:
+def get_time(context: ActionContext, _: Any = None) -> schemas.ClockState:
     """Return the time."""
-    return schemas.ClockState(now=_format_time(control.service.now), unix=control.service.now)
+    return schemas.ClockState(now=_format_time(context.service.now), unix=context.service.now)
 
 
-def advance(control: ActionContext, said: schemas.AdvanceBody) -> schemas.ClockState:
+def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockState:
     """Advance the time."""
     try:
-        step = timedelta(**_to_dict(said))
+        step = timedelta(**_to_dict(body))
     except OverflowError:
         step = timedelta.max
     if step > _MAX_ADVANCE:
         raise Problem(400, f"expected at most {_MAX_ADVANCE.days} days per request", None, "advance in several requests")
-    if control.service.now + step.total_seconds() > _MAX_TIME:
+    if context.service.now + step.total_seconds() > _MAX_TIME:
         raise Problem(400, "the time cannot reach the year 9000", None, "reset, or load a world with an earlier now")
-    control.service.advance(seconds=step.total_seconds())
-    return get_time(control)
+    context.service.advance(seconds=step.total_seconds())
+    return get_time(context)
 
 
-@contextmanager
-def _report_errors(said: msgspec.Struct) -> Iterator[None]:
-    """Turn an error of the fake into a problem."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        raise Problem(400, str(error), _find_member_at_fault(_to_dict(said), str(error)), _UNCHANGED) from None
-
-
-def _find_member_at_fault(members: dict[str, Any], message: str) -> str | None:
-    """Return the member that an error is about: the one that it quotes, or the one whose name it begins with."""
-    begun = re.match(r"(\w+)(?=[=:\s])", message)
-    return (_find_quoted(members, message) or "").lstrip(".") or (begun[1] if begun and begun[1] in members else None)
+def find_member_at_fault(body: msgspec.Struct, message: str) -> str | None:
+    """Return the member of a body that an error is about: the one that it quotes, or the one whose name it begins with."""
+    members = _to_dict(body)
+    first = re.match(r"(\w+)(?=[=:\s])", message)
+    return (_find_quoted(members, message) or "").lstrip(".") or (first[1] if first and first[1] in members else None)
 
 
 def _find_quoted(value: Any, message: str) -> str | None:
@@ -290,24 +267,16 @@ def _find_quoted(value: Any, message: str) -> str | None:
     return None
 
 
-def _set_behaviour(control: ActionContext, behaviour: Any, said: Knobs) -> schemas.BehaviourState:
-    try:
-        control.service.behaviour = set_knobs(behaviour, said)
-    except KnobError as error:
-        raise Problem(400, str(error), error.knob, _UNCHANGED) from None
-    return get_behaviour(control)
+def _set_behaviour(context: ActionContext, behaviour: Behaviour, body: schemas.Knobs) -> schemas.BehaviourState:
+    context.service.behaviour = schemas.set_knobs(behaviour, body)
+    return get_behaviour(context)
 
 
-def _build_fault(field: str, said: FaultBody) -> Fault:
+def _build_fault(field: str, body: schemas.FaultBody) -> Fault:
     try:
-        return build_fault(said)
+        return schemas.build_fault(body)
     except ValueError as error:
-        raise Problem(400, f"{field}: {error}", field, _UNCHANGED) from None
-
-
-def _match_containing(text: str) -> Any:
-    wanted = text.encode()
-    return lambda request: wanted in request.target.encode() or wanted in request.body
+        raise Problem(400, f"{field}: {error}", field, UNCHANGED) from None
 
 
 def _log_entry_body(entry: Recorded) -> schemas.LoggedRequest:
@@ -334,8 +303,8 @@ def _mask_document(value: Any) -> Any:
     return mask_keys(value) if isinstance(value, str) else value
 
 
-def _to_dict(said: msgspec.Struct) -> dict[str, Any]:
-    return msgspec.structs.asdict(said)
+def _to_dict(body: msgspec.Struct) -> dict[str, Any]:
+    return msgspec.structs.asdict(body)
 
 
 def _format_time(unix: float) -> str:

@@ -19,18 +19,9 @@ import msgspec
 
 from outreach_async.fake.control import actions, schemas
 from outreach_async.fake.control.actions import ActionContext, Checkpoint
-from outreach_async.fake.control.schemas import (
-    EmptyBody,
-    Knobs,
-    NewBehaviour,
-    Problem,
-    ProblemBody,
-    ProblemDetail,
-    parse_body,
-    parse_query,
-)
+from outreach_async.fake.control.schemas import UNCHANGED, Problem, ProblemBody, ProblemDetail
 from outreach_async.fake.fault_plan import Exchange
-from outreach_async.fake.service import FakeService
+from outreach_async.fake.in_memory import InMemoryService
 from outreach_async.transport.wire import Request, Response
 
 
@@ -99,29 +90,18 @@ _INFO: Final = {
 }
 
 
-def service_document(url: str) -> dict[str, Any]:
-    """Return the document of the service.
-
-    Args:
-        url: Base URL of the service.
-    """
-    return {**_load_service_document(), "servers": [{"url": url}]}
-
-
-def control_document(url: str, routes: Iterable[ControlRoute]) -> dict[str, Any]:
-    """Return the document of the control plane.
+def control_document(url: str) -> dict[str, Any]:
+    """Return the OpenAPI document of the control plane.
 
     Args:
         url: Base URL of the control plane.
-        routes: Its operations.
     """
-    routes = tuple(routes)
-    kinds = list(dict.fromkeys(kind for route in routes for kind in (route.request_type, route.response_type, ProblemBody)))
-    found, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    schemas = dict(zip(kinds, found, strict=True))
+    kinds = list(dict.fromkeys(kind for route in ROUTES for kind in (route.request_type, route.response_type, ProblemBody)))
+    references, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    by_kind = dict(zip(kinds, references, strict=True))
     paths: dict[str, Any] = {}
-    for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _describe_operation(route, schemas, components)
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_operation(route, by_kind, components)
     return {
         "openapi": "3.1.0",
         "info": _INFO,
@@ -131,27 +111,28 @@ def control_document(url: str, routes: Iterable[ControlRoute]) -> dict[str, Any]
     }
 
 
-def _describe_operation(route: ControlRoute, schemas: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
-    refusals = {status: _describe_response(said, schemas[ProblemBody]) for status, said in _ERROR_DESCRIPTIONS.items()}
-    # The server refuses a long body while reading it, before it routes the request, so the answer is not a `Refusal`.
+def _describe_operation(route: ControlRoute, by_kind: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
+    refusals = {status: _describe_response(text, by_kind[ProblemBody]) for status, text in _ERROR_DESCRIPTIONS.items()}
+    # The server refuses a long body while reading it, before it routes the request: the response is not a `ProblemBody`.
     refusals["413"] = _describe_response("The body is longer than 16 MiB.", {"type": "object"})
     return {
         "operationId": route.handler.__name__.lstrip("_"),
         "summary": str(route.handler.__doc__).partition("\n")[0],
-        **_describe_request(route, schemas[route.request_type], components),
-        "responses": {str(route.status): _describe_response("Done.", schemas[route.response_type]), **refusals},
+        **_describe_request(route, by_kind[route.request_type], components),
+        "responses": {str(route.status): _describe_response("Done.", by_kind[route.response_type]), **refusals},
     }
 
 
 def _describe_request(route: ControlRoute, schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    if route.method == "GET":
-        object_ = components[schema["$ref"].rpartition("/")[2]]
-        return {"parameters": [_describe_parameter(name, said, object_) for name, said in object_["properties"].items()]}
-    return {"requestBody": {"required": route.request_type is not EmptyBody, "content": {"application/json": {"schema": schema}}}}
-
-
-def _describe_parameter(name: str, schema: dict[str, Any], object_: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": name in object_.get("required", ()), "schema": schema}
+    required = route.request_type is not schemas.EmptyBody
+    if route.method != "GET":
+        return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
+    query = components[schema["$ref"].rpartition("/")[2]]
+    parameters = [
+        {"name": name, "in": "query", "required": name in query.get("required", ()), "schema": parameter}
+        for name, parameter in query["properties"].items()
+    ]
+    return {"parameters": parameters}
 
 
 def _describe_response(description: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -190,27 +171,30 @@ class ControlRoute:
     request_type: Any = schemas.EmptyBody
     status: int = 200
 
-    def execute(self, control: ActionContext, query: str, body: bytes) -> Any:
+    def execute(self, context: ActionContext, query: str, body: bytes) -> Any:
         """Carry out a request, and return the content of the response.
 
         Raises:
             Problem: The request is invalid, or cannot be carried out.
         """
         if self.method == "GET":
-            return self.handler(control, parse_query(query, self.request_type))
-        return self.handler(
-            control, parse_body(body or b"{}" if self.request_type is schemas.EmptyBody else body, self.request_type)
-        )
+            parsed = schemas.parse_query(query, self.request_type)
+        else:
+            parsed = schemas.parse_body(body or b"{}" if self.request_type is schemas.EmptyBody else body, self.request_type)
+        try:
+            return self.handler(context, parsed)
+        except (TypeError, ValueError) as error:
+            raise Problem(400, str(error), actions.find_member_at_fault(parsed, str(error)), UNCHANGED) from None
 
 
-def _openapi(control: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
+def _openapi(context: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
     """Describe the service (OpenAPI 3.1)."""
-    return service_document(control.base_url)
+    return {**_load_service_document(), "servers": [{"url": context.base_url}]}
 
 
-def _control(control: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
+def _control(context: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
     """Describe the control plane (OpenAPI 3.1)."""
-    return control_document(f"{control.base_url}{PREFIX}", ROUTES)
+    return control_document(f"{context.base_url}{PREFIX}")
 
 
 ROUTES: Final = (
@@ -237,8 +221,8 @@ ROUTES: Final = (
     ControlRoute("POST", "/faults/script", actions.script_faults, schemas.UnfiredFaults, schemas.FaultScriptBody, 201),
     ControlRoute("DELETE", "/faults", actions.clear_faults, schemas.UnfiredFaults),
     ControlRoute("GET", "/behaviour", actions.get_behaviour, schemas.BehaviourState),
-    ControlRoute("PUT", "/behaviour", actions.put_behaviour, schemas.BehaviourState, NewBehaviour),
-    ControlRoute("PATCH", "/behaviour", actions.patch_behaviour, schemas.BehaviourState, Knobs),
+    ControlRoute("PUT", "/behaviour", actions.put_behaviour, schemas.BehaviourState, schemas.NewBehaviour),
+    ControlRoute("PATCH", "/behaviour", actions.patch_behaviour, schemas.BehaviourState, schemas.Knobs),
     ControlRoute("GET", "/time", actions.get_time, schemas.ClockState),
     ControlRoute("POST", "/time/advance", actions.advance, schemas.ClockState, schemas.AdvanceBody),
 )
@@ -279,7 +263,7 @@ class ControlPlane:
         service: The fake.
     """
 
-    def __init__(self, service: FakeService, hosts: Iterable[str] = ()) -> None:
+    def __init__(self, service: InMemoryService, hosts: Iterable[str] = ()) -> None:
         self.service = service
         self._hosts = frozenset(host.lower() for host in hosts)
         self._checkpoint = Checkpoint(service)
@@ -297,17 +281,11 @@ class ControlPlane:
             host = check_host(request.headers, self._hosts)
             check_origin(request.headers, host)
             route = find_route(request.method, path.removeprefix(PREFIX))
-            control = ActionContext(self.service, self._checkpoint, base_url)
-            return Exchange(_success_response(route, route.execute(control, query, request.body)), None)
+            context = ActionContext(self.service, self._checkpoint, base_url)
+            content = route.execute(context, query, request.body)
+            encoded = content if isinstance(content, bytes) else msgspec.json.encode(content)
+            return Exchange(Response(route.status, {"content-type": "application/json"}, encoded), None)
         except Problem as problem:
-            return Exchange(_problem_response(problem), None)
-
-
-def _success_response(route: ControlRoute, answered: Any) -> Response:
-    body = answered if isinstance(answered, bytes) else msgspec.json.encode(answered)
-    return Response(route.status, {"content-type": "application/json"}, body)
-
-
-def _problem_response(problem: Problem) -> Response:
-    refusal = ProblemBody(error=ProblemDetail(message=problem.message, field=problem.field, remedy=problem.remedy))
-    return Response(problem.status, {"content-type": "application/json", **problem.headers}, msgspec.json.encode(refusal))
+            detail = ProblemDetail(message=problem.message, field=problem.field, remedy=problem.remedy)
+            headers = {"content-type": "application/json", **problem.headers}
+            return Exchange(Response(problem.status, headers, msgspec.json.encode(ProblemBody(error=detail))), None)

@@ -3,9 +3,8 @@
 They are structs, and not attrs classes as elsewhere: msgspec parses them strictly, locates errors, refuses unknown members, and
 generates the schemas of the OpenAPI document from these classes.
 
-Values that are functions can be set in Python only.
-
-The forms are generated from these functions, so a fault added there is available here.
+The structs of knobs and faults are generated from `Behaviour` and `faults`: what is added there is available here. Values that are
+functions can be set in Python only.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import collections.abc
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
@@ -27,6 +26,9 @@ from outreach_async.fake.arguments import suggest_similar
 from outreach_async.fake.behaviour import KNOB_VALUES, Behaviour, HeaderAuth, RateLimit
 from outreach_async.fake.errors import mask_keys
 from outreach_async.fake.faults import Fault
+
+UNCHANGED: Final = "nothing was changed; correct the request and send it again"
+"""The remedy for a request that cannot be carried out."""
 
 
 class Problem(Exception):
@@ -72,13 +74,13 @@ def parse_query(query: str, kind: Any) -> Any:
     Raises:
         Problem: The parameters are not valid for this operation.
     """
-    given: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name in given:
+        if name in parameters:
             raise Problem(400, f"the parameter {name} is given twice", name, "pass it once")
-        given[name] = value
+        parameters[name] = value
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return msgspec.convert(parameters, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _validation_problem(error, kind) from None
 
@@ -352,20 +354,17 @@ def _define_knob_struct(name: str, fields: Iterable[Any]) -> type[msgspec.Struct
     return msgspec.defstruct(name, fields, module=__name__, forbid_unknown_fields=True, frozen=True, kw_only=True)
 
 
-def _define_knob_fields(kind: type[attrs.AttrsInstance], say: Callable[[Any], Any]) -> list[Any]:
-    """Return the members of a form for an attrs class. Those without a default are required."""
-    typed = [(field, say(field.type)) for field in attrs.fields(kind)]
-    return [
-        (field.name, type_) if field.default is attrs.NOTHING else (field.name, type_ | msgspec.UnsetType, msgspec.UNSET)
-        for field, type_ in typed
-    ]
+def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any], Any]) -> Iterator[Any]:
+    """Return the members of a struct for an attrs class. Those without a default are required."""
+    for field in attrs.fields(attrs.resolve_types(kind)):
+        type_ = to_type(field.type)
+        yield (field.name, type_) if field.default is attrs.NOTHING else (field.name, type_ | msgspec.UnsetType, msgspec.UNSET)
 
 
 _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
-    kind: _define_knob_struct(kind.__name__, _define_knob_fields(attrs.resolve_types(kind), lambda type_: type_))
-    for kind in (HeaderAuth, RateLimit)
+    kind: _define_knob_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
 }
-"""Forms of the values that are objects."""
+"""Structs of the values that are objects."""
 
 
 def _to_json_type(annotation: Any) -> Any:
@@ -380,51 +379,30 @@ if TYPE_CHECKING:
     Knobs: TypeAlias = msgspec.Struct  # created at run time
     NewBehaviour: TypeAlias = msgspec.Struct
 else:
-    _KNOBS: Final = _define_knob_fields(attrs.resolve_types(Behaviour), _to_json_type)
+    _KNOBS: Final = list(_define_knob_fields(Behaviour, _to_json_type))
     Knobs = _define_knob_struct("Knobs", _KNOBS)
     NewBehaviour = _define_knob_struct("NewBehaviour", [("preset", Preset, "documented"), *_KNOBS])
 
 
-class KnobError(ValueError):
-    """A knob does not accept a value.
-
-    Attributes:
-        knob: Name of the knob.
-    """
-
-    def __init__(self, knob: str, message: str) -> None:
-        super().__init__(message)
-        self.knob = knob
-
-
-def set_knobs(behaviour: Behaviour, said: Knobs) -> Behaviour:
+def set_knobs(behaviour: Behaviour, body: Knobs) -> Behaviour:
     """Return a behaviour with the given knobs set.
 
     Raises:
-        KnobError: A knob does not accept its value.
+        Problem: A knob does not accept its value.
     """
-    for name, value in _given_members(said).items():
-        if name != "preset":
-            behaviour = _set_knob(behaviour, name, value)
+    for name, value in _given_members(body).items():
+        if name == "preset":
+            continue
+        kind = next((kind for kind, struct in _OBJECT_STRUCTS.items() if type(value) is struct), None)
+        try:
+            behaviour = attrs.evolve(behaviour, **{name: kind(**_given_members(value)) if kind else value})
+        except (TypeError, ValueError) as error:
+            raise Problem(400, str(error), name, UNCHANGED) from None
     return behaviour
 
 
-def _set_knob(behaviour: Behaviour, name: str, value: Any) -> Behaviour:
-    kinds = [kind for kind, form in _OBJECT_STRUCTS.items() if type(value) is form]
-    try:
-        return attrs.evolve(behaviour, **{name: kinds[0](**_given_members(value)) if kinds else value})
-    except (TypeError, ValueError) as error:
-        raise KnobError(name, str(error)) from None
-
-
-def _given_members(said: msgspec.Struct) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(said).items() if value is not msgspec.UNSET}
-
-
-def build_preset(said: NewBehaviour) -> Behaviour:
-    """Return the preset that a body names."""
-    made: Behaviour = getattr(Behaviour, _given_members(said)["preset"])()
-    return made
+def _given_members(body: msgspec.Struct) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
 
 
 def behaviour_to_json(behaviour: Behaviour) -> dict[str, Any]:
@@ -450,9 +428,9 @@ _COMMIT_THEN: Final = "commit_then"
 _OK: Final = "ok"
 
 FAULT_FACTORIES: Final[Mapping[str, Callable[..., Fault]]] = {
-    name: maker
+    name: factory
     for name in faults.__all__
-    if inspect.isfunction(maker := getattr(faults, name)) and inspect.signature(maker).return_annotation == "Fault"
+    if inspect.isfunction(factory := getattr(faults, name)) and inspect.signature(factory).return_annotation == "Fault"
 }
 """Functions that create faults, by name."""
 
@@ -473,24 +451,26 @@ _ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
 }
 
 
-def _define_fault_struct(name: str, fields: list[Any]) -> type[msgspec.Struct]:
+def _define_fault_struct(name: str, fields: Iterable[Any]) -> type[msgspec.Struct]:
     title = "".join(map(str.capitalize, name.split("_")))
     options: Any = {"tag_field": "name", "tag": name, "forbid_unknown_fields": True, "frozen": True, "kw_only": True}
     return msgspec.defstruct(f"{title}Fault", fields, module=__name__, **options)
 
 
-def _define_fault_fields(maker: Callable[..., Fault]) -> list[Any]:
-    parameters = inspect.signature(maker, eval_str=True).parameters.values()
-    typed = [(parameter, _ARGUMENT_TYPES.get(parameter.name, parameter.annotation)) for parameter in parameters]
-    return [(said.name, type_) if said.default is said.empty else (said.name, type_, said.default) for said, type_ in typed]
+def _define_fault_fields(factory: Callable[..., Fault]) -> Iterator[Any]:
+    for parameter in inspect.signature(factory, eval_str=True).parameters.values():
+        type_ = _ARGUMENT_TYPES.get(parameter.name, parameter.annotation)
+        yield (parameter.name, type_) if parameter.default is parameter.empty else (parameter.name, type_, parameter.default)
 
 
 _STRUCTS: Final = {_OK: _define_fault_struct(_OK, [])} | {
-    name: _define_fault_struct(name, _define_fault_fields(make)) for name, make in FAULT_FACTORIES.items() if name != _COMMIT_THEN
+    name: _define_fault_struct(name, _define_fault_fields(factory))
+    for name, factory in FAULT_FACTORIES.items()
+    if name != _COMMIT_THEN
 }
 
 # A request that never arrived cannot have been stored.
-_COMMITTABLE_STRUCTS: Final = [form for name, form in _STRUCTS.items() if name != "refuse"]
+_COMMITTABLE_STRUCTS: Final = [struct for name, struct in _STRUCTS.items() if name != "refuse"]
 
 if TYPE_CHECKING:
     FaultBody: TypeAlias = msgspec.Struct  # the union is created at run time
@@ -506,16 +486,16 @@ FAULT_SIGNATURES: Final = "; ".join(
 """The faults and their arguments, in readable form."""
 
 
-def build_fault(said: FaultBody) -> Fault:
+def build_fault(body: FaultBody) -> Fault:
     """Return the fault that a body describes.
 
     Raises:
         ValueError: Its arguments are inconsistent.
     """
-    name = str(said.__struct_config__.tag)
+    name = str(body.__struct_config__.tag)
     if name == _OK:
         return faults.ok
-    arguments = msgspec.structs.asdict(said)
+    arguments = msgspec.structs.asdict(body)
     if name == _COMMIT_THEN:
         return faults.commit_then(build_fault(arguments["fault"]))
     return FAULT_FACTORIES[name](**arguments)

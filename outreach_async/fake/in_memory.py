@@ -1,0 +1,349 @@
+"""The fake's stored data, requests and time: everything except the servers that `FakeService` adds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.fake.behaviour import Behaviour
+from outreach_async.fake.builder import Seeder, WorldBuilder
+from outreach_async.fake.clock import Clock
+from outreach_async.fake.create_contact import email_key
+from outreach_async.fake.errors import RENDERERS, RequestRefused
+from outreach_async.fake.fault_plan import Exchange, do_nothing
+from outreach_async.fake.faults import Faults
+from outreach_async.fake.handlers import Context, execute
+from outreach_async.fake.records import Contact
+from outreach_async.fake.request import ParsedRequest, encode, parse_request
+from outreach_async.fake.request_log import Recorded, RequestLog
+from outreach_async.fake.simulation.control import SimulationControl
+from outreach_async.fake.simulation.engine import SimulationEngine
+from outreach_async.fake.world import Limiter, World
+from outreach_async.fake.world_file import dump_world, load_world, read_document
+from outreach_async.transport.wire import Request, Response
+
+_JSON_HEADERS: Final = {"content-type": "application/json"}
+_MAX_HINT_LENGTH: Final = 2000
+"""Maximum characters of `x-fake-hint`: HTTP libraries refuse longer headers. The request log has every hint in full."""
+
+
+def respond(call: ParsedRequest, context: Context, number: int) -> Response:
+    """Execute a request and return the response; a refused request gets an error response (rules W11, E2 and E3).
+
+    Args:
+        call: The parsed request. Its `hints` and `request_id` are updated.
+        context: The state and settings to execute it with.
+        number: Number of the request, counted from 0.
+    """
+    call.request_id = f"req_{number:016x}"
+    fields = {"x-request-id": call.request_id}
+    headers: Mapping[str, str] = _JSON_HEADERS
+    try:
+        status, document = execute(call, context)
+        body = encode(document).encode()
+    except RequestRefused as refused:
+        call.hints += refused.refusal.hints
+        fields |= refused.refusal.headers
+        renderer = context.behaviour.error_renderer
+        status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refused.refusal)
+        headers = {**_JSON_HEADERS, **headers}
+    except BaseException:
+        # A function passed to `Behaviour` raised. No exchange is returned, and nobody else would free its place.
+        call.release_slot()
+        raise
+    if call.hints:
+        fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT_LENGTH]
+    return Response(status, {**headers, **fields}, b"" if call.request.method == "HEAD" else body)
+
+
+@attrs.frozen(repr=False)
+class Snapshot:
+    """The state of a fake at one moment. `FakeService.snapshot` creates it; `restore` can use it any number of times.
+
+    Example:
+        ```python
+        before = fake.snapshot()
+        fake.add_contacts("space_1", 5)
+        fake.restore(before)
+        print(len(fake.contacts("space_1")))  # -> 1
+        ```
+    """
+
+    _world: World
+    _offset: int
+
+
+class InMemoryService(WorldBuilder):
+    """The fake without its servers: the stored data, the requests and the time. `FakeService` documents it."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        behaviour: Behaviour | None = None,
+        clock: str | Callable[[], float] = "2026-01-01T00:00:00Z",
+    ) -> None:
+        self.seed = seed
+        self.behaviour = Behaviour.documented() if behaviour is None else behaviour
+        self.faults = Faults(seed)
+        self.requests = RequestLog()
+        self._clock = Clock(clock)
+        self._world = World()
+        self._limiter = Limiter()
+        # Storing a contact is a look-up followed by a write, and no thread may come between the two. Re-entrant: functions that
+        # callers pass in, such as listeners or `match`, run with the lock held, and one that calls the fake must not deadlock.
+        self._lock = threading.RLock()
+        self.sim = SimulationControl(self._transaction)
+
+    def __repr__(self) -> str:
+        world = self._world
+        contacts = sum(map(len, world.contacts.values()))
+        return (
+            f"<FakeService seed={self.seed}: {len(world.workspaces)} workspaces, {len(world.mailboxes)} mailboxes, "
+            f"{len(world.campaigns)} campaigns, {contacts} contacts>"
+        )
+
+    # Requests.
+
+    def handle(self, request: Request) -> Response:
+        """Execute a request and return the response.
+
+        Raises:
+            RuntimeError: A wire fault withheld the response: a direct call has no wire to reproduce it on.
+
+        Example:
+            ```python
+            print(fake.handle(Request("GET", "/workspaces/space_1/all-fields")).status)  # -> 200
+            ```
+        """
+        exchange = self.exchange(request)
+        exchange.ended()
+        if exchange.response is None:
+            raise RuntimeError(f"the fault {exchange.fault} left no response; use FakeTransport or the server to reproduce it")
+        return exchange.response
+
+    def exchange(self, request: Request) -> Exchange:
+        """Execute a request, with the fault that applies to it.
+
+        Returns:
+            The response and what happens to it on the wire.
+        """
+        # One lock around all of it: the events due, the fault, the request's number and its log entry then belong together, and
+        # the fake behaves the same from one thread as from many. Delays are never waited here, but by whoever sends the response.
+        with self._lock:
+            if self._clock.is_running:
+                self._run_due_events()
+            call, number, now = parse_request(request), len(self.requests), self.now
+            context = Context(self._world, self.behaviour, self._limiter, self.seed, now)
+            exchange = self.faults.around(call.operation, request, lambda: respond(call, context, number))
+            # Every request is logged, whether the service executed it or a fault replaced the execution.
+            entry = Recorded(
+                number=number,
+                operation=call.operation,
+                method=request.method,
+                target=request.target,
+                headers=request.headers,
+                json=call.body,
+                status=None if exchange.response is None else exchange.response.status,
+                hints=tuple(call.hints),
+                served=call.request_id is not None,
+                request_id=call.request_id,
+                at=now,
+                fault=None if exchange.struck == "ok" else exchange.struck,
+            )
+            self.requests.add(entry)
+            return exchange if call.release_slot is do_nothing else attrs.evolve(exchange, ended=call.release_slot)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Seeder]:
+        with self._locked_and_current(), self._new_seeder(self._world).transaction() as seeder:
+            yield seeder
+
+    def _new_seeder(self, world: World) -> Seeder:
+        return Seeder(world, self.seed, self.now, email_key(self.behaviour))
+
+    # Stored contacts.
+
+    def contacts(self, workspace: str) -> list[dict[str, Any]]:
+        """Return the stored contacts of a workspace, in the order they were stored.
+
+        Returns:
+            Per contact `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key) and `created` (Unix seconds).
+
+        Raises:
+            ValueError: The workspace does not exist.
+
+        Example:
+            ```python
+            print([(contact["email"], contact["fields"]) for contact in fake.contacts("space_1")])
+            # -> [('bo@acme.example', {'city': 'Lyon'})]
+            ```
+        """
+        with self._lock:
+            self._new_seeder(self._world).check_workspace(workspace)
+            return [_contact_document(contact) for contact in self._world.contacts[workspace].values()]
+
+    def contact(self, workspace: str, email: str) -> dict[str, Any] | None:
+        """Return the contact with an e-mail, in the format of `contacts`; `None` if there is none.
+
+        E-mails are compared as `behaviour.email_key` says.
+
+        Raises:
+            ValueError: The workspace does not exist.
+
+        Example:
+            ```python
+            print(fake.contact("space_1", "BO@acme.example")["id"])  # -> contact_1
+            ```
+        """
+        with self._lock:
+            seeder = self._new_seeder(self._world)
+            seeder.check_workspace(workspace)
+            contact = self._world.contacts[workspace].get(seeder.email_key(email.strip()))
+            return None if contact is None else _contact_document(contact)
+
+    # Time.
+
+    @property
+    def now(self) -> float:
+        """The fake's time in Unix seconds."""
+        return self._clock.now
+
+    def advance(self, **step: float) -> None:
+        """Advance the time and run every event due by then: e-mails, opens, replies, ...
+
+        Events due now, such as the first e-mail to a contact that has just joined a live campaign, run with the next `advance`,
+        even one by zero.
+
+        Args:
+            step: Arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...
+
+        Raises:
+            ValueError: The step is negative.
+
+        Example:
+            ```python
+            fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign="camp_1")
+            fake.advance(days=3)
+            print((await client.campaigns.steps("camp_1")).data[0].already_sent)  # -> 41
+            ```
+        """
+        with self._lock:
+            self._clock.advance(timedelta(**step))
+            self._run_due_events()
+
+    def _run_due_events(self) -> None:
+        world = self._world
+        engine = SimulationEngine(world.simulation, world.campaigns, world.mailboxes, self.seed, tuple(self.sim.listeners))
+        engine.run(self._clock.microseconds)
+
+    @contextmanager
+    def _locked_and_current(self) -> Iterator[None]:
+        """Hold the lock. If the clock follows another one, run the events due first."""
+        with self._lock:
+            if self._clock.is_running:
+                self._run_due_events()
+            yield
+
+    # State.
+
+    def snapshot(self) -> Snapshot:
+        """Return the current state: stored data, pending events and the time, without faults and the request log.
+
+        Example:
+            ```python
+            before = fake.snapshot()
+            ```
+        """
+        with self._lock:
+            return Snapshot(self._world.copy(), self._clock.offset)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore a snapshot of this fake, or of one with the same clock.
+
+        Example:
+            ```python
+            before = fake.snapshot()
+            fake.advance(days=30)
+            fake.restore(before)
+            print(fake.now)  # -> 1767225600.0
+            ```
+        """
+        with self._lock:
+            # A copy again: changes from here on must not reach the snapshot, which can be restored once more.
+            self._world = snapshot._world.copy()  # noqa: SLF001 - only `FakeService` reads the members of a snapshot
+            self._clock.offset = snapshot._offset  # noqa: SLF001 - the same
+
+    def reset(self) -> None:
+        """Return to the initial state: no stored data, no faults, an empty request log, and the initial time.
+
+        Example:
+            ```python
+            fake.reset()
+            print(fake)  # -> <FakeService seed=0: 0 workspaces, 0 mailboxes, 0 campaigns, 0 contacts>
+            ```
+        """
+        with self._lock:
+            self._world = World()
+            self._clock.offset = 0
+            self._limiter = Limiter()
+            self.faults.clear()
+            self.requests.clear()
+            self.sim.listeners.clear()
+
+    def load(self, source: str | Path | Mapping[str, Any]) -> None:
+        """Replace the stored data with a world file's, and set the time if the file has one; an invalid file changes nothing.
+
+        Args:
+            source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.world_file` shows the format.
+
+        Raises:
+            WorldError: The file is invalid. The message names the place and the reason.
+            OSError: The file cannot be read.
+
+        Example:
+            ```python
+            fake.load({"version": 1, "workspaces": [{"id": "space_2", "contacts": [{"email": "ann@company.example"}]}]})
+            print(fake)  # -> <FakeService seed=0: 1 workspaces, 0 mailboxes, 0 campaigns, 1 contacts>
+            ```
+        """
+        document = read_document(source)
+        with self._lock:
+            world, offset = World(), self._clock.offset
+            try:
+                if "now" in document:
+                    self._clock.set_time(document["now"])
+                load_world(document, self._new_seeder(world))
+            except ValueError:
+                self._clock.offset = offset
+                raise
+            self._world = world
+
+    def dump(self) -> str:
+        """Return the stored data, pending events and the time as a world file; equal states give equal strings.
+
+        Example:
+            ```python
+            other = FakeService()
+            other.load(fake.dump())
+            print(other.dump() == fake.dump())  # -> True
+            ```
+        """
+        with self._locked_and_current():
+            return dump_world(self._world, self._clock.iso)
+
+
+def _contact_document(contact: Contact) -> dict[str, Any]:
+    return {
+        "id": contact.id,
+        "email": contact.email,
+        "fields": dict(contact.fields),
+        "campaigns": contact.campaigns,
+        "owner": contact.owner,
+        "created": contact.created,
+    }
