@@ -14,9 +14,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from outreach_async.fake.errors import refusal_error
 
 _Number = TypeVar("_Number", int, float)
+_T = TypeVar("_T")
 
 
 def check_known(name: str, known: Iterable[str], what: str) -> None:
@@ -91,6 +94,19 @@ def require_at_least(name: str, low: int, value: _Number) -> _Number:
     if not low <= value < math.inf:
         raise ValueError(f"{name}: expected a finite number of at least {low}, got {value}")
     return value
+
+
+def convert(name: str, value: object, kind: type[_T]) -> _T:
+    """Return a value of a document as a typed one; types must match exactly.
+
+    Raises:
+        ValueError: A type or a number is wrong. The message names the place within the value, after its name.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        raise ValueError(f"{name}{place.removesuffix('`')}: {message[0].lower()}{message[1:]}") from None
 
 
 ID_KINDS: Final[dict[str, str]] = {

@@ -86,50 +86,8 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.fake.arguments import check_known, require_count, require_string
+from outreach_async.fake.arguments import check_known, convert
 from outreach_async.fake.errors import RENDERERS, ErrorRenderer, RendererName
-
-EmailKey = Literal["lower", "exact", "domain_lower", "gmail"]
-PastEnd = Literal["empty", "clamp", "error"]
-OverMax = Literal["reject", "clamp", "serve"]
-ListOrder = Literal["oldest", "newest", "last_activity"]
-Numbers = Literal["int_when_whole", "float", "mixed"]
-
-KNOB_VALUES: Final[dict[str, tuple[Any, ...]]] = {
-    "email_key": ("lower", "exact", "domain_lower", "gmail"),
-    "created_status": (201, 200),
-    "first_page": (1, 0),
-    "past_end": ("empty", "clamp", "error"),
-    "over_max": ("reject", "clamp", "serve"),
-    "campaign_max_display": (None, 2000, 100),
-    "bad_number": ("reject", "default"),
-    "owner_key": ("check", "prefix_only", "off"),
-    "unknown_custom": ("reject", "ignore", "store"),
-    "unknown_body": ("ignore", "reject", "store"),
-    "skip_enrols": (False, True),
-    "overwrite_unsent": ("keep", "clear"),
-    "overwrite_blank": ("clear", "keep", "store"),
-    "missing_campaign": ("reject", "null"),
-    "strict_fields": ("all", frozenset[str]()),
-    "reenrol": ("noop", "restart", "error"),
-    "numbers": ("int_when_whole", "float", "mixed"),
-    "list_date": ("timestamp", "text", "mixed"),
-    "order": ("oldest", "newest", "last_activity"),
-    "percent_digits": (2, 1, 0),
-    "error_renderer": tuple(RENDERERS),
-}
-"""The named values of each knob, the default first. `auth`, `rate_limit` and `max_in_flight` have types of their own instead."""
-
-# Knobs that accept more than their named values, with the check of the additional ones.
-_EXTRA_VALUES: Final[dict[str, Callable[[Any], bool]]] = {
-    "email_key": callable,
-    "created_status": lambda value: (
-        isinstance(value, Mapping) and set(value.values()) <= {200, 201}
-    ),  # the interface names these two statuses
-    "campaign_max_display": lambda value: type(value) is int and value > 0,
-    "strict_fields": lambda value: isinstance(value, frozenset),
-    "error_renderer": callable,
-}
 
 
 def _to_frozenset(values: Iterable[str]) -> frozenset[str]:
@@ -153,7 +111,7 @@ class HeaderAuth:
         ```
     """
 
-    header: str = "authorization"
+    header: str = attrs.field(default="authorization", validator=attrs.validators.min_len(1))
     scheme: str = "Bearer"
     tokens: frozenset[str] = attrs.field(default=frozenset(), converter=_to_frozenset, repr=False)
 
@@ -187,12 +145,9 @@ class RateLimit:
 
 def _validate_knob(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Refuse a value that the knob does not accept. Types count: `True` is not 1."""
-    readings = KNOB_VALUES[attribute.name]
-    if any(value == reading and type(value) is type(reading) for reading in readings):
-        return
-    also = _EXTRA_VALUES.get(attribute.name)
-    if also is None or not also(value):
-        names = ", ".join(map(repr, readings))
+    values, is_accepted = attribute.metadata["values"], attribute.metadata["is_accepted"]
+    if not any(value == named and type(value) is type(named) for named in values) and not is_accepted(value):
+        names = ", ".join(map(repr, values))
         raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected one of {names}, got {value!r}")
 
 
@@ -201,8 +156,14 @@ def _validate_max_in_flight(behaviour: object, attribute: attrs.Attribute[Any], 
         raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected an integer of at least 1 or None, got {value!r}")
 
 
-def _knob(name: str, **options: Any) -> Any:
-    return attrs.field(default=KNOB_VALUES[name][0], validator=_validate_knob, **options)
+def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **options: Any) -> Any:
+    """Return a field with these named values, the default first. `is_accepted` decides about any other value."""
+    metadata = {"values": values, "is_accepted": is_accepted}
+    return attrs.field(default=values[0], validator=_validate_knob, metadata=metadata, **options)
+
+
+def _is_status_by_outcome(value: object) -> bool:
+    return isinstance(value, Mapping) and set(value.values()) <= {200, 201}  # the interface names these two statuses
 
 
 def _to_codes(value: str | Iterable[str]) -> str | frozenset[str]:
@@ -257,27 +218,31 @@ class Behaviour:
         ```
     """
 
-    email_key: EmailKey | Callable[[str], str] = _knob("email_key")
-    created_status: int | Mapping[str, int] = _knob("created_status", hash=False)
-    first_page: Literal[0, 1] = _knob("first_page")
-    past_end: PastEnd = _knob("past_end")
-    over_max: OverMax = _knob("over_max")
-    campaign_max_display: int | None = _knob("campaign_max_display")
-    bad_number: Literal["reject", "default"] = _knob("bad_number")
-    owner_key: Literal["check", "prefix_only", "off"] = _knob("owner_key")
-    unknown_custom: Literal["reject", "ignore", "store"] = _knob("unknown_custom")
-    unknown_body: Literal["ignore", "reject", "store"] = _knob("unknown_body")
-    skip_enrols: bool = _knob("skip_enrols")
-    overwrite_unsent: Literal["keep", "clear"] = _knob("overwrite_unsent")
-    overwrite_blank: Literal["clear", "keep", "store"] = _knob("overwrite_blank")
-    missing_campaign: Literal["reject", "null"] = _knob("missing_campaign")
-    strict_fields: Literal["all"] | frozenset[str] = _knob("strict_fields", converter=_to_codes)
-    reenrol: Literal["noop", "restart", "error"] = _knob("reenrol")
-    numbers: Numbers = _knob("numbers")
-    list_date: Literal["timestamp", "text", "mixed"] = _knob("list_date")
-    order: ListOrder = _knob("order")
-    percent_digits: Literal[0, 1, 2] = _knob("percent_digits")
-    error_renderer: RendererName | ErrorRenderer = _knob("error_renderer")
+    email_key: Literal["lower", "exact", "domain_lower", "gmail"] | Callable[[str], str] = _knob(
+        "lower", "exact", "domain_lower", "gmail", is_accepted=callable
+    )
+    created_status: int | Mapping[str, int] = _knob(201, 200, is_accepted=_is_status_by_outcome, hash=False)
+    first_page: Literal[0, 1] = _knob(1, 0)
+    past_end: Literal["empty", "clamp", "error"] = _knob("empty", "clamp", "error")
+    over_max: Literal["reject", "clamp", "serve"] = _knob("reject", "clamp", "serve")
+    campaign_max_display: int | None = _knob(None, 2000, 100, is_accepted=lambda value: type(value) is int and value > 0)
+    bad_number: Literal["reject", "default"] = _knob("reject", "default")
+    owner_key: Literal["check", "prefix_only", "off"] = _knob("check", "prefix_only", "off")
+    unknown_custom: Literal["reject", "ignore", "store"] = _knob("reject", "ignore", "store")
+    unknown_body: Literal["ignore", "reject", "store"] = _knob("ignore", "reject", "store")
+    skip_enrols: bool = _knob(False, True)
+    overwrite_unsent: Literal["keep", "clear"] = _knob("keep", "clear")
+    overwrite_blank: Literal["clear", "keep", "store"] = _knob("clear", "keep", "store")
+    missing_campaign: Literal["reject", "null"] = _knob("reject", "null")
+    strict_fields: Literal["all"] | frozenset[str] = _knob(
+        "all", frozenset[str](), is_accepted=lambda value: isinstance(value, frozenset), converter=_to_codes
+    )
+    reenrol: Literal["noop", "restart", "error"] = _knob("noop", "restart", "error")
+    numbers: Literal["int_when_whole", "float", "mixed"] = _knob("int_when_whole", "float", "mixed")
+    list_date: Literal["timestamp", "text", "mixed"] = _knob("timestamp", "text", "mixed")
+    order: Literal["oldest", "newest", "last_activity"] = _knob("oldest", "newest", "last_activity")
+    percent_digits: Literal[0, 1, 2] = _knob(2, 1, 0)
+    error_renderer: RendererName | ErrorRenderer = _knob(*RENDERERS, is_accepted=callable)
     auth: HeaderAuth | None = None
     rate_limit: RateLimit | None = None
     max_in_flight: int | None = attrs.field(default=None, validator=_validate_max_in_flight)
@@ -302,12 +267,7 @@ class Behaviour:
             print(Behaviour.strict().unknown_body)  # -> reject
             ```
         """
-        return cls(
-            past_end="error",
-            campaign_max_display=100,
-            unknown_body="reject",
-            reenrol="error",
-        )
+        return cls(past_end="error", campaign_max_display=100, unknown_body="reject", reenrol="error")
 
     @classmethod
     def lenient(cls) -> Behaviour:
@@ -331,17 +291,20 @@ class Behaviour:
         )
 
 
-NONE_VALUE: Final = "none"
-"""The TOML value that represents `None`."""
-
 KNOB_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in attrs.fields(Behaviour))
 """Names of the knobs of `Behaviour`, in the order of their definition."""
 
+KNOB_VALUES: Final[dict[str, tuple[Any, ...]]] = {
+    field.name: field.metadata["values"] for field in attrs.fields(Behaviour) if field.metadata
+}
+"""The named values of each knob, the default first. `auth`, `rate_limit` and `max_in_flight` have types of their own instead."""
+
+NONE_VALUE: Final = "none"
+"""The TOML value that represents `None`."""
+
 _UNDECIDED_TABLE: Final = "undecided"
 _TABLE_CLASSES: Final[Mapping[str, type[HeaderAuth | RateLimit]]] = {"auth": HeaderAuth, "rate_limit": RateLimit}
-_NULLABLE_KNOBS: Final = frozenset(field.name for field in attrs.fields(Behaviour) if field.default is None) | {
-    knob for knob, readings in KNOB_VALUES.items() if None in readings
-}
+_NULLABLE_KNOBS: Final = frozenset({"auth", "rate_limit", "max_in_flight", "campaign_max_display"})
 
 
 class BehaviourFileError(ValueError):
@@ -374,23 +337,22 @@ def dump_behaviour(
     Raises:
         TypeError: The value of a knob is a function.
     """
-    said, open_, hidden = notes or {}, undecided or {}, unseen or {}
+    notes, undecided, unseen = notes or {}, undecided or {}, unseen or {}
     values: dict[str, Any] = {knob: getattr(behaviour, knob) for knob in KNOB_NAMES}
-    tables = {knob: value for knob, value in values.items() if attrs.has(type(value)) and knob not in hidden}
-    plain = [knob for knob in KNOB_NAMES if knob not in tables and knob not in open_]
+    tables = {knob: value for knob, value in values.items() if attrs.has(type(value)) and knob not in unseen}
     lines = [*_comment_lines(about), *([""] if about else [])]
-    for knob in plain:
-        lines += (
-            _unseen_lines(knob, hidden[knob])
-            if knob in hidden
-            else [*_comment_lines(said.get(knob, "")), _assignment(knob, values[knob])]
-        )
-    if open_:
+    for knob in KNOB_NAMES:
+        if knob in unseen:
+            lines += _comment_lines(f"{knob}: {' '.join(unseen[knob].split())}")
+        elif knob not in tables and knob not in undecided:
+            lines += [*_comment_lines(notes.get(knob, "")), _assignment(knob, values[knob])]
+    if undecided:
         lines += ["", f"[{_UNDECIDED_TABLE}]  # values that could not be distinguished; the first one is used"]
-        for knob, readings in open_.items():
-            lines += [*_comment_lines(said.get(knob, "")), _assignment(knob, list(readings))]
+        for knob, possible in undecided.items():
+            lines += [*_comment_lines(notes.get(knob, "")), _assignment(knob, list(possible))]
     for knob, value in tables.items():
-        lines += ["", *_comment_lines(said.get(knob, "")), f"[{knob}]", *_table_lines(value)]
+        members = attrs.asdict(value, filter=lambda attribute, _: attribute.name != "tokens")
+        lines += ["", *_comment_lines(notes.get(knob, "")), f"[{knob}]", *(_assignment(*member) for member in members.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -399,48 +361,22 @@ def _comment_lines(note: str) -> list[str]:
     return ["# " + "".join(filter(str.isprintable, line)) for line in note.splitlines()]
 
 
-def _unseen_lines(knob: str, why: str) -> list[str]:
-    return _comment_lines(f"{knob}: {' '.join(why.split())}")
-
-
-def _table_lines(value: HeaderAuth | RateLimit) -> Iterator[str]:
-    for name, member in attrs.asdict(value).items():
-        if name != "tokens":
-            yield _assignment(name, member)
-
-
 def _assignment(name: str, value: Any) -> str:
     try:
         return f"{name} = {_to_toml(value)}"
-    except KeyError:
+    except TypeError:
         raise TypeError(f"{name}: a {type(value).__name__} cannot be written to a file; use a named value") from None
 
 
 def _to_toml(value: Any) -> str:
-    return _WRITERS[dict if isinstance(value, Mapping) else type(value)](value)
-
-
-def _string_to_toml(value: str) -> str:
-    # TOML uses the escapes of JSON, but unlike JSON it forbids a bare DEL.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _list_to_toml(values: Iterable[Any]) -> str:
-    return f"[{', '.join(map(_to_toml, values))}]"
-
-
-_WRITERS: Final[Mapping[type, Callable[[Any], str]]] = {
-    type(None): lambda _: _string_to_toml(NONE_VALUE),
-    bool: lambda value: str(value).lower(),
-    int: str,
-    float: repr,
-    str: _string_to_toml,
-    list: _list_to_toml,
-    frozenset: lambda value: _list_to_toml(sorted(value)),
-    dict: lambda value: (
-        "{ " + ", ".join(f"{_string_to_toml(name)} = {_to_toml(member)}" for name, member in value.items()) + " }"
-    ),
-}
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_to_toml(name)} = {_to_toml(member)}" for name, member in value.items()) + " }"
+    if isinstance(value, list | frozenset):
+        return f"[{', '.join(map(_to_toml, sorted(value) if isinstance(value, frozenset) else value))}]"
+    if isinstance(value, float):
+        return repr(value)  # unlike JSON, TOML has infinity
+    # TOML writes integers, booleans and strings as JSON does, but it forbids a bare DEL, and has no null.
+    return json.dumps(NONE_VALUE if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 # Reading.
@@ -453,7 +389,7 @@ def load_behaviour(path: str | Path) -> Behaviour:
         BehaviourFileError: The file is invalid. The message names the key and, for an unknown one, suggests a similar name.
         OSError: The file cannot be read.
     """
-    return Behaviour(**{knob: readings[0] for knob, readings in load_knob_values(path).items()})
+    return Behaviour(**{knob: values[0] for knob, values in load_knob_values(path).items()})
 
 
 def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
@@ -494,42 +430,10 @@ def _convert_value(knob: str, value: Any) -> Any:
     """Convert a TOML value to the knob's type; `Behaviour` validates it."""
     if value == NONE_VALUE and knob in _NULLABLE_KNOBS:
         value = None
-    elif knob in _TABLE_CLASSES:
-        value = _convert_table(knob, value)
+    elif kind := _TABLE_CLASSES.get(knob):
+        if not isinstance(value, dict):
+            raise TypeError(f'{knob}: expected a table or "{NONE_VALUE}"')
+        for name in value:
+            check_known(name, attrs.fields_dict(kind), knob)
+        value = convert(knob, value, kind)
     return getattr(Behaviour(**{knob: value}), knob)
-
-
-def _convert_table(knob: str, value: Any) -> HeaderAuth | RateLimit:
-    kind = _TABLE_CLASSES[knob]
-    if not isinstance(value, dict):
-        raise TypeError(f'{knob}: expected a table or "{NONE_VALUE}"')
-    for name in value:
-        check_known(name, [field.name for field in attrs.fields(kind)], knob)
-    return kind(**{name: _MEMBER_CHECKS[name](f"{knob}.{name}", member) for name, member in value.items()})
-
-
-def _require_any_string(name: str, value: object) -> str:
-    return value if value == "" else require_string(name, value)
-
-
-def _require_seconds(name: str, value: object) -> float:
-    if type(value) not in {int, float}:
-        raise TypeError(f"{name}: expected a number of seconds, got {type(value).__name__}")
-    return value  # type: ignore[return-value]  # the line above leaves int and float
-
-
-def _require_tokens(name: str, value: object) -> frozenset[str]:
-    if not isinstance(value, list):
-        raise TypeError(f"{name}: expected a list of strings, got {type(value).__name__}")
-    return frozenset(require_string(name, token) for token in value)
-
-
-_MEMBER_CHECKS: Final[Mapping[str, Callable[[str, object], Any]]] = {
-    "header": require_string,
-    "scheme": _require_any_string,
-    "tokens": _require_tokens,
-    "limit": require_count,
-    "per": _require_seconds,
-    "scope": require_string,
-    "retry_after": require_string,
-}

@@ -3,8 +3,8 @@
 They are structs, and not attrs classes as elsewhere: msgspec parses them strictly, locates errors, refuses unknown members, and
 generates the schemas of the OpenAPI document from these classes.
 
-The structs of knobs and faults are generated from `Behaviour` and `faults`: what is added there is available here. Values that are
-functions can be set in Python only.
+The structs of knobs and faults are generated from `Behaviour` and `faults`: what is added there is available here. Values that
+are functions can be set in Python only.
 """
 
 from __future__ import annotations

@@ -65,7 +65,10 @@ class SeededStats:
     def from_mailbox(cls, mailbox: Mailbox) -> SeededStats:
         """Read a mailbox's figures. Invalid ones count as 0."""
         values = mailbox.values
-        counts = {name: _count_or_none(values[name]) for name in ("sent_today", "sent_30days", "sent_90days", "bounced_30days")}
+        counts = {
+            name: values[name] if type(values[name]) is int and values[name] >= 0 else None
+            for name in ("sent_today", "sent_30days", "sent_90days", "bounced_30days")
+        }
         today, month, quarter, bounced = (count or 0 for count in counts.values())
         shares = {
             "opened_14days": _share_or_none(values["opened_14days"], month * FORTNIGHT // MONTH),
@@ -102,10 +105,6 @@ class SeededStats:
         return Share(_remaining(self.opened_14days.part, FORTNIGHT, days), _remaining(self.opened_14days.whole, FORTNIGHT, days))
 
 
-def _count_or_none(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None
-
-
 def _share_or_none(value: Any, of: int) -> Share | None:
     """Return a rate as a share; a plain percentage refers to the total that the other figures suggest."""
     if isinstance(value, Share):
@@ -121,19 +120,14 @@ def _remaining(total: int, days: int, passed: int) -> int:
 
 @attrs.define
 class MailboxStats:
-    """A mailbox's counts by day, and the sums over the windows that end with its latest day.
+    """A mailbox's counts by day, over windows that end with its latest day.
 
     Attributes:
         seeded: The seeded figures; the other counts do not include them.
         day: The latest day, in days since 1970.
-        sent: E-mails by day, as a ring: a day's index is its number modulo the length.
-        opened: Opened e-mails by the day of their sending, as a ring.
-        bounced: Bounced e-mails by the day of their sending, as a ring.
-        sent_14days: E-mails sent in 14 days, including the latest.
-        sent_30days: E-mails sent in 30 days.
-        sent_90days: E-mails sent in 90 days.
-        opened_14days: Opened e-mails of 14 days.
-        bounced_30days: Bounced e-mails of 30 days.
+        sent: E-mails by day, the latest day last.
+        opened: Opened e-mails by the day of their sending.
+        bounced: Bounced e-mails by the day of their sending.
         total_sent: E-mails sent in total.
         total_opens: Opens in total.
         total_clicks: Clicks in total.
@@ -145,11 +139,6 @@ class MailboxStats:
     sent: list[int] = attrs.field(factory=lambda: [0] * QUARTER)
     opened: list[int] = attrs.field(factory=lambda: [0] * FORTNIGHT)
     bounced: list[int] = attrs.field(factory=lambda: [0] * MONTH)
-    sent_14days: int = 0
-    sent_30days: int = 0
-    sent_90days: int = 0
-    opened_14days: int = 0
-    bounced_30days: int = 0
     total_sent: int = 0
     total_opens: int = 0
     total_clicks: int = 0
@@ -158,8 +147,8 @@ class MailboxStats:
     @classmethod
     def from_mailbox(cls, mailbox: Mailbox) -> MailboxStats:
         """Return the ledger of a mailbox as it was seeded."""
-        past = SeededStats.from_mailbox(mailbox)
-        return cls(past, past.day)
+        seeded = SeededStats.from_mailbox(mailbox)
+        return cls(seeded, seeded.day)
 
     def copy(self) -> MailboxStats:
         """Return a copy that shares no mutable value."""
@@ -167,64 +156,50 @@ class MailboxStats:
 
     def advance_to(self, day: int) -> None:
         """Advance to a day. Time never goes back, so an earlier day changes nothing."""
-        for _ in range(min(day - self.day, QUARTER)):
-            self._advance_day()
-        self.day = max(self.day, day)
-
-    def _advance_day(self) -> None:
-        """Remove the oldest day from every window. After 90 turns all windows are empty, so `advance_to` needs no more."""
-        self.day += 1
-        self.sent_14days -= self.sent[(self.day - FORTNIGHT) % QUARTER]
-        self.sent_30days -= self.sent[(self.day - MONTH) % QUARTER]
-        self.sent_90days -= self.sent[self.day % QUARTER]
-        self.sent[self.day % QUARTER] = 0
-        self.opened_14days -= self.opened[self.day % FORTNIGHT]
-        self.opened[self.day % FORTNIGHT] = 0
-        self.bounced_30days -= self.bounced[self.day % MONTH]
-        self.bounced[self.day % MONTH] = 0
+        new = [0] * min(day - self.day, QUARTER)
+        if new:
+            self.day = day
+            self.sent, self.opened, self.bounced = (
+                (counts + new)[-len(counts) :] for counts in (self.sent, self.opened, self.bounced)
+            )
 
     @property
     def sent_today(self) -> int:
         """E-mails sent on the latest day."""
-        return self.sent[self.day % QUARTER] + (self.seeded.sent_today if self.day == self.seeded.day else 0)
+        return self.sent[-1] + (self.seeded.sent_today if self.day == self.seeded.day else 0)
 
     def count_sent(self) -> None:
         """Count an e-mail sent on the latest day."""
-        self.sent[self.day % QUARTER] += 1
-        self.sent_14days += 1
-        self.sent_30days += 1
-        self.sent_90days += 1
+        self.sent[-1] += 1
         self.total_sent += 1
 
     def count_opened(self, day: int) -> None:
         """Count the open of an e-mail that was sent on a day."""
         self.total_opens += 1
         if self.day - day < FORTNIGHT:
-            self.opened[day % FORTNIGHT] += 1
-            self.opened_14days += 1
+            self.opened[day - self.day - 1] += 1
 
     def count_bounced(self, day: int) -> None:
         """Count the bounce of an e-mail that was sent on a day."""
         if self.day - day < MONTH:
-            self.bounced[day % MONTH] += 1
-            self.bounced_30days += 1
+            self.bounced[day - self.day - 1] += 1
 
     def item_values(self) -> Mapping[str, Any]:
         """Return the figures of the mailbox's item as of the latest day, without those that stay as they were seeded."""
-        past, days = self.seeded, self.day - self.seeded.day
+        seeded, days = self.seeded, self.day - self.seeded.day
         if not days and not self.total_sent:
             return {}
-        opened = past.opened_after(days)
+        opened = seeded.opened_after(days)
         figures = {
             "sent_today": self.sent_today,
-            "sent_30days": past.sent_30days_after(days) + self.sent_30days,
-            "opened_14days": Share(opened.part + self.opened_14days, opened.whole + self.sent_14days),
-            "sent_90days": past.sent_90days_after(days) + self.sent_90days,
-            "bounced_30days": past.bounced_after(days) + self.bounced_30days,
-            "avg_open_rate": Share(past.opens.part + self.total_opens, past.opens.whole + self.total_sent),
-            "avg_click_rate": Share(past.clicks.part + self.total_clicks, past.clicks.whole + self.total_sent),
+            "sent_30days": seeded.sent_30days_after(days) + sum(self.sent[-MONTH:]),
+            "opened_14days": Share(opened.part + sum(self.opened), opened.whole + sum(self.sent[-FORTNIGHT:])),
+            "sent_90days": seeded.sent_90days_after(days) + sum(self.sent),
+            "bounced_30days": seeded.bounced_after(days) + sum(self.bounced),
+            "avg_open_rate": Share(seeded.opens.part + self.total_opens, seeded.opens.whole + self.total_sent),
+            "avg_click_rate": Share(seeded.clicks.part + self.total_clicks, seeded.clicks.whole + self.total_sent),
         }
-        return {name: value for name, value in figures.items() if name not in past.pinned}
+        return {name: value for name, value in figures.items() if name not in seeded.pinned}
 
 
 COUNT_NAMES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
