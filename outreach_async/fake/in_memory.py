@@ -316,8 +316,8 @@ class InMemoryService(WorldBuilder):
         with self._lock:
             world, offset = World(), self._clock.offset
             try:
-                if "now" in document:
-                    self._clock.set_time(document["now"])
+                if document.now is not None:
+                    self._clock.set_time(document.now)
                 load_world(document, self._new_seeder(world))
             except ValueError:
                 self._clock.offset = offset

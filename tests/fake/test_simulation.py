@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -850,25 +851,28 @@ def bad(change: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 BAD: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda sim: sim.pop("wake"), "'wake' is missing"),
-    (lambda sim: sim.update(wake="soon"), "wake: expected an integer"),
-    (lambda sim: sim.update(campaigns=[]), "expected the type dict, got list"),
+    (lambda sim: sim.pop("wake"), "missing required field `wake`"),
+    (lambda sim: sim.update(wake="soon"), "wake: expected `int | null`, got `str`"),
+    (lambda sim: sim.update(campaigns=[]), "campaigns: expected `object`, got `array`"),
     (lambda sim: sim["campaigns"].update(camp_9=sim["campaigns"]["camp_1"]), "there is no 'camp_9' in this world"),
-    (lambda sim: sim["mailboxes"].update(mailbox_9={}), "there is no 'mailbox_9' in this world"),
+    (
+        lambda sim: sim["mailboxes"].update(mailbox_9=next(iter(sim["mailboxes"].values()))),
+        "there is no 'mailbox_9' in this world",
+    ),
     (lambda sim: sim["campaigns"]["camp_1"].update(counts=[]), "counts and left do not match its steps and templates"),
     (lambda sim: sim["campaigns"]["camp_1"]["left"].append(1), "counts and left do not match its steps and templates"),
-    (lambda sim: sim["campaigns"]["camp_1"].update(begun=1), "expected the type bool, got int"),
-    (lambda sim: sim["campaigns"]["camp_1"].update(last="now"), "could not convert string to float"),
-    (lambda sim: sim["campaigns"]["camp_1"].update(progress=[]), "expected the type dict, got list"),
-    (lambda sim: sim["scripts"][0][3].append([0, 1]), "kind 0: expected a kind from 1 to 6"),
+    (lambda sim: sim["campaigns"]["camp_1"].update(begun=1), "begun: expected `bool`, got `int`"),
+    (lambda sim: sim["campaigns"]["camp_1"].update(last="now"), "last: expected `float | null`, got `str`"),
+    (lambda sim: sim["campaigns"]["camp_1"].update(progress=[]), "progress: expected `object`, got `array`"),
+    (lambda sim: sim["scripts"][0][3].append([0, 1]), "expected `int` >= 1"),
     (lambda sim: next(iter(sim["mailboxes"].values()))["sent"].append([1, 1]), "day 1: expected one of the 90 days up to"),
-    (lambda sim: sim["events"].append([]), "expected an event of 10 parts, got 0"),
-    (lambda sim: sim["events"][0].__setitem__(0, "now"), "expected the type int, got str"),
+    (lambda sim: sim["events"].append([]), "expected `array` of length 7 to 10, got 0"),
+    (lambda sim: sim["events"][0].__setitem__(0, "now"), "expected `int`, got `str`"),
     (lambda sim: sim["events"][0].__setitem__(1, 9), "no such step or template"),
     (lambda sim: sim["events"][0].__setitem__(4, 7), "no such step or template"),
     (lambda sim: sim["events"][0].__setitem__(8, 7), "no such step or template"),
     (lambda sim: sim["events"][0].__setitem__(7, "mailbox_9"), "there is no such mailbox"),
-    (lambda sim: sim["scripts"].append([1, "", 0, []]), "expected the type str, got int"),
+    (lambda sim: sim["scripts"].append([1, "", 0, []]), "expected `str`, got `int`"),
 ]
 
 
@@ -878,7 +882,7 @@ def test_a_simulation_that_does_not_fit_its_world_is_refused(change: Callable[[A
     fake.load(bad(lambda _: None))
     before = fake.dump()
 
-    with pytest.raises(WorldError, match=rf"\$\.simulation: .*{message}"):
+    with pytest.raises(WorldError, match=rf"\$\.simulation.*{re.escape(message)}"):
         fake.load(bad(change))
     assert fake.dump() == before
 
