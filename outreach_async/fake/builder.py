@@ -20,7 +20,6 @@ from outreach_async.fake.records import (
     STANDARD_FIELDS,
     Contact,
     Enrolment,
-    Mailbox,
     Workspace,
 )
 from outreach_async.fake.seed_campaigns import CampaignBuilder, CampaignSeed, StepSeed
@@ -61,13 +60,12 @@ class Seeder:
             self.world.counters = counters
             raise
 
-    def reserve_id(self, prefix: str, given: str | None) -> str:
-        """Reserve the given id, or generate one if it is `None`."""
-        taken = (
-            self.world.new_id(self.seed, prefix) if given is None else self.world.reserve_id(require_string("id", given), prefix)
-        )
-        self._reserved_ids.append(taken)
-        return taken
+    def reserve_id(self, prefix: str, id_: str | None) -> str:
+        """Reserve an id, or generate one if it is `None`."""
+        world = self.world
+        id_ = world.new_id(self.seed, prefix) if id_ is None else world.reserve_id(require_string("id", id_), prefix)
+        self._reserved_ids.append(id_)
+        return id_
 
     def add_workspace(
         self,
@@ -79,11 +77,9 @@ class Seeder:
     ) -> str:
         """Add a workspace; see `FakeService.add_workspace`."""
         custom = _check_labels(custom_fields)
-        taken = [
-            code for code in extra_fields if code in STANDARD_FIELDS or code in RESERVED_MEMBERS or code.startswith("custom_")
-        ]
-        if taken:
-            raise ValueError(f"extra_fields: these codes are reserved: {', '.join(taken)}; use other codes")
+        other_codes = {*STANDARD_FIELDS, *RESERVED_MEMBERS}
+        if reserved := [code for code in extra_fields if code in other_codes or code.startswith("custom_")]:
+            raise ValueError(f"extra_fields: these codes are reserved: {', '.join(reserved)}; use other codes")
         workspace = Workspace(
             self.reserve_id("space_", id_),
             custom,
@@ -105,32 +101,28 @@ class Seeder:
         self.world.owner_keys[key] = self.world.owner_keys.get(key, frozenset()) | frozenset(workspaces)
         return key
 
-    def add_mailboxes(self, workspace: str, given: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
-        """Add one mailbox per mapping of given fields."""
+    def add_mailboxes(self, workspace: str, rows: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
+        """Add one mailbox per row of fields."""
         self.check_workspace(workspace)
         start = self._creation_time(workspace, "mailbox", self.now - self._random_for(workspace).uniform(_MIN_AGE, _MAX_AGE))
         first = len(self.world.mailboxes)
-        made = [
-            self._generate_mailbox(MailboxSeed(workspace, first + place, min(start + 60 * place, int(self.now)), trouble, fields))
-            for place, fields in enumerate(given)
-        ]
-        for mailbox in made:
+        mailboxes = []
+        for number, fields in enumerate(rows):
+            id_ = self.reserve_id("mailbox_", fields.get("id"))
+            seed = MailboxSeed(workspace, first + number, min(start + 60 * number, int(self.now)), trouble, fields)
+            mailboxes.append(generate_mailbox(id_, seed, self._random_for(id_), self.now))
+        for mailbox in mailboxes:
             self.world.add_mailbox(mailbox)
-        return [mailbox.id for mailbox in made]
-
-    def _generate_mailbox(self, seed: MailboxSeed) -> Mailbox:
-        id_ = self.reserve_id("mailbox_", seed.fields.get("id"))
-        return generate_mailbox(id_, seed, self._random_for(id_), self.now)
+        return [mailbox.id for mailbox in mailboxes]
 
     def add_campaign(self, seed: CampaignSeed) -> str:
         """Add a campaign; see `FakeService.add_campaign`."""
         self.check_workspace(seed.workspace)
         boxes = self._check_mailboxes(seed.workspace, seed.mailboxes)
         id_ = self.reserve_id("camp_", seed.id)
-        maker = CampaignBuilder(
-            self._random_for(id_), self.reserve_id, self._creation_time(seed.workspace, "campaign", self.now), self.now
-        )
-        self.world.add_campaign(maker.build(attrs.evolve(seed, mailboxes=boxes), id_), self.now)
+        created = self._creation_time(seed.workspace, "campaign", self.now)
+        builder = CampaignBuilder(self._random_for(id_), self.reserve_id, created, self.now)
+        self.world.add_campaign(builder.build(attrs.evolve(seed, mailboxes=boxes), id_), self.now)
         return id_
 
     def _check_mailboxes(self, workspace: str, mailboxes: Iterable[str]) -> tuple[str, ...]:
@@ -165,30 +157,26 @@ class Seeder:
     ) -> list[str]:
         """Store contacts; see `FakeService.add_contacts`."""
         self.check_workspace(workspace)
-        owner = (
-            next((key for key, spaces in self.world.owner_keys.items() if workspace in spaces), "") if owner is None else owner
-        )
+        if owner is None:
+            owner = next((key for key, spaces in self.world.owner_keys.items() if workspace in spaces), "")
+        if isinstance(rows, int):
+            rows = generate_people(require_count("contacts", rows), len(self.world.contacts[workspace]))
         enrolments = () if campaign is None else (Enrolment(campaign, self.now),)
-        given = (
-            generate_people(require_count("contacts", rows), len(self.world.contacts[workspace]))
-            if isinstance(rows, int)
-            else rows
-        )
         codes = self.world.workspaces[workspace].codes
-        return self.store_contacts(workspace, (ContactSeed.from_row(row, codes, enrolments, owner) for row in given))
+        return self.store_contacts(workspace, (ContactSeed.from_row(row, codes, enrolments, owner) for row in rows))
 
     def store_contacts(self, workspace: str, seeds: Iterable[ContactSeed]) -> list[str]:
         """Store all contacts, or none if one is invalid."""
-        made: dict[str, Contact] = {}
+        stored: dict[str, Contact] = {}
         for seed in seeds:
             email = require_string("email", seed.email).strip()
             key = self.email_key(email)
-            if key in made or key in self.world.contacts[workspace]:
+            if key in stored or key in self.world.contacts[workspace]:
                 raise ValueError(f"email: the workspace already has a contact with the e-mail {email}; remove one")
-            made[key] = self._build_contact(workspace, email, seed)
-        for key, contact in made.items():
+            stored[key] = self._build_contact(workspace, email, seed)
+        for key, contact in stored.items():
             self.world.store_contact(workspace, key, contact)
-        return [contact.id for contact in made.values()]
+        return [contact.id for contact in stored.values()]
 
     def _build_contact(self, workspace: str, email: str, seed: ContactSeed) -> Contact:
         for enrolment in seed.enrolments:

@@ -6,7 +6,7 @@ Of the stored data, only the workspace's field codes are read, and nothing is ch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import attrs
 
@@ -73,7 +73,9 @@ def merge_contact(contact: Contact, creation: Creation, fields: SentFields, beha
     if creation.duplicates == "overwrite":
         contact = attrs.evolve(contact, email=creation.email, fields=_overwrite_fields(contact.fields, fields, behaviour))
     else:
-        contact = attrs.evolve(contact, fields=_fill_missing_fields(contact.fields, fields))
+        stored = contact.fields
+        missing = {code: value for code, value in fields.items() if not _is_blank(value) and _is_blank(stored.get(code))}
+        contact = attrs.evolve(contact, fields={**stored, **missing})
     return _enrol(contact, creation.campaign, behaviour, now)
 
 
@@ -87,11 +89,6 @@ def _overwrite_fields(stored: Mapping[str, str | None], sent: SentFields, behavi
     return fields
 
 
-def _fill_missing_fields(stored: Mapping[str, str | None], sent: SentFields) -> SentFields:
-    missing = {code: value for code, value in sent.items() if not _is_blank(value) and _is_blank(stored.get(code))}
-    return {**stored, **missing}
-
-
 def _is_blank(value: str | None) -> bool:
     return value is None or not value.strip()
 
@@ -102,18 +99,13 @@ def _enrol(contact: Contact, campaign: str | None, behaviour: Behaviour, now: fl
     if campaign not in contact.campaigns:
         return attrs.evolve(contact, enrolments=(*contact.enrolments, Enrolment(campaign, now)))
     if behaviour.reenrol == "error":
-        raise refusal_error(
-            409, "already_enrolled", "the contact is in this campaign already", "upload_options.campaign", knob="reenrol"
-        )
+        message = "the contact is in this campaign already"
+        raise refusal_error(409, "already_enrolled", message, "upload_options.campaign", knob="reenrol")
     if behaviour.reenrol == "noop":
         return contact
     again = tuple(Enrolment(campaign, now) if place.campaign == campaign else place for place in contact.enrolments)
     return attrs.evolve(contact, enrolments=again)
 
-
-Duplicates = Literal["skip", "overwrite", "update_missing_fields"]
-
-DUPLICATE_OPTIONS: Final[tuple[Duplicates, ...]] = ("skip", "overwrite", "update_missing_fields")
 
 _REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options")
 _UPLOAD_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
@@ -141,7 +133,7 @@ class Creation:
     owner_key: str = attrs.field(repr=False)
     workspace: str
     email: str
-    duplicates: Duplicates
+    duplicates: str
     strict: bool
     campaign: str | None
 
@@ -160,16 +152,26 @@ def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
         _require_members(options, _UPLOAD_OPTIONS[:2], "upload_options.")
     else:
         _require_members(options, _UPLOAD_OPTIONS, "upload_options.")
-    creation = Creation(
-        _parse_owner_key(body["owner_key"], behaviour),
-        _require_type(body, "workspace", str, "a text"),
-        _parse_email(body),
-        _parse_duplicates(options),
-        _require_type(options, "strict_validation", bool, "true or false", "upload_options."),
-        campaign if campaign is None else _require_type(options, "campaign", str, "a text or null", "upload_options."),
-    )
-    _check_ids(creation, behaviour)
-    return creation
+    owner_key = body["owner_key"]
+    if not isinstance(owner_key, str):
+        if behaviour.owner_key != "off":
+            raise refusal_error(400, "invalid_type", "owner_key must be a text", "owner_key")
+        owner_key = ""
+    workspace = _require_type(body, "workspace", str, "a text")
+    email = _require_type(body, "email", str, "a text").strip()
+    if not email:
+        raise refusal_error(400, "blank_email", "email must not be blank", "email")
+    duplicates = _parse_duplicates(options["duplicates"])
+    strict = _require_type(options, "strict_validation", bool, "true or false", "upload_options.")
+    if campaign is not None:
+        _require_type(options, "campaign", str, "a text or null", "upload_options.")
+    if behaviour.owner_key != "off" and not owner_key.startswith("key_"):
+        # No hint about what the value looks like: it may be a secret.
+        raise refusal_error(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
+    check_id(workspace, "space_", "workspace")
+    if campaign is not None:
+        check_id(campaign, "camp_", "upload_options.campaign")
+    return Creation(owner_key, workspace, email, duplicates, strict, campaign)
 
 
 def _require_members(members: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> None:
@@ -186,40 +188,13 @@ def _require_type(members: Mapping[str, Any], name: str, kind: type, wanted: str
     return value
 
 
-def _parse_owner_key(value: object, behaviour: Behaviour) -> str:
-    if isinstance(value, str):
+def _parse_duplicates(value: object) -> str:
+    if isinstance(value, str) and value in DUPLICATE_OUTCOMES:
         return value
-    if behaviour.owner_key == "off":
-        return ""
-    raise refusal_error(400, "invalid_type", "owner_key must be a text", "owner_key")
-
-
-def _parse_email(body: Mapping[str, Any]) -> str:
-    email: str = _require_type(body, "email", str, "a text").strip()
-    if not email:
-        raise refusal_error(400, "blank_email", "email must not be blank", "email")
-    return email
-
-
-def _parse_duplicates(options: Mapping[str, Any]) -> Duplicates:
-    value = options["duplicates"]
-    for policy in DUPLICATE_OPTIONS:
-        if value == policy:
-            return policy
     field = "upload_options.duplicates"
-    hint = suggest_similar(value.lower(), list(DUPLICATE_OPTIONS)) if isinstance(value, str) else ""
-    raise refusal_error(
-        400, "invalid_duplicates", f"{field} must be one of {', '.join(DUPLICATE_OPTIONS)}", field, hints=(hint,) if hint else ()
-    )
-
-
-def _check_ids(creation: Creation, behaviour: Behaviour) -> None:
-    if behaviour.owner_key != "off" and not creation.owner_key.startswith("key_"):
-        # No hint about what the value looks like: it may be a secret.
-        raise refusal_error(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
-    check_id(creation.workspace, "space_", "workspace")
-    if creation.campaign is not None:
-        check_id(creation.campaign, "camp_", "upload_options.campaign")
+    hint = suggest_similar(value.lower(), list(DUPLICATE_OUTCOMES)) if isinstance(value, str) else ""
+    message = f"{field} must be one of {', '.join(DUPLICATE_OUTCOMES)}"
+    raise refusal_error(400, "invalid_duplicates", message, field, hints=(hint,) if hint else ())
 
 
 def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> SentFields:
@@ -266,9 +241,8 @@ def _resolve_unknown_field(name: str, workspace: Workspace, behaviour: Behaviour
 
 def _resolve_unknown_custom(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
     if not CUSTOM_CODE.fullmatch(name):
-        raise refusal_error(
-            400, "invalid_custom_field", f"{sanitize_name(name)} is not of the form custom_<n>", sanitize_name(name)
-        )
+        shown = sanitize_name(name)
+        raise refusal_error(400, "invalid_custom_field", f"{shown} is not of the form custom_<n>", shown)
     if behaviour.unknown_custom == "store":
         return name
     if behaviour.unknown_custom == "reject":
@@ -281,14 +255,8 @@ def _resolve_unknown_custom(name: str, workspace: Workspace, behaviour: Behaviou
 
 def _ignore_field(name: str, known: list[str], behaviour: Behaviour, hints: list[str]) -> None:
     guess = suggest_similar(name, known) if len(hints) < _MAX_SUGGESTIONS else ""
+    shown = sanitize_name(name)
     if behaviour.unknown_body == "reject":
-        hints_ = (guess,) if guess else ()
-        raise refusal_error(
-            400,
-            "unknown_field",
-            f"there is no field {sanitize_name(name)}",
-            sanitize_name(name),
-            hints=hints_,
-            knob="unknown_body",
-        )
-    hints.append(f"unknown field {sanitize_name(name)} ignored" + (f", {guess}" if guess else ""))
+        message = f"there is no field {shown}"
+        raise refusal_error(400, "unknown_field", message, shown, hints=(guess,) if guess else (), knob="unknown_body")
+    hints.append(f"unknown field {shown} ignored" + (f", {guess}" if guess else ""))

@@ -19,21 +19,9 @@ from outreach_async.fake.operations import ROUTES
 from outreach_async.transport.wire import Request, Response
 
 WireFaultKind = Literal[
-    "latency",
-    "hang",
-    "refuse",
-    "reset",
-    "close",
-    "truncate",
-    "reset_mid_body",
-    "bad_chunk",
-    "no_final_chunk",
-    "garbage",
-    "long_header",
-    "wrong_encoding",
-    "wrong_length",
-    "slow_drip",
-]
+    "latency", "hang", "refuse", "reset", "close", "truncate", "reset_mid_body", "bad_chunk", "no_final_chunk", "garbage",
+    "long_header", "wrong_encoding", "wrong_length", "slow_drip",
+]  # fmt: skip
 """The kinds of wire faults."""
 
 
@@ -302,8 +290,7 @@ class Faults:
             fake.faults.assert_all_fired()
             ```
         """
-        unfired = self.unfired
-        if unfired:
+        if unfired := self.unfired:
             raise AssertionError(f"faults that never fired: {'; '.join(unfired)}")
 
     def around(self, operation: str, request: Request, serve: Callable[[], Response]) -> Exchange:
@@ -318,8 +305,7 @@ class Faults:
         return self._next_fault(operation, request).inject(serve)
 
     def _next_fault(self, operation: str, request: Request) -> Fault:
-        script = self._scripts.get(operation)
-        if script:
+        if script := self._scripts.get(operation):
             return script.popleft()
         for rule in self._rules:
             if rule.applies_to(operation, request, self._request_count):

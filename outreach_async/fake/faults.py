@@ -62,32 +62,10 @@ from outreach_async.fake.fault_plan import (
 from outreach_async.transport.wire import Response
 
 __all__ = [
-    "OPERATIONS",
-    "Exchange",
-    "Fault",
-    "Faults",
-    "bad_chunk",
-    "close",
-    "commit_then",
-    "drift",
-    "empty",
-    "error_response",
-    "garbage",
-    "hang",
-    "html_502",
-    "latency",
-    "long_header",
-    "no_final_chunk",
-    "ok",
-    "refuse",
-    "reset",
-    "reset_mid_body",
-    "slow_drip",
-    "status",
-    "truncate",
-    "wrong_encoding",
-    "wrong_length",
-]
+    "OPERATIONS", "Exchange", "Fault", "Faults", "bad_chunk", "close", "commit_then", "drift", "empty", "error_response",
+    "garbage", "hang", "html_502", "latency", "long_header", "no_final_chunk", "ok", "refuse", "reset", "reset_mid_body",
+    "slow_drip", "status", "truncate", "wrong_encoding", "wrong_length",
+]  # fmt: skip
 
 _HTML_502 = b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><h1>502 Bad Gateway</h1></body>\r\n</html>\r\n"
 _BODILESS = (204, 304)
@@ -121,11 +99,12 @@ def status(
     if body and code in _BODILESS:
         raise ValueError(f"body: responses with status {code} have no body; omit it")
     plain = error_response(code)
-    fields = {
-        **plain.headers,
-        **({} if retry_after is None else {"retry-after": _format_retry_after(retry_after)}),
-        **(headers or {}),
-    }
+    fields = dict(plain.headers)
+    if retry_after is not None:
+        # RFC 9110 allows only whole seconds: 2.0 is written as 2.
+        whole = isinstance(retry_after, float) and retry_after.is_integer()
+        fields["retry-after"] = f"{retry_after:.0f}" if whole else str(retry_after)
+    fields |= headers or {}
     content = plain.body if body is None else body.encode() if isinstance(body, str) else body
     return ResponseFault(f"status({code})", commits=False, response=Response(code, fields, content))
 
@@ -389,8 +368,3 @@ def _wire_fault(
     kind: WireFaultKind, arguments: str = "", *, commits: bool = False, size: int = 0, seconds: float = 0.0
 ) -> WireFault:
     return WireFault(f"{kind}({arguments})", commits, kind, size, seconds)
-
-
-def _format_retry_after(seconds: float | str) -> str:
-    # RFC 9110 allows only whole seconds: 2.0 is written as 2.
-    return str(int(seconds)) if isinstance(seconds, float) and seconds.is_integer() else str(seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -44,33 +45,21 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
         raise refusal_error(401, "unauthorized", f"the header {auth.header} must carry a known credential", headers=challenge)
 
 
-def check_owner_key(owner_key: str, workspace: str, world: World) -> Workspace:
-    """Check the owner key, then the workspace, then the access of the key's user, in this order (rule A4).
+def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
+    """Return the workspace of a creation. The key is checked only if `behaviour.owner_key` is `check`.
 
-    Returns:
-        The workspace.
+    The order is the key, then the workspace, then the access of the key's user (rule A4).
 
     Raises:
         Refused: 401 for an unknown key, 404 for an unknown workspace, 403 for a workspace the user has no access to.
     """
-    spaces = world.owner_keys.get(owner_key)
-    if spaces is None:
+    is_checked = behaviour.owner_key == "check"
+    if is_checked and owner_key not in world.owner_keys:
         raise refusal_error(401, "unknown_owner_key", "the owner_key is not known", "owner_key")
     found = find_workspace(workspace, world)
-    if workspace not in spaces:
+    if is_checked and workspace not in world.owner_keys[owner_key]:
         raise refusal_error(403, "workspace_denied", "the owner_key's user is not in this workspace", "workspace")
     return found
-
-
-def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
-    """Return the workspace of a creation. The key is checked only if `behaviour.owner_key` is `check`.
-
-    Raises:
-        Refused: 401 for an unknown key, 403 for a workspace the user has no access to, 404 for an unknown workspace.
-    """
-    if behaviour.owner_key == "check":
-        return check_owner_key(owner_key, workspace, world)
-    return find_workspace(workspace, world)
 
 
 def find_workspace(workspace: str, world: World) -> Workspace:
@@ -122,16 +111,6 @@ class PageQuery:
     page: int
 
 
-@attrs.frozen
-class PageBounds:
-    """The bounds of a page: the indexes of its items, its number, and the number of pages."""
-
-    start: int
-    stop: int
-    current_page: int
-    total_pages: int
-
-
 def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> PageQuery:
     """Parse the parameters of a list request.
 
@@ -143,11 +122,15 @@ def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) ->
     Raises:
         Refused: 400 for a parameter that is missing, repeated, malformed or too large.
     """
-    workspace, display, page = (require_parameter(query, name) for name in ("workspace", "display", "page"))
-    wanted = _parse_number("display", display, 1, DEFAULT_DISPLAY, behaviour)
-    number = _parse_number("page", page, behaviour.first_page, behaviour.first_page, behaviour)
+    workspace, display_text, page_text = (require_parameter(query, name) for name in ("workspace", "display", "page"))
+    display = _parse_number("display", display_text, 1, DEFAULT_DISPLAY, behaviour)
+    page = _parse_number("page", page_text, behaviour.first_page, behaviour.first_page, behaviour)
     check_id(workspace, "space_", "workspace")
-    return PageQuery(workspace, _limit_display(wanted, maximum, behaviour), number)
+    if maximum is not None and display > maximum and behaviour.over_max != "serve":
+        if behaviour.over_max == "reject":
+            raise refusal_error(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
+        display = maximum
+    return PageQuery(workspace, display, page)
 
 
 def _parse_number(name: str, text: str, least: int, default: int, behaviour: Behaviour) -> int:
@@ -158,31 +141,6 @@ def _parse_number(name: str, text: str, least: int, default: int, behaviour: Beh
     raise refusal_error(
         400, "invalid_number", f"{name} must be a whole number from {least} on, of at most 9 digits", name, knob="bad_number"
     )
-
-
-def _limit_display(display: int, maximum: int | None, behaviour: Behaviour) -> int:
-    if maximum is None or display <= maximum or behaviour.over_max == "serve":
-        return display
-    if behaviour.over_max == "clamp":
-        return maximum
-    raise refusal_error(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
-
-
-def compute_page_bounds(total: int, query: PageQuery, behaviour: Behaviour) -> PageBounds:
-    """Return the bounds of a page in a list of `total` items.
-
-    Raises:
-        Refused: 404 for a page past the end, if `behaviour.past_end` is `error`.
-    """
-    pages = -(-total // query.display)
-    last = max(pages - 1, 0)  # the first page exists even for an empty list
-    index = query.page - behaviour.first_page
-    if index > last and behaviour.past_end == "error":
-        raise refusal_error(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")
-    if index > last and behaviour.past_end == "clamp":
-        index = last
-    start = min(index * query.display, total)
-    return PageBounds(start, min(start + query.display, total), index + behaviour.first_page, pages)
 
 
 HandlerResult = tuple[int, dict[str, Any]]
@@ -248,38 +206,44 @@ _SCOPE_KEYS: Final[Mapping[str, Callable[[ParsedRequest, World], str]]] = {
 }
 
 
-def _list_campaigns(call: ParsedRequest, context: Context) -> HandlerResult:
-    return _list_page(call, context, "campaign", context.behaviour.campaign_max_display)
-
-
-def _list_mailboxes(call: ParsedRequest, context: Context) -> HandlerResult:
-    return _list_page(call, context, "mailbox", MAX_MAILBOXES)
-
-
-def _list_page(call: ParsedRequest, context: Context, kind: ListKind, maximum: int | None) -> HandlerResult:
-    query = parse_page_query(call.target.query, maximum, context.behaviour)
-    workspace = find_workspace(query.workspace, context.world)
-    total = len(context.world.creation_order[workspace.id, kind])
-    cut = compute_page_bounds(total, query, context.behaviour)
-    items = ItemRenderer.for_behaviour(context.world, context.now, context.behaviour)
+def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> HandlerResult:
+    behaviour, world = context.behaviour, context.world
+    maximum = MAX_MAILBOXES if kind == "mailbox" else behaviour.campaign_max_display
+    query = parse_page_query(call.target.query, maximum, behaviour)
+    workspace = find_workspace(query.workspace, world)
+    total = len(world.creation_order[workspace.id, kind])
+    pages = -(-total // query.display)
+    last = max(pages - 1, 0)  # the first page exists even for an empty list
+    index = query.page - behaviour.first_page
+    if index > last and behaviour.past_end == "error":
+        raise refusal_error(404, "page_not_found", f"there are {pages} pages", "page", knob="past_end")
+    if index > last and behaviour.past_end == "clamp":
+        index = last
+    ids = _select_page_ids(context, workspace.id, kind, index * query.display, query.display)
+    items = ItemRenderer(world, context.now, behaviour)
     return 200, {
         "status": "ok",
         "headers": workspace.campaign_headers if kind == "campaign" else workspace.mailbox_headers,
-        "data": [items.render_listed(kind, id_) for id_ in _select_page_ids(context, workspace.id, kind, cut)],
+        "data": (
+            [items.render_campaign(world.campaigns[id_]) for id_ in ids]
+            if kind == "campaign"
+            else [items.render_mailbox(world.mailboxes[id_]) for id_ in ids]
+        ),
         "total_found": total,
-        "current_page": cut.current_page,
-        "total_pages": cut.total_pages,
+        "current_page": index + behaviour.first_page,
+        "total_pages": pages,
     }
 
 
-def _select_page_ids(context: Context, workspace: str, kind: ListKind, cut: PageBounds) -> list[str]:
+def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: int, count: int) -> list[str]:
     """Return the ids of one page, from the list as it is at this moment (rule P11)."""
     order = context.world.creation_order[workspace, kind]
     if context.behaviour.order == "newest":
-        return [id_ for _, id_ in reversed(order[len(order) - cut.stop : len(order) - cut.start])]
+        stop = max(len(order) - start, 0)
+        return [id_ for _, id_ in reversed(order[max(stop - count, 0) : stop])]
     if context.behaviour.order == "last_activity":
         order = sorted(order, key=lambda created: -context.world.last_activity(kind, created[1]))
-    return [id_ for _, id_ in order[cut.start : cut.stop]]
+    return [id_ for _, id_ in order[start : start + count]]
 
 
 def _create_contact(call: ParsedRequest, context: Context) -> HandlerResult:
@@ -299,32 +263,24 @@ def _store_contact(creation: Creation, fields: SentFields, context: Context) -> 
     key = email_key(behaviour)(creation.email)
     existing = world.contacts[creation.workspace].get(key)
     if existing is None:
-        outcome, contact = ADDED, build_contact(creation, fields, world.new_id(context.seed, "contact_"), context.now)
+        outcome = ADDED
+        contact = build_contact(creation, fields, world.new_id(context.seed, "contact_"), context.now)
     else:
-        outcome, contact = (
-            DUPLICATE_OUTCOMES[creation.duplicates],
-            merge_contact(existing, creation, fields, behaviour, context.now),
-        )
+        outcome = DUPLICATE_OUTCOMES[creation.duplicates]
+        contact = merge_contact(existing, creation, fields, behaviour, context.now)
     if contact is not existing:
         world.store_contact(creation.workspace, key, contact)
+    statuses = behaviour.created_status if isinstance(behaviour.created_status, Mapping) else {ADDED: behaviour.created_status}
     skipped = outcome == DUPLICATE_OUTCOMES["skip"]
-    answer = {"status": outcome, "id": None if skipped else contact.id, "details": DUPLICATE_DETAILS if skipped else None}
-    return _choose_status(outcome, behaviour.created_status), answer
-
-
-def _choose_status(outcome: str, created_status: int | Mapping[str, int]) -> int:
-    if isinstance(created_status, int):
-        return created_status if outcome == ADDED else 200
-    return created_status.get(outcome, 201 if outcome == ADDED else 200)
+    document = {"status": outcome, "id": None if skipped else contact.id, "details": DUPLICATE_DETAILS if skipped else None}
+    return statuses.get(outcome, 201 if outcome == ADDED else 200), document
 
 
 def _list_steps(call: ParsedRequest, context: Context) -> HandlerResult:
     check_id(call.target.id, "camp_", "campaign_id")
     campaign = find_campaign(call.target.id, context.world, "campaign_id")
-    return 200, {
-        "status": "ok",
-        **ItemRenderer.for_behaviour(context.world, context.now, context.behaviour).render_steps(campaign),
-    }
+    items = ItemRenderer(context.world, context.now, context.behaviour)
+    return 200, {"status": "ok", **items.render_steps(campaign)}
 
 
 def _list_fields(call: ParsedRequest, context: Context) -> HandlerResult:
@@ -334,8 +290,8 @@ def _list_fields(call: ParsedRequest, context: Context) -> HandlerResult:
 
 
 HANDLERS: Final[Mapping[str, Callable[[ParsedRequest, Context], HandlerResult]]] = {
-    "list_campaigns": _list_campaigns,
-    "list_mailboxes": _list_mailboxes,
+    "list_campaigns": partial(_list_page, kind="campaign"),
+    "list_mailboxes": partial(_list_page, kind="mailbox"),
     "create_contact": _create_contact,
     "list_steps": _list_steps,
     "list_fields": _list_fields,

@@ -227,42 +227,16 @@ class Mailbox:
         return max(0, int(limit)) if self.values["status"] == "active" and isinstance(limit, int | float) else 0
 
 
-STANDARD_FIELDS: Final[dict[str, str]] = {
-    "first_name": "First name",
-    "middle_name": "Middle name",
-    "last_name": "Last name",
-    "full_name": "Full name",
-    "nickname": "Nickname",
-    "title": "Title",
-    "mobile_phone": "Mobile phone",
-    "work_phone": "Work phone",
-    "home_phone": "Home phone",
+_STANDARD_CODES: Final = (
+    "first_name", "middle_name", "last_name", "full_name", "nickname", "title", "mobile_phone", "work_phone", "home_phone",
+    "voip_phone", "other_phone", "company_name", "company_formal_name", "company_industry", "address_1", "address_2", "city",
+    "zip", "region", "state", "country", "timezone", "gender", "occupation", "stack_overflow", "website", "website_2",
+    "website_3", "personal_note", "personal_note_2", "personal_note_3", "job_start_date", "graduation_date", "school", "degree",
+)  # fmt: skip
+
+STANDARD_FIELDS: Final[dict[str, str]] = {code: code.replace("_", " ").capitalize() for code in _STANDARD_CODES} | {
     "voip_phone": "VoIP phone",
-    "other_phone": "Other phone",
-    "company_name": "Company name",
-    "company_formal_name": "Company formal name",
-    "company_industry": "Company industry",
-    "address_1": "Address 1",
-    "address_2": "Address 2",
-    "city": "City",
-    "zip": "Zip",
-    "region": "Region",
-    "state": "State",
-    "country": "Country",
-    "timezone": "Timezone",
-    "gender": "Gender",
-    "occupation": "Occupation",
     "stack_overflow": "Stack Overflow",
-    "website": "Website",
-    "website_2": "Website 2",
-    "website_3": "Website 3",
-    "personal_note": "Personal note",
-    "personal_note_2": "Personal note 2",
-    "personal_note_3": "Personal note 3",
-    "job_start_date": "Job start date",
-    "graduation_date": "Graduation date",
-    "school": "School",
-    "degree": "Degree",
 }
 """Labels of the optional standard fields by code, in the interface's order."""
 
@@ -287,9 +261,10 @@ def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dic
     """
     by_number = dict(sorted(custom.items(), key=lambda field: custom_number(field[0])))
     labels = {"email": "Email", **STANDARD_FIELDS, **extra, **by_number}
-    return [{"label": label, "code": code, "searchable": _searchable_names(label, code)} for code, label in labels.items()]
+    return [
+        {"label": label, "code": code, "searchable": _searchable_names(label.lower(), code)} for code, label in labels.items()
+    ]
 
 
 def _searchable_names(label: str, code: str) -> list[str]:
-    names = (label.lower(), code.lower(), label.lower().replace(" ", ""))
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys([label, code.lower(), label.replace(" ", "")]))

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import attrs
 
@@ -15,33 +15,22 @@ from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.clock import DAY, format_age, format_date
 from outreach_async.fake.records import Campaign, Mailbox, Share, Step, Template
 from outreach_async.fake.simulation.state import COUNT_NAMES, CampaignFlow
-from outreach_async.fake.world import ListKind, World
+from outreach_async.fake.world import World
 
 
-@attrs.frozen
-class PercentFormat:
-    """The format of percentages.
+def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
+    """Return `100 * n / of`, rounded half to even; 0 if `of` is 0.
 
-    Attributes:
-        numbers: Whole percentages as integers, all as floats, or whole ones in either form.
-        digits: Number of decimal places.
+    Args:
+        n: The part.
+        of: The whole.
+        salt: A name of the number, such as `camp_1.opens`. `mixed` derives the form from it: a number has the same form in every
+            response.
+        behaviour: The behaviour, which decides the number of decimal places and the form of whole percentages.
     """
-
-    numbers: Literal["int_when_whole", "float", "mixed"]
-    digits: int
-
-    def percent(self, n: int, of: int, salt: str) -> float:
-        """Return `100 * n / of`, rounded half to even; 0 if `of` is 0.
-
-        Args:
-            n: The part.
-            of: The whole.
-            salt: A name of the number, such as `camp_1.opens`. `mixed` derives the form from it: a number has the same form in
-                every response.
-        """
-        value = _round_percent(n, of, self.digits)
-        whole = value.is_integer() and self.numbers != "float"
-        return int(value) if whole and (self.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
+    value = _round_percent(n, of, behaviour.percent_digits)
+    whole = value.is_integer() and behaviour.numbers != "float"
+    return int(value) if whole and (behaviour.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
 
 
 @lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, and the next page mostly the same ones
@@ -120,27 +109,16 @@ class ItemRenderer:
     Attributes:
         world: The stored records.
         now: The current time in Unix seconds.
-        percent_format: The format of percentages.
-        list_date: The format of dates in the campaign list (rule T16).
+        behaviour: The behaviour, which decides the format of percentages and dates (rules T8 and T16).
     """
 
     world: World = attrs.field(repr=False)
     now: float
-    percent_format: PercentFormat
-    list_date: Literal["timestamp", "text", "mixed"]
+    behaviour: Behaviour
 
-    @classmethod
-    def for_behaviour(cls, world: World, now: float, behaviour: Behaviour) -> ItemRenderer:
-        """Create a renderer that follows a behaviour."""
-        return cls(world, now, PercentFormat(behaviour.numbers, behaviour.percent_digits), behaviour.list_date)
-
-    def render_listed(self, kind: ListKind, id_: str) -> dict[str, Any]:
-        """Return an item of either list."""
-        return (
-            self.render_campaign(self.world.campaigns[id_])
-            if kind == "campaign"
-            else self.render_mailbox(self.world.mailboxes[id_])
-        )
+    def percent(self, n: int, of: int, salt: str) -> float:
+        """Return a percentage in the behaviour's format."""
+        return format_percent(n, of, salt, self.behaviour)
 
     def render_campaign(self, campaign: Campaign) -> dict[str, Any]:
         """Return an item of the campaign list."""
@@ -153,11 +131,11 @@ class ItemRenderer:
             "name": campaign.name,
             "steps": len(campaign.steps),
             "contacts": self._count_contacts(campaign),
-            "opens": self.percent_format.percent(opens, sent, f"{campaign.id}.opens"),
+            "opens": self.percent(opens, sent, f"{campaign.id}.opens"),
             "initials": flow.sent(0) if campaign.steps else 0,
-            "interested": self.percent_format.percent(flow.interested, sent, f"{campaign.id}.interested"),
-            "replies": self.percent_format.percent(replies, sent, f"{campaign.id}.replies"),
-            "bounces": self.percent_format.percent(flow.bounces, sent, f"{campaign.id}.bounces"),
+            "interested": self.percent(flow.interested, sent, f"{campaign.id}.interested"),
+            "replies": self.percent(replies, sent, f"{campaign.id}.replies"),
+            "bounces": self.percent(flow.bounces, sent, f"{campaign.id}.bounces"),
             "last_activity": format_age(_latest(campaign.last_activity, flow.last_activity), self.now),
             "opens_num": opens,
             "replies_num": replies,
@@ -187,7 +165,7 @@ class ItemRenderer:
         for name in ("opened_14days", "avg_open_rate", "avg_click_rate"):
             share = item[name]
             if isinstance(share, Share):
-                item[name] = self.percent_format.percent(share.part, share.whole, f"{mailbox.id}.{name}")
+                item[name] = self.percent(share.part, share.whole, f"{mailbox.id}.{name}")
         if item["campaigns"] is None:
             item["campaigns"] = self.world.usage.campaigns.get(mailbox.id, 0)
         age = format_age(mailbox.created, self.now)
@@ -204,12 +182,12 @@ class ItemRenderer:
     def _estimate_end(self, campaign: Campaign) -> CompletionEstimate:
         waits = [step.wait_time for step in campaign.steps]
         capacity = self.world.usage.capacity(campaign, self.world.mailboxes)
-        return estimate_completion(
-            self._count_contacts(campaign), self.world.simulation.flows[campaign.id].left_to_send, waits, capacity
-        )
+        lefts = self.world.simulation.flows[campaign.id].left_to_send
+        return estimate_completion(self._count_contacts(campaign), lefts, waits, capacity)
 
     def _render_list_date(self, campaign: Campaign, end: CompletionEstimate) -> int | str:
-        timestamp = self.list_date == "timestamp" or (self.list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
+        list_date = self.behaviour.list_date
+        timestamp = list_date == "timestamp" or (list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
         # Without an estimate, the list shows the same word as list-steps: a timestamp would claim a date that nobody estimated.
         return end.timestamp(self.now) if timestamp and not end.placeholder else end.date(self.now)
 
@@ -232,7 +210,7 @@ class ItemRenderer:
         sent, opened, clicked, replied, unsubscribed = counts
 
         def percent(n: int, name: str) -> float:
-            return self.percent_format.percent(n, sent, f"{template.id}.{name}")
+            return self.percent(n, sent, f"{template.id}.{name}")
 
         return {
             "id": template.id,

@@ -31,112 +31,15 @@ def template_prefix(letter: str) -> str:
     return "personalized_step_" if letter == PERSONALIZED else "temp_"
 
 
-@attrs.frozen
-class StepBuilder:
-    """Creates the steps of a campaign.
-
-    Attributes:
-        random: Random generator for counts that are not given.
-        reserve_id: Reserves or generates ids.
-        rates: The campaign's rates.
-    """
-
-    random: Random
-    reserve_id: ReserveId
-    rates: Rates
-
-    def build(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int) -> tuple[Step, ...]:
-        """Create steps in order.
-
-        Args:
-            seeds: The specification of each step: template letters joined by `|`, or a mapping.
-            contacts: Number of contacts the campaign is seeded with; the number in step 1 if `None`.
-            bounces: Number of bounced e-mails.
-
-        Raises:
-            TypeError: A step or template has no such field, or a value has the wrong type.
-            ValueError: The counts are inconsistent.
-        """
-        said = [{"templates": seed} if isinstance(seed, str) else require_mapping("a step", seed) for seed in seeds]
-        templates = [self._build_templates(seed, order) for order, seed in enumerate(said, 1)]
-        lefts = _count_left_to_send(said, templates, contacts, bounces)
-        made = zip(said, templates, lefts, strict=True)
-        steps = tuple(
-            self._build_step(seed, first=not order, parts=parts, left=left) for order, (seed, parts, left) in enumerate(made)
-        )
-        _check_step_counts(steps, contacts)
-        return steps
-
-    def _build_step(self, seed: Mapping[str, Any], *, first: bool, parts: tuple[Template, ...], left: int) -> Step:
-        for name in seed:
-            check_known(name, _STEP_FIELDS, "a step")
-        wait = require_count("wait_time", seed.get("wait_time", 0 if first else _DEFAULT_WAIT))
-        if wait > _MAX_WAIT:
-            raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}")
-        return Step(
-            self.reserve_id("step_", seed.get("id")), require_string("status", seed.get("status", "live")), wait, left, parts
-        )
-
-    def _build_templates(self, step: Mapping[str, Any], order: int) -> tuple[Template, ...]:
-        seeds = _parse_template_seeds(step.get("templates", "A"), order)
-        given = [{"test_letter": seed} if isinstance(seed, str) else require_mapping("a template", seed) for seed in seeds]
-        if "sent" in step and any(count in seed for seed in given for count in COUNT_NAMES):
-            raise ValueError("sent: expected counts on the step or on its templates, not on both; omit one of them")
-        shares = _distribute_evenly(require_count("sent", step.get("sent", 0)), len(given))
-        return tuple(
-            self._build_template(seed, order, letter, self._build_counts(seed, share))
-            for seed, letter, share in zip(given, _choose_letters(given), shares, strict=True)
-        )
-
-    def _build_template(self, seed: Mapping[str, Any], order: int, letter: str, counts: Mapping[str, int]) -> Template:
-        for name in seed:
-            check_known(name, _TEMPLATE_FIELDS, "a template")
-        new_thread, subject = _choose_thread(seed, order, letter)
-        return Template(
-            self.reserve_id(template_prefix(letter), seed.get("id")),
-            letter,
-            require_string("name", seed.get("name", f"Step {order} {letter}")),
-            require_string("status", seed.get("status", "live")),
-            new_thread,
-            subject,
-            seed.get("body_text", "Hi {{first_name}}, a word about {{company_name}}?"),
-            **counts,
-            rates=None if seed.get("rates") is None else self.rates.with_changes(seed["rates"]),
-        )
-
-    def _build_counts(self, seed: Mapping[str, Any], share: int) -> dict[str, int]:
-        counts = (
-            {name: require_count(name, seed.get(name, 0)) for name in COUNT_NAMES} if not share else self._generate_counts(share)
-        )
-        sent, opened, clicked, replied, unsubscribed = counts.values()
-        if not max(clicked, replied, unsubscribed) <= opened <= sent:
-            raise ValueError(f"expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}")
-        return counts
-
-    def _generate_counts(self, sent: int) -> dict[str, int]:
-        opened = int(sent * self.random.uniform(0.4, 0.6))
-        rates = {"clicked_num": (0.03, 0.12), "replied_num": (0.04, 0.14), "unsubscribed_num": (0.0, 0.03)}
-        return {"sent": sent, "opened_num": opened} | {n: int(opened * self.random.uniform(*rate)) for n, rate in rates.items()}
-
-
-def _parse_template_seeds(said: object, order: int) -> Sequence[TemplateSeed]:
+def _parse_template_seeds(value: object, order: int) -> Sequence[TemplateSeed]:
     """Return the template specifications of a step. The interface requires at least one template per step."""
-    seeds = said.split("|") if isinstance(said, str) and said.strip() else said
+    seeds = value.split("|") if isinstance(value, str) and value.strip() else value
     if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
         raise ValueError(
-            f"steps[{order - 1}].templates: expected one or more templates, got {said!r}; "
+            f"steps[{order - 1}].templates: expected one or more templates, got {value!r}; "
             "pass letters such as 'A|B' or a list of templates, or omit it for one template"
         )
     return seeds
-
-
-def _choose_letters(seeds: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [require_string("test_letter", seed.get("test_letter", chr(ord("A") + place))) for place, seed in enumerate(seeds)]
-
-
-def _distribute_evenly(sent: int, parts: int) -> list[int]:
-    """Distribute e-mails over templates as evenly as possible, as if they took turns (rule T7)."""
-    return [sent // parts + (place < sent % parts) for place in range(parts)]
 
 
 def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | None, str | None]:
@@ -155,7 +58,7 @@ def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bo
 
 
 def _count_left_to_send(
-    said: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
+    seeds: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
 ) -> list[int]:
     """Return the number of contacts that each step has left: the number given, or all that can still reach the step.
 
@@ -163,7 +66,7 @@ def _count_left_to_send(
     reply, an unsubscribe or a bounce.
     """
     lefts: list[int] = []
-    for place, (seed, templates) in enumerate(zip(said, steps, strict=True)):
+    for place, (seed, templates) in enumerate(zip(seeds, steps, strict=True)):
         sent = _sum_counts(templates, "sent")
         if place:
             before = steps[place - 1]
@@ -247,13 +150,15 @@ class CampaignBuilder:
             TypeError: A step or template has no such field, or a value has the wrong type.
             ValueError: The counts are inconsistent.
         """
-        said = list(seed.steps)
+        step_seeds = list(seed.steps)
         contacts = seed.contacts if seed.contacts is None else require_count("contacts", seed.contacts)
-        drawn = [step["sent"] for step in said if not isinstance(step, str) and "sent" in step]
-        bounces = drawn[0] // 100 if drawn and seed.bounces_num is None else require_count("bounces_num", seed.bounces_num or 0)
+        totals = [step["sent"] for step in step_seeds if not isinstance(step, str) and "sent" in step]
+        bounces = totals[0] // 100 if totals and seed.bounces_num is None else require_count("bounces_num", seed.bounces_num or 0)
         rates = Rates().with_changes(seed.rates)
-        steps = StepBuilder(self.random, self.reserve_id, rates).build(said, contacts, bounces)
+        steps = self._build_steps(step_seeds, contacts, bounces, rates)
         replies = sum(_sum_counts(step.templates, "replied_num") for step in steps)
+        if contacts is None:
+            contacts = steps[0].left_to_send + steps[0].already_sent if steps else 0
         campaign = Campaign(
             id=id_,
             workspace=seed.workspace,
@@ -261,9 +166,9 @@ class CampaignBuilder:
             status=require_string("status", seed.status),
             mailboxes=tuple(seed.mailboxes),
             steps=steps,
-            contacts=_count_seeded_contacts(steps, contacts),
+            contacts=contacts,
             bounces_num=bounces,
-            interested_num=replies // 3 if drawn and seed.interested_num is None else seed.interested_num or 0,
+            interested_num=replies // 3 if totals and seed.interested_num is None else seed.interested_num or 0,
             created=self.created if seed.created is None else require_count("created", seed.created),
             last_activity=None,
             rates=rates,
@@ -278,11 +183,70 @@ class CampaignBuilder:
             return require_time("last_activity", seed.last_activity)
         return max(campaign.created, self.now - self.random.uniform(0, DAY)) if campaign.total("sent") else None
 
+    def _build_steps(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int, rates: Rates) -> tuple[Step, ...]:
+        seeds = [{"templates": seed} if isinstance(seed, str) else require_mapping("a step", seed) for seed in seeds]
+        templates = [self._build_templates(seed, order, rates) for order, seed in enumerate(seeds, 1)]
+        lefts = _count_left_to_send(seeds, templates, contacts, bounces)
+        steps = tuple(
+            self._build_step(seed, number, parts, left)
+            for number, (seed, parts, left) in enumerate(zip(seeds, templates, lefts, strict=True))
+        )
+        _check_step_counts(steps, contacts)
+        return steps
 
-def _count_seeded_contacts(steps: Sequence[Step], contacts: int | None) -> int:
-    if contacts is not None:
-        return contacts
-    return steps[0].left_to_send + steps[0].already_sent if steps else 0
+    def _build_step(self, seed: Mapping[str, Any], number: int, templates: tuple[Template, ...], left: int) -> Step:
+        for name in seed:
+            check_known(name, _STEP_FIELDS, "a step")
+        wait = require_count("wait_time", seed.get("wait_time", _DEFAULT_WAIT if number else 0))
+        if wait > _MAX_WAIT:
+            raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}")
+        id_ = self.reserve_id("step_", seed.get("id"))
+        return Step(id_, require_string("status", seed.get("status", "live")), wait, left, templates)
+
+    def _build_templates(self, step: Mapping[str, Any], order: int, rates: Rates) -> tuple[Template, ...]:
+        seeds = [
+            {"test_letter": seed} if isinstance(seed, str) else require_mapping("a template", seed)
+            for seed in _parse_template_seeds(step.get("templates", "A"), order)
+        ]
+        if "sent" in step and any(count in seed for seed in seeds for count in COUNT_NAMES):
+            raise ValueError("sent: expected counts on the step or on its templates, not on both; omit one of them")
+        letters = [require_string("test_letter", seed.get("test_letter", chr(ord("A") + i))) for i, seed in enumerate(seeds)]
+        each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
+        return tuple(
+            # E-mails are distributed as if the templates took turns (rule T7).
+            self._build_template(seed, order, letter, self._build_counts(seed, each + (place < rest)), rates)
+            for place, (seed, letter) in enumerate(zip(seeds, letters, strict=True))
+        )
+
+    def _build_template(
+        self, seed: Mapping[str, Any], order: int, letter: str, counts: Mapping[str, int], rates: Rates
+    ) -> Template:
+        for name in seed:
+            check_known(name, _TEMPLATE_FIELDS, "a template")
+        new_thread, subject = _choose_thread(seed, order, letter)
+        return Template(
+            self.reserve_id(template_prefix(letter), seed.get("id")),
+            letter,
+            require_string("name", seed.get("name", f"Step {order} {letter}")),
+            require_string("status", seed.get("status", "live")),
+            new_thread,
+            subject,
+            seed.get("body_text", "Hi {{first_name}}, a word about {{company_name}}?"),
+            **counts,
+            rates=None if seed.get("rates") is None else rates.with_changes(seed["rates"]),
+        )
+
+    def _build_counts(self, seed: Mapping[str, Any], sent: int) -> dict[str, int]:
+        if sent:
+            opened = int(sent * self.random.uniform(0.4, 0.6))
+            shares = {"clicked_num": (0.03, 0.12), "replied_num": (0.04, 0.14), "unsubscribed_num": (0.0, 0.03)}
+            responses = {name: int(opened * self.random.uniform(*share)) for name, share in shares.items()}
+            return {"sent": sent, "opened_num": opened} | responses
+        counts = {name: require_count(name, seed.get(name, 0)) for name in COUNT_NAMES}
+        sent, opened, clicked, replied, unsubscribed = counts.values()
+        if not max(clicked, replied, unsubscribed) <= opened <= sent:
+            raise ValueError(f"expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}")
+        return counts
 
 
 def _check_campaign_counts(campaign: Campaign) -> None:

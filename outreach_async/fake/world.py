@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from fractions import Fraction
 from functools import partial
@@ -118,23 +118,23 @@ class World:
         while True:
             number = self.counters.get(prefix, 0)
             self.counters[prefix] = number + 1
-            made = generate_id(seed, prefix, number)
-            if made not in self.ids:
-                self.ids.add(made)
-                return made
+            id_ = generate_id(seed, prefix, number)
+            if id_ not in self.ids:
+                self.ids.add(id_)
+                return id_
 
-    def reserve_id(self, given: str, prefix: str) -> str:
-        """Reserve a given id.
+    def reserve_id(self, id_: str, prefix: str) -> str:
+        """Reserve an id.
 
         Raises:
             ValueError: The id has the wrong prefix, or is already in use.
         """
-        if not given.startswith(prefix) or given == prefix:
-            raise ValueError(f"id: expected a string that starts with {prefix}, got {given!r}")
-        if given in self.ids:
-            raise ValueError(f"id: {given!r} is already in use; pass another one, or omit it to generate one")
-        self.ids.add(given)
-        return given
+        if not id_.startswith(prefix) or id_ == prefix:
+            raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
+        if id_ in self.ids:
+            raise ValueError(f"id: {id_!r} is already in use; pass another one, or omit it to generate one")
+        self.ids.add(id_)
+        return id_
 
     def add_workspace(self, workspace: Workspace) -> None:
         """Store an empty workspace."""
@@ -192,7 +192,11 @@ class World:
     def usage(self) -> MailboxUsage:
         """The number of campaigns per mailbox."""
         if self._usage is None:
-            self._usage = MailboxUsage.from_campaigns(self.campaigns)
+            campaigns = self.campaigns.values()
+            self._usage = MailboxUsage(
+                Counter(id_ for campaign in campaigns for id_ in campaign.mailboxes),
+                Counter(id_ for campaign in campaigns if campaign.status == "live" for id_ in campaign.mailboxes),
+            )
         return self._usage
 
 
@@ -208,27 +212,11 @@ class MailboxUsage:
     campaigns: Mapping[str, int]
     live: Mapping[str, int]
 
-    @classmethod
-    def from_campaigns(cls, campaigns: Mapping[str, Campaign]) -> MailboxUsage:
-        """Count the campaigns of each mailbox."""
-        return cls(
-            Counter(_used_mailboxes(campaigns, live_only=False)),
-            Counter(_used_mailboxes(campaigns, live_only=True)),
-        )
-
     def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
         """Return the number of e-mails per day that a campaign's mailboxes can send for it: live campaigns share a daily limit.
 
         A campaign that is not live counts as if it were (rule T17).
         """
         own = 0 if campaign.status == "live" else 1
-        return sum(
-            (Fraction(mailboxes[id_].capacity, self.live.get(id_, 0) + own) for id_ in campaign.mailboxes),
-            Fraction(0),
-        )
-
-
-def _used_mailboxes(campaigns: Mapping[str, Campaign], *, live_only: bool) -> Iterator[str]:
-    for campaign in campaigns.values():
-        if campaign.status == "live" or not live_only:
-            yield from campaign.mailboxes
+        shares = (Fraction(mailboxes[id_].capacity, self.live.get(id_, 0) + own) for id_ in campaign.mailboxes)
+        return sum(shares, Fraction(0))

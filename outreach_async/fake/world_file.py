@@ -123,8 +123,16 @@ def _dump_stats(ledger: MailboxStats, day: int) -> StatsDocument:
     # A ledger's day depends on when it was last read. Advance a copy to today, so that equal states give equal documents.
     ledger = ledger.copy()
     ledger.advance_to(day)
-    windows = [_dump_days(counts, ledger.day) for counts in (ledger.sent, ledger.opened, ledger.bounced)]
-    return StatsDocument(ledger.day, *windows, ledger.total_sent, ledger.total_opens, ledger.total_clicks, ledger.last_activity)
+    return StatsDocument(
+        day=ledger.day,
+        sent=_dump_days(ledger.sent, ledger.day),
+        opened=_dump_days(ledger.opened, ledger.day),
+        bounced=_dump_days(ledger.bounced, ledger.day),
+        life=ledger.total_sent,
+        opens=ledger.total_opens,
+        clicks=ledger.total_clicks,
+        last=ledger.last_activity,
+    )
 
 
 def _dump_days(counts: Sequence[int], latest: int) -> _DayCounts:

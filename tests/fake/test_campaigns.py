@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.fake import SPACE, START, create, document, get, page, refusal, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake.rendering import PercentFormat, estimate_completion
+from outreach_async.fake.rendering import estimate_completion, format_percent
 
 DAY_MS = 86_400_000
 
@@ -156,14 +156,16 @@ def test_t8_percentages_of_nothing_sent_are_0() -> None:
 def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: int) -> None:
     exact = Fraction(100 * min(n, of), of)
 
-    assert Fraction(str(PercentFormat("float", digits).percent(min(n, of), of, ""))) == round(exact, digits)
+    assert Fraction(str(format_percent(min(n, of), of, "", Behaviour(numbers="float", percent_digits=digits)))) == round(
+        exact, digits
+    )
 
 
 @pytest.mark.parametrize(
     ("digits", "n", "of", "rounded"), [(0, 1, 200, 0), (0, 3, 200, 2), (1, 1, 2000, 0.0), (1, 3, 2000, 0.2), (2, 1, 3, 33.33)]
 )
 def test_t8_a_half_goes_to_the_even_side(digits: int, n: int, of: int, rounded: float) -> None:
-    assert PercentFormat("int_when_whole", digits).percent(n, of, "") == rounded
+    assert format_percent(n, of, "", Behaviour(percent_digits=digits)) == rounded
 
 
 def kinds(fake: FakeService) -> set[type]:
