@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from urllib.parse import quote, unquote
 
 from outreach_async.errors import TransportError
@@ -20,15 +20,6 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
 """Maximum bytes of a request body held in memory; a larger one gets 413. Far above the limit of the service itself."""
-
-
-@runtime_checkable
-class LocatedService(Protocol):
-    """A service whose responses contain its own base URL, which only the server or application in front of it knows."""
-
-    def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
-        """Execute the request; `base_url` is the URL at which clients reach the service."""
-        ...
 
 
 class BodyTooLarge(Exception):
@@ -50,7 +41,10 @@ def asgi_app(service: Service) -> Application:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _handle_lifespan(receive, send)
+            # Nothing needs starting or stopping, but servers wait for these acknowledgements.
+            while (event := (await receive())["type"]) != "lifespan.shutdown":
+                await send({"type": f"{event}.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
             await _handle_http(service, scope, receive, send)
         else:
@@ -66,13 +60,6 @@ def join_headers(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
-
-
-async def _handle_lifespan(receive: Receive, send: Send) -> None:
-    # Nothing needs starting or stopping, but servers wait for these acknowledgements.
-    while (event := (await receive())["type"]) != "lifespan.shutdown":
-        await send({"type": f"{event}.complete"})
-    await send({"type": "lifespan.shutdown.complete"})
 
 
 async def _handle_http(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,10 +81,12 @@ async def _handle_http(service: Service, scope: Scope, receive: Receive, send: S
 
 
 def _execute(service: Service, scope: Scope, request: Request) -> Exchange:
-    if not isinstance(service, LocatedService):
+    # The control plane's documents contain the base URL, which only the application in front of it knows.
+    exchange_at: Callable[[Request, str], Exchange] | None = getattr(service, "exchange_at", None)
+    if exchange_at is None:
         return service.exchange(request)
     root = quote(scope.get("root_path", "").rstrip("/"))
-    return service.exchange_at(request, f"{scope.get('scheme', 'http')}://{request.headers.get('host', '')}{root}")
+    return exchange_at(request, f"{scope.get('scheme', 'http')}://{request.headers.get('host', '')}{root}")
 
 
 async def _read_body(receive: Receive) -> bytes | None:

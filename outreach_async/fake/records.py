@@ -261,10 +261,8 @@ def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dic
     """
     by_number = dict(sorted(custom.items(), key=lambda field: custom_number(field[0])))
     labels = {"email": "Email", **STANDARD_FIELDS, **extra, **by_number}
-    return [
-        {"label": label, "code": code, "searchable": _searchable_names(label.lower(), code)} for code, label in labels.items()
-    ]
+    return [{"label": label, "code": code, "searchable": _searchable_names(label, code)} for code, label in labels.items()]
 
 
 def _searchable_names(label: str, code: str) -> list[str]:
-    return list(dict.fromkeys([label, code.lower(), label.replace(" ", "")]))
+    return list(dict.fromkeys([label.lower(), code.lower(), label.lower().replace(" ", "")]))

@@ -138,15 +138,12 @@ def parse_request(request: Request) -> ParsedRequest:
     call.operation = route.operation
     if call.target.query:
         call.hints += list_unknown_parameters(call.target.query, route)
-    if route.method == "POST":
-        _parse_body(call)
-    return call
-
-
-def _parse_body(call: ParsedRequest) -> None:
-    if not call.request.headers.get("content-type", "").lower().startswith("application/json"):
+    if route.method != "POST":
+        return call
+    if not request.headers.get("content-type", "").lower().startswith("application/json"):
         call.hints.append("the body's content-type is not application/json")
     try:
-        call.body = parse_object(call.request.body)
+        call.body = parse_object(request.body)
     except RequestRefused as refused:
         call.body_error = refused
+    return call

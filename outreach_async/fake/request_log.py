@@ -122,9 +122,10 @@ class RequestLog(Sequence[Recorded]):
             JournalOverflow: The request is no longer in the log.
         """
         numbers = range(self._total)[index]
-        if isinstance(numbers, int):
-            return self._entry(numbers)
-        return [self._entry(number) for number in numbers]
+        if not isinstance(numbers, int):
+            return [self[number] for number in numbers]
+        self._check_held(numbers)
+        return self._entries[numbers - self._total]
 
     def of(self, operation: str) -> list[Recorded]:
         """Return all requests of an operation.
@@ -138,12 +139,12 @@ class RequestLog(Sequence[Recorded]):
             print(len(fake.requests.of("list_fields")), fake.requests.of("create_contact"))  # -> 1 []
             ```
         """
-        kept = [recorded for recorded in tuple(self._entries) if recorded.operation == operation]
-        if len(kept) < self.counts[operation]:
+        held = [recorded for recorded in tuple(self._entries) if recorded.operation == operation]
+        if len(held) < self.counts[operation]:
             raise JournalOverflow(
-                f"the log holds only {len(kept)} of {self.counts[operation]} {operation} requests; read it sooner, or use counts"
+                f"the log holds only {len(held)} of {self.counts[operation]} {operation} requests; read it sooner, or use counts"
             )
-        return kept
+        return held
 
     def recent(self, count: int = 20) -> list[Recorded]:
         """Return the last requests, at most as many as the log still holds. Never raises, for use in reports.
@@ -178,16 +179,8 @@ class RequestLog(Sequence[Recorded]):
         self.counts.clear()
         self.statuses.clear()
 
-    def _entry(self, number: int) -> Recorded:
-        self._check_held(number)
-        return self._entries[number - self._first_held]
-
-    @property
-    def _first_held(self) -> int:
-        return self._total - len(self._entries)
-
     def _check_held(self, number: int) -> None:
-        if number < self._first_held:
+        if number < self._total - len(self._entries):
             raise JournalOverflow(
                 f"request #{number} is gone: the log holds the last {self._entries.maxlen} of {self._total} requests; "
                 "read it sooner, or use counts"

@@ -184,12 +184,12 @@ class CampaignBuilder:
         return max(campaign.created, self.now - self.random.uniform(0, DAY)) if campaign.total("sent") else None
 
     def _build_steps(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int, rates: Rates) -> tuple[Step, ...]:
-        seeds = [{"templates": seed} if isinstance(seed, str) else require_mapping("a step", seed) for seed in seeds]
-        templates = [self._build_templates(seed, order, rates) for order, seed in enumerate(seeds, 1)]
-        lefts = _count_left_to_send(seeds, templates, contacts, bounces)
+        rows = [{"templates": seed} if isinstance(seed, str) else require_mapping("a step", seed) for seed in seeds]
+        templates = [self._build_templates(row, order, rates) for order, row in enumerate(rows, 1)]
+        lefts = _count_left_to_send(rows, templates, contacts, bounces)
         steps = tuple(
-            self._build_step(seed, number, parts, left)
-            for number, (seed, parts, left) in enumerate(zip(seeds, templates, lefts, strict=True))
+            self._build_step(row, number, parts, left)
+            for number, (row, parts, left) in enumerate(zip(rows, templates, lefts, strict=True))
         )
         _check_step_counts(steps, contacts)
         return steps

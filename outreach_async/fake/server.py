@@ -138,7 +138,12 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
         body += event.data
         if len(body) > MAX_REQUEST_BYTES:
             raise BodyTooLarge
-    return Request(head.method.decode("ascii"), _origin_form(head.target.decode("ascii")), headers, bytes(body))
+    # RFC 9112, section 3.2.2: a server must accept the absolute form of the target too.
+    target = head.target.decode("ascii")
+    path = re.sub(r"^https?://[^/?]*", "", target, flags=re.IGNORECASE)
+    if path != target and not path.startswith("/"):
+        path = f"/{path}"
+    return Request(head.method.decode("ascii"), path, headers, bytes(body))
 
 
 async def _read_event(line: RawConnection, conversation: h11.Connection) -> object:
@@ -170,12 +175,6 @@ def _refuse_bare_lf(lines: bytes) -> None:
         raise h11.RemoteProtocolError("a line ends with a bare line feed")
 
 
-def _origin_form(target: str) -> str:
-    # RFC 9112, section 3.2.2: a server must accept the absolute form too.
-    path = re.sub(r"^https?://[^/?]*", "", target, flags=re.IGNORECASE)
-    return path if path == target or path.startswith("/") else f"/{path}"
-
-
 def _execute(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
     """Return the service's exchange, and the head and body of its response; both are empty if there is none."""
     exchange = Exchange(None, None)
@@ -205,14 +204,14 @@ def _serialize_response(conversation: h11.Connection, response: Response, method
     return head or b"", body or b""
 
 
-async def _perform_steps(line: RawConnection, sequence: Iterable[ServerStep]) -> ConnectionEnd | None:
-    """Send bytes and wait out delays. Return how the connection ends, or `None`. `End.HANG` is waited out here."""
-    for act in sequence:
-        if isinstance(act, ConnectionEnd):
-            if act is ConnectionEnd.HANG:
+async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> ConnectionEnd | None:
+    """Send bytes and wait out delays. Return how the connection ends, or `None`. `ConnectionEnd.HANG` is waited out here."""
+    for step in steps:
+        if isinstance(step, ConnectionEnd):
+            if step is ConnectionEnd.HANG:
                 await line.drain()
-            return act
-        await (line.write(act) if isinstance(act, bytes) else anyio.sleep(act))
+            return step
+        await (line.write(step) if isinstance(step, bytes) else anyio.sleep(step))
     return None
 
 
@@ -260,7 +259,9 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
         OSError: The server cannot listen on the address.
     """
     failure: BaseException | None = None
-    with await _listen(host, port) as listener:
+    family, _, _, _, address = (await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+    with socket.create_server(address, family=family, backlog=_BACKLOG) as listener:
+        listener.setblocking(False)
         async with anyio.create_task_group() as group:
             group.start_soon(_accept_connections, listener, group, service)
             try:
@@ -293,13 +294,6 @@ async def serve_forever(service: Service, host: str, port: int, started: Callabl
     async with serve(service, host, port) as url:
         started(url)
         await anyio.sleep_forever()
-
-
-async def _listen(host: str, port: int) -> socket.socket:
-    family, _, _, _, address = (await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
-    listener = socket.create_server(address, family=family, backlog=_BACKLOG)
-    listener.setblocking(False)
-    return listener
 
 
 def _build_url(listener: socket.socket) -> str:

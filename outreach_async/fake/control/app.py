@@ -25,38 +25,24 @@ from outreach_async.fake.in_memory import InMemoryService
 from outreach_async.transport.wire import Request, Response
 
 
-def check_host(headers: Mapping[str, str], names: Collection[str]) -> str:
-    """Check the host name of a request.
+def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
+    """Check the host name of a request, and that it does not come from a web page of another origin.
 
     Args:
         headers: The request's header fields.
         names: Accepted names in lower case, besides `localhost` and IP addresses, which nobody can make resolve elsewhere.
 
-    Returns:
-        The host with its port.
-
     Raises:
-        Problem: 403 if the name is not accepted.
+        Problem: 403 if the name is not accepted, or the request comes from a web page.
     """
     host = headers.get("host", "")
     name = _parse_host_name(host)
     if not (name == "localhost" or name.endswith(".localhost") or name in names or _is_address(name)):
         remedy = "use localhost or an IP address, or start the server with --control-host NAME"
         raise Problem(403, "the control plane does not accept this host name", "host", remedy)
-    return host
-
-
-def check_origin(headers: Mapping[str, str], host: str) -> None:
-    """Check that a request does not come from a web page of another origin.
-
-    Raises:
-        Problem: 403 if it does.
-    """
-    origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != host:
-        raise Problem(
-            403, "the control plane does not accept web pages", "origin", "send the request from a program, without Origin"
-        )
+    if headers.get("origin", f"://{host}").partition("://")[2] != host:
+        remedy = "send the request from a program, without Origin"
+        raise Problem(403, "the control plane does not accept web pages", "origin", remedy)
 
 
 def is_loopback(host: str) -> bool:
@@ -228,10 +214,6 @@ ROUTES: Final = (
 )
 """Every operation of the control plane."""
 
-_ROUTES_BY_PATH: Final[Mapping[str, Mapping[str, ControlRoute]]] = {
-    route.path: {other.method: other for other in ROUTES if other.path == route.path} for route in ROUTES
-}
-
 
 def find_route(method: str, path: str) -> ControlRoute:
     """Return the route of a request.
@@ -243,8 +225,8 @@ def find_route(method: str, path: str) -> ControlRoute:
     Raises:
         Problem: 404 for an unknown path, 405 for another method on a known one.
     """
-    methods = _ROUTES_BY_PATH.get(path.rstrip("/") or "/")
-    if methods is None:
+    methods = {route.method: route for route in ROUTES if route.path == (path.rstrip("/") or "/")}
+    if not methods:
         raise Problem(404, "unknown path", None, f"see {PREFIX}/control.json for every path")
     if method not in methods:
         allowed = ", ".join(methods)
@@ -278,8 +260,7 @@ class ControlPlane:
         if path != PREFIX and not path.startswith(f"{PREFIX}/"):
             return self.service.exchange(request)
         try:
-            host = check_host(request.headers, self._hosts)
-            check_origin(request.headers, host)
+            check_source(request.headers, self._hosts)
             route = find_route(request.method, path.removeprefix(PREFIX))
             context = ActionContext(self.service, self._checkpoint, base_url)
             content = route.execute(context, query, request.body)

@@ -106,18 +106,18 @@ class Rates:
     unsubscribe: float = attrs.field(default=0.01, validator=_validate_share)
     interested: float = attrs.field(default=0.3, validator=_validate_share)
 
-    def with_changes(self, given: Mapping[str, float]) -> Rates:
+    def with_changes(self, changes: Mapping[str, float]) -> Rates:
         """Return a copy with some rates replaced.
 
         Raises:
             TypeError: A rate is unknown, or not a number.
             ValueError: A rate is not from 0 to 1.
         """
-        if not isinstance(given, Mapping):
-            raise TypeError(f"rates: expected a mapping of shares by name, got {type(given).__name__}")
-        for name in given:
+        if not isinstance(changes, Mapping):
+            raise TypeError(f"rates: expected a mapping of shares by name, got {type(changes).__name__}")
+        for name in changes:
             check_known(name, attrs.fields_dict(Rates), "rates")
-        return attrs.evolve(self, **given)
+        return attrs.evolve(self, **changes)
 
     @property
     def effective_open(self) -> float:
@@ -133,23 +133,16 @@ def draw_responses(rates: Rates, chance: Draw) -> ResponsePlan:
         return ()
     # The cube makes early opens more probable: half of them come within nine hours.
     opened = _interpolate(MINUTE, 3 * DAY, chance("open delay") ** 3)
-    return ((OPEN, opened), *_draw_click(rates, chance, opened), *_draw_exit(rates, chance, opened))
-
-
-def _draw_click(rates: Rates, chance: Draw, opened: int) -> ResponsePlan:
+    plan = [(OPEN, opened)]
     if chance("click") * rates.effective_open < rates.click:
-        return ((CLICK, opened + _interpolate(SECOND, 10 * MINUTE, chance("click delay"))),)
-    return ()
-
-
-def _draw_exit(rates: Rates, chance: Draw, opened: int) -> ResponsePlan:
-    """Draw whether the contact's path ends with a reply or an unsubscribe."""
+        plan.append((CLICK, opened + _interpolate(SECOND, 10 * MINUTE, chance("click delay"))))
+    # The contact's path ends with a reply, with an unsubscribe, or not at all.
     if chance("reply") * rates.effective_open < rates.reply:
         kind = INTERESTED if chance("interested") < rates.interested else REPLY
-        return ((kind, opened + _interpolate(MINUTE, 2 * DAY, chance("reply delay") ** 2)),)
-    if chance("unsubscribe") * (rates.effective_open - rates.reply) < rates.unsubscribe:
-        return ((UNSUBSCRIBE, opened + _interpolate(SECOND, 10 * MINUTE, chance("unsubscribe delay"))),)
-    return ()
+        plan.append((kind, opened + _interpolate(MINUTE, 2 * DAY, chance("reply delay") ** 2)))
+    elif chance("unsubscribe") * (rates.effective_open - rates.reply) < rates.unsubscribe:
+        plan.append((UNSUBSCRIBE, opened + _interpolate(SECOND, 10 * MINUTE, chance("unsubscribe delay"))))
+    return tuple(plan)
 
 
 def _interpolate(least: int, most: int, share: float) -> int:

@@ -10,21 +10,24 @@ from typing import Final
 
 from outreach_async.fake.arguments import require_count, require_string
 from outreach_async.fake.builder import Seeder
-from outreach_async.fake.records import Contact
-from outreach_async.fake.simulation.chance import BOUNCE, CLICK, INTERESTED, OPEN, REPLY, SECOND, UNSUBSCRIBE, ResponsePlan
+from outreach_async.fake.simulation.chance import (
+    BOUNCE,
+    CLICK,
+    DAY,
+    INTERESTED,
+    MINUTE,
+    OPEN,
+    REPLY,
+    SECOND,
+    UNSUBSCRIBE,
+    ResponsePlan,
+)
 from outreach_async.fake.simulation.engine import Listener
 
 Span = str | float | timedelta
 """A span of time: a string such as `90s`, `2h` or `1d12h`, seconds, or a timedelta."""
 
-_UNIT_MICROSECONDS: Final = {
-    "ms": SECOND // 1000,
-    "s": SECOND,
-    "m": 60 * SECOND,
-    "h": 3600 * SECOND,
-    "d": 86_400 * SECOND,
-    "w": 604_800 * SECOND,
-}
+_UNIT_MICROSECONDS: Final = {"ms": SECOND // 1000, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": DAY, "w": 7 * DAY}
 _SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
@@ -120,8 +123,7 @@ def _find_token(seeder: Seeder, contact: str) -> str:
     """Return the token of a contact's draws."""
     if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
         return seeder.email_key(contact.strip())
-    tables: Mapping[str, Mapping[str, Contact]] = seeder.world.contacts
-    for contacts in tables.values():
+    for contacts in seeder.world.contacts.values():
         for key, stored in contacts.items():
             if stored.id == contact:
                 return key

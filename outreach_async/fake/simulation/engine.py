@@ -70,7 +70,6 @@ class Activity:
 Listener = Callable[[Activity], object]
 
 
-@attrs.define
 class MailboxPool:
     """A campaign's mailboxes on one day, ordered by remaining capacity.
 
@@ -78,24 +77,20 @@ class MailboxPool:
     current capacity, and put back if the mailbox was used meanwhile. The first accurate entry is the maximum.
     """
 
-    remaining_capacity: Callable[[str], int]
-    _heap: list[tuple[int, int, str]]
-    _members: frozenset[str]
-
-    @classmethod
-    def from_mailboxes(cls, mailboxes: Sequence[str], room: Callable[[str], int]) -> MailboxPool:
-        """Read each mailbox's capacity once. Of equal ones, the campaign's first mailbox is first."""
-        heap = [(-room(id_), place, id_) for place, id_ in enumerate(mailboxes)]
-        heapq.heapify(heap)
-        return cls(room, heap, frozenset(mailboxes))
+    def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
+        self._remaining_capacity = remaining_capacity
+        self._members = frozenset(mailboxes)
+        # Of mailboxes with equal capacity, the campaign's first one is first.
+        self._heap = [(-remaining_capacity(id_), place, id_) for place, id_ in enumerate(mailboxes)]
+        heapq.heapify(self._heap)
 
     def choose(self, sticky: str) -> str | None:
         """Return a mailbox for a contact: its first one, otherwise the one with most capacity; `None` if all are full."""
-        if sticky in self._members and self.remaining_capacity(sticky) > 0:
+        if sticky in self._members and self._remaining_capacity(sticky) > 0:
             return sticky
         while self._heap:
             negative, place, id_ = self._heap[0]
-            room = self.remaining_capacity(id_)
+            room = self._remaining_capacity(id_)
             if room <= 0:
                 heapq.heappop(self._heap)
             elif room == -negative:
@@ -136,21 +131,20 @@ class SimulationEngine:
                 now, state.wake = state.wake, None
                 self._serve_queues(now)
             elif first is not None and first <= until:
-                self._process(heapq.heappop(state.heap))
+                event = heapq.heappop(state.heap)
+                if event.kind == DUE:
+                    self._process_due(event)
+                else:
+                    self._process_response(event)
             else:
                 return
-
-    def _process(self, event: FutureEvent) -> None:
-        if event.kind == DUE:
-            self._process_due(event)
-        else:
-            self._process_response(event)
 
     # Sending.
 
     def _process_due(self, event: FutureEvent) -> None:
         campaign = self.campaigns[event.campaign]
-        if not _is_sending(campaign.steps[event.step]):
+        step = campaign.steps[event.step]
+        if step.status != LIVE or all(template.status != LIVE for template in step.templates):
             return  # the contact stays left to send: no operation can start a step that does not run
         self.simulation.mutable_flow(campaign.id).queue.append(event)
         if campaign.status == LIVE and not self._send_next(campaign, event.at):
@@ -184,12 +178,10 @@ class SimulationEngine:
         if day != self._day:
             self._day = day
             self._pools.clear()
-        rooms = self._pools.get(campaign.id)
-        if rooms is None:
-            rooms = self._pools[campaign.id] = MailboxPool.from_mailboxes(
-                campaign.mailboxes, partial(self._remaining_capacity, day)
-            )
-        return rooms
+        pool = self._pools.get(campaign.id)
+        if pool is None:
+            pool = self._pools[campaign.id] = MailboxPool(campaign.mailboxes, partial(self._remaining_capacity, day))
+        return pool
 
     def _remaining_capacity(self, day: int, mailbox: str) -> int:
         box = self.mailboxes[mailbox]
@@ -197,7 +189,9 @@ class SimulationEngine:
 
     def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
         place, step = due.step, campaign.steps[due.step]
-        chance = partial(draw, self.seed, campaign.id, due.token, *_round_name(due.contact), place)
+        # A contact that rejoined draws anew in each round, which its name shows.
+        round_name = (due.contact,) if "~" in due.contact else ()
+        chance = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
         template = choose_template(step, flow.counts[place], chance)
         ledger = self.simulation.mutable_stats(box, now // DAY)
         flow.counts[place][template][0] += 1
@@ -255,15 +249,6 @@ class SimulationEngine:
 def _midnight(now: int) -> int:
     """Return the next midnight, in UTC."""
     return (now // DAY + 1) * DAY
-
-
-def _is_sending(step: Step) -> bool:
-    """Return whether a step is live and has a live template."""
-    return step.status == LIVE and any(template.status == LIVE for template in step.templates)
-
-
-def _round_name(who: str) -> tuple[str, ...]:
-    return (who,) if "~" in who else ()
 
 
 def choose_template(step: Step, counts: Sequence[Sequence[int]], chance: Callable[[str], float]) -> int:
