@@ -9,20 +9,9 @@ from typing import Any, Final
 
 import attrs
 
+from outreach_async.fake import create_contact
 from outreach_async.fake.arguments import check_id
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth
-from outreach_async.fake.create_contact import (
-    ADDED,
-    DUPLICATE_DETAILS,
-    DUPLICATE_OUTCOMES,
-    Creation,
-    SentFields,
-    build_contact,
-    email_key,
-    merge_contact,
-    parse_creation,
-    parse_fields,
-)
 from outreach_async.fake.errors import refusal_error
 from outreach_async.fake.operations import Query, require_parameter
 from outreach_async.fake.records import Campaign, Workspace, field_items
@@ -248,32 +237,34 @@ def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: in
 
 def _create_contact(call: ParsedRequest, context: Context) -> HandlerResult:
     body, behaviour, world = call.body_members, context.behaviour, context.world
-    creation = parse_creation(body, behaviour)
+    creation = create_contact.parse_creation(body, behaviour)
     workspace = authorize_creation(creation.owner_key, creation.workspace, world, behaviour)
     if creation.campaign is not None:
         find_campaign(creation.campaign, world, "upload_options.campaign", workspace.id)
-    fields = parse_fields(body, workspace, behaviour, call.hints)
+    fields = create_contact.parse_fields(body, workspace, behaviour, call.hints)
     if creation.strict:
         validate(creation.email, fields, behaviour.strict_fields)
     return _store_contact(creation, fields, context)
 
 
-def _store_contact(creation: Creation, fields: SentFields, context: Context) -> HandlerResult:
-    world, behaviour = context.world, context.behaviour
-    key = email_key(behaviour)(creation.email)
+def _store_contact(creation: create_contact.Creation, fields: create_contact.SentFields, context: Context) -> HandlerResult:
+    world, behaviour, now = context.world, context.behaviour, context.now
+    key = create_contact.email_key(behaviour)(creation.email)
     existing = world.contacts[creation.workspace].get(key)
     if existing is None:
-        outcome = ADDED
-        contact = build_contact(creation, fields, world.new_id(context.seed, "contact_"), context.now)
+        outcome = create_contact.ADDED
+        contact = create_contact.build_contact(creation, fields, world.new_id(context.seed, "contact_"), now)
     else:
-        outcome = DUPLICATE_OUTCOMES[creation.duplicates]
-        contact = merge_contact(existing, creation, fields, behaviour, context.now)
+        outcome = create_contact.DUPLICATE_OUTCOMES[creation.duplicates]
+        contact = create_contact.merge_contact(existing, creation, fields, behaviour, now)
     if contact is not existing:
         world.store_contact(creation.workspace, key, contact)
-    statuses = behaviour.created_status if isinstance(behaviour.created_status, Mapping) else {ADDED: behaviour.created_status}
-    skipped = outcome == DUPLICATE_OUTCOMES["skip"]
-    document = {"status": outcome, "id": None if skipped else contact.id, "details": DUPLICATE_DETAILS if skipped else None}
-    return statuses.get(outcome, 201 if outcome == ADDED else 200), document
+    is_added, is_skipped = outcome == create_contact.ADDED, existing is not None and creation.duplicates == "skip"
+    created_status = behaviour.created_status
+    statuses = created_status if isinstance(created_status, Mapping) else {create_contact.ADDED: created_status}
+    status = statuses.get(outcome, 201 if is_added else 200)
+    details = create_contact.DUPLICATE_DETAILS if is_skipped else None
+    return status, {"status": outcome, "id": None if is_skipped else contact.id, "details": details}
 
 
 def _list_steps(call: ParsedRequest, context: Context) -> HandlerResult:

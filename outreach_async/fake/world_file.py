@@ -32,7 +32,7 @@ from outreach_async.fake.clock import parse_time
 from outreach_async.fake.records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake.seed_campaigns import CampaignSeed
 from outreach_async.fake.seeds import ContactSeed
-from outreach_async.fake.simulation.chance import DAY, DUE, KIND_NAMES, FutureEvent
+from outreach_async.fake.simulation.chance import DAY, KIND_NAMES, EventKind, FutureEvent
 from outreach_async.fake.simulation.state import COUNT_NAMES, ENDED, CampaignFlow, MailboxStats, PendingJoin, Simulation
 from outreach_async.fake.world import World
 
@@ -40,7 +40,7 @@ from outreach_async.fake.world import World
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _DayCounts = list[tuple[_Count, _Count]]
-_Plan = tuple[tuple[Annotated[int, msgspec.Meta(gt=DUE, lt=len(KIND_NAMES))], _Count], ...]
+_Plan = tuple[tuple[Annotated[int, msgspec.Meta(ge=int(EventKind.OPEN), lt=len(KIND_NAMES))], _Count], ...]
 
 
 class FlowDocument(msgspec.Struct):
@@ -163,7 +163,7 @@ def _check_event(event: FutureEvent, campaigns: Mapping[str, Campaign], mailboxe
     fits = 0 <= event.kind < len(KIND_NAMES) and 0 <= event.step < event.end_step <= len(steps)
     if not fits or not 0 <= event.template < len(steps[event.step].templates):
         raise ValueError(f"{event}: the campaign has no such step or template")
-    if event.mailbox not in mailboxes and (event.mailbox or event.kind != DUE):
+    if event.mailbox not in mailboxes and (event.mailbox or event.kind != EventKind.DUE):
         raise ValueError(f"{event}: there is no such mailbox")
 
 

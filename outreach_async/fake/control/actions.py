@@ -280,19 +280,9 @@ def _build_fault(field: str, body: schemas.FaultBody) -> Fault:
 
 
 def _log_entry_body(entry: Recorded) -> schemas.LoggedRequest:
-    return schemas.LoggedRequest(
-        number=entry.number,
-        operation=entry.operation,  # type: ignore[arg-type]  # one of the six
-        method=entry.method,
-        target=mask_keys(entry.target),
-        json=_mask_document(entry.json),
-        status=entry.status,
-        hints=[*map(mask_keys, entry.hints)],
-        served=entry.served,
-        request_id=entry.request_id,
-        at=entry.at,
-        fault=entry.fault,
-    )
+    members = attrs.asdict(entry, recurse=False, filter=lambda attribute, _: attribute.name != "headers")
+    masked = {"target": mask_keys(entry.target), "json": _mask_document(entry.json), "hints": [*map(mask_keys, entry.hints)]}
+    return schemas.LoggedRequest(**members | masked)
 
 
 def _mask_document(value: Any) -> Any:

@@ -5,6 +5,7 @@ Every draw is a hash of names. The order of calls, the size of time steps and ot
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -13,15 +14,20 @@ import attrs
 
 from outreach_async.fake.arguments import check_known
 
-DUE: Final = 0
-"""An e-mail is due."""
-OPEN: Final = 1
-CLICK: Final = 2
-REPLY: Final = 3
-INTERESTED: Final = 4
-"""A reply that shows interest."""
-UNSUBSCRIBE: Final = 5
-BOUNCE: Final = 6
+
+class EventKind(enum.IntEnum):
+    """The kind of an event. Of two events at one instant the lower kind is first, so an open precedes its consequences."""
+
+    DUE = 0
+    """An e-mail is due."""
+    OPEN = 1
+    CLICK = 2
+    REPLY = 3
+    INTERESTED = 4
+    """A reply that shows interest."""
+    UNSUBSCRIBE = 5
+    BOUNCE = 6
+
 
 KIND_NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsubscribed", "bounced")
 """Names of past events, by kind."""
@@ -37,7 +43,7 @@ class FutureEvent(NamedTuple):
 
     Attributes:
         at: Time, in Unix microseconds.
-        kind: Kind of the event. Of two events at one instant the lower kind is first, so an open precedes its consequences.
+        kind: An `EventKind`.
         campaign: The campaign's id.
         contact: The contact's id; `#` and a number for a seeded contact that is not stored. `~` and a number follow it in the
             later rounds of a contact that rejoined.
@@ -128,20 +134,20 @@ class Rates:
 def draw_responses(rates: Rates, chance: Draw) -> ResponsePlan:
     """Draw the responses to an e-mail. A bounced e-mail is not opened, and an unopened one has no other response."""
     if chance("bounce") < rates.bounce:
-        return ((BOUNCE, _interpolate(MINUTE, 30 * MINUTE, chance("bounce delay"))),)
+        return ((EventKind.BOUNCE, _interpolate(MINUTE, 30 * MINUTE, chance("bounce delay"))),)
     if chance("open") >= rates.effective_open:
         return ()
     # The cube makes early opens more probable: half of them come within nine hours.
     opened = _interpolate(MINUTE, 3 * DAY, chance("open delay") ** 3)
-    plan = [(OPEN, opened)]
+    plan = [(EventKind.OPEN, opened)]
     if chance("click") * rates.effective_open < rates.click:
-        plan.append((CLICK, opened + _interpolate(SECOND, 10 * MINUTE, chance("click delay"))))
+        plan.append((EventKind.CLICK, opened + _interpolate(SECOND, 10 * MINUTE, chance("click delay"))))
     # The contact's path ends with a reply, with an unsubscribe, or not at all.
     if chance("reply") * rates.effective_open < rates.reply:
-        kind = INTERESTED if chance("interested") < rates.interested else REPLY
+        kind = EventKind.INTERESTED if chance("interested") < rates.interested else EventKind.REPLY
         plan.append((kind, opened + _interpolate(MINUTE, 2 * DAY, chance("reply delay") ** 2)))
     elif chance("unsubscribe") * (rates.effective_open - rates.reply) < rates.unsubscribe:
-        plan.append((UNSUBSCRIBE, opened + _interpolate(SECOND, 10 * MINUTE, chance("unsubscribe delay"))))
+        plan.append((EventKind.UNSUBSCRIBE, opened + _interpolate(SECOND, 10 * MINUTE, chance("unsubscribe delay"))))
     return tuple(plan)
 
 

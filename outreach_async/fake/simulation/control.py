@@ -10,24 +10,14 @@ from typing import Final
 
 from outreach_async.fake.arguments import require_count, require_string
 from outreach_async.fake.builder import Seeder
-from outreach_async.fake.simulation.chance import (
-    BOUNCE,
-    CLICK,
-    DAY,
-    INTERESTED,
-    MINUTE,
-    OPEN,
-    REPLY,
-    SECOND,
-    UNSUBSCRIBE,
-    ResponsePlan,
-)
+from outreach_async.fake.simulation.chance import SECOND, EventKind, ResponsePlan
 from outreach_async.fake.simulation.engine import Listener
 
 Span = str | float | timedelta
 """A span of time: a string such as `90s`, `2h` or `1d12h`, seconds, or a timedelta."""
 
-_UNIT_MICROSECONDS: Final = {"ms": SECOND // 1000, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": DAY, "w": 7 * DAY}
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_UNIT_MICROSECONDS: Final = {"ms": 1000} | {unit: seconds * SECOND for unit, seconds in _UNIT_SECONDS.items()}
 _SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
@@ -102,11 +92,11 @@ class SimulationControl:
             ```
         """
         spans = {
-            OPEN: opens_after,
-            CLICK: clicks_after,
-            INTERESTED if interested else REPLY: replies_after,
-            UNSUBSCRIBE: unsubscribes_after,
-            BOUNCE: bounces_after,
+            EventKind.OPEN: opens_after,
+            EventKind.CLICK: clicks_after,
+            EventKind.INTERESTED if interested else EventKind.REPLY: replies_after,
+            EventKind.UNSUBSCRIBE: unsubscribes_after,
+            EventKind.BOUNCE: bounces_after,
         }
         plan = _build_plan(
             {kind: span_to_microseconds(span) for kind, span in spans.items() if span is not None}, interested=interested
@@ -131,16 +121,16 @@ def _find_token(seeder: Seeder, contact: str) -> str:
 
 
 def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
-    if interested and INTERESTED not in spans:
+    if interested and EventKind.INTERESTED not in spans:
         raise ValueError("interested=True needs a reply: pass replies_after as well")
-    if BOUNCE in spans and len(spans) > 1:
+    if EventKind.BOUNCE in spans and len(spans) > 1:
         raise ValueError("bounces_after excludes every other action: omit the others, or bounces_after")
-    if UNSUBSCRIBE in spans and spans.keys() & {REPLY, INTERESTED}:
+    if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
         raise ValueError("replies_after and unsubscribes_after both end the path: pass only one of them")
-    later = [span for kind, span in spans.items() if kind not in {OPEN, BOUNCE}]
-    if later and spans.get(OPEN, 0) > min(later):
+    later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
+    if later and spans.get(EventKind.OPEN, 0) > min(later):
         raise ValueError("opens_after must not be later than what follows the open: pass a shorter span, or omit it")
-    opened = {OPEN: min(later)} if later and OPEN not in spans else {}
+    opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
     return tuple(sorted((opened | dict(spans)).items()))
 
 

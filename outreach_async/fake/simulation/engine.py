@@ -15,20 +15,7 @@ from typing import Final
 import attrs
 
 from outreach_async.fake.records import PERSONALIZED, Campaign, Mailbox, Step
-from outreach_async.fake.simulation.chance import (
-    BOUNCE,
-    CLICK,
-    DAY,
-    DUE,
-    INTERESTED,
-    KIND_NAMES,
-    OPEN,
-    SECOND,
-    FutureEvent,
-    ResponsePlan,
-    draw,
-    draw_responses,
-)
+from outreach_async.fake.simulation.chance import DAY, KIND_NAMES, SECOND, EventKind, FutureEvent, draw, draw_responses
 from outreach_async.fake.simulation.state import COUNT_INDEXES, ENDING_KINDS, CampaignFlow, Simulation
 
 LIVE: Final = "live"
@@ -132,7 +119,7 @@ class SimulationEngine:
                 self._serve_queues(now)
             elif first is not None and first <= until:
                 event = heapq.heappop(state.heap)
-                if event.kind == DUE:
+                if event.kind == EventKind.DUE:
                     self._process_due(event)
                 else:
                     self._process_response(event)
@@ -200,22 +187,18 @@ class SimulationEngine:
         ledger.count_sent()
         sent = due._replace(at=now, template=template, day=ledger.day, mailbox=box.id)
         self._record_activity(sent, flow, sent.mailbox)
-        for kind, delay in self._plan_responses(campaign, template, due, chance):
+        # A script for this campaign, then one for any campaign, else a draw. A script without actions is empty, but counts.
+        scripts = self.simulation.scripts
+        keys = [(due.token, where, place) for where in (campaign.id, "")]
+        plan = next((scripts[key] for key in keys if key in scripts), None)
+        if plan is None:
+            plan = draw_responses(step.templates[template].rates or campaign.rates, chance)
+        for kind, delay in plan:
             heapq.heappush(self.simulation.heap, sent._replace(at=now + delay, kind=kind))
         if place + 1 < due.end_step:
             wait = campaign.steps[place + 1].wait_time * 1000
             following = due._replace(at=now + wait, step=place + 1, mailbox=due.mailbox or box.id)
             heapq.heappush(self.simulation.heap, following)
-
-    def _plan_responses(
-        self, campaign: Campaign, template: int, due: FutureEvent, chance: Callable[[str], float]
-    ) -> ResponsePlan:
-        scripts = self.simulation.scripts
-        if scripts:
-            for where in (campaign.id, ""):
-                if (due.token, where, due.step) in scripts:
-                    return scripts[due.token, where, due.step]
-        return draw_responses(campaign.steps[due.step].templates[template].rates or campaign.rates, chance)
 
     # Responses.
 
@@ -224,15 +207,15 @@ class SimulationEngine:
         if event.kind in ENDING_KINDS and not flow.end_path(event.contact, event.end_step):
             return  # a path ends only once: ignore the later of two endings
         ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox], event.at // DAY)
-        if event.kind == BOUNCE:
+        if event.kind == EventKind.BOUNCE:
             flow.bounces += 1
             ledger.count_bounced(event.day)
         else:
             flow.counts[event.step][event.template][COUNT_INDEXES[event.kind]] += 1
-        if event.kind == OPEN:
+        if event.kind == EventKind.OPEN:
             ledger.count_opened(event.day)
-        ledger.total_clicks += event.kind == CLICK
-        flow.interested += event.kind == INTERESTED
+        ledger.total_clicks += event.kind == EventKind.CLICK
+        flow.interested += event.kind == EventKind.INTERESTED
         self._record_activity(event, flow, event.mailbox)
 
     def _record_activity(self, event: FutureEvent, flow: CampaignFlow, mailbox: str) -> None:

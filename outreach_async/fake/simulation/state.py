@@ -16,19 +16,7 @@ import attrs
 
 from outreach_async.fake.clock import DAY
 from outreach_async.fake.records import Campaign, Contact, Mailbox, Share
-from outreach_async.fake.simulation.chance import (
-    BOUNCE,
-    CLICK,
-    DUE,
-    INTERESTED,
-    OPEN,
-    REPLY,
-    SECOND,
-    UNSUBSCRIBE,
-    FutureEvent,
-    ResponsePlan,
-    draw,
-)
+from outreach_async.fake.simulation.chance import SECOND, EventKind, FutureEvent, ResponsePlan, draw
 
 FORTNIGHT: Final = 14
 MONTH: Final = 30
@@ -205,10 +193,10 @@ class MailboxStats:
 COUNT_NAMES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
 """The counts of each template, in this order."""
 
-COUNT_INDEXES: Final = {DUE: 0, OPEN: 1, CLICK: 2, REPLY: 3, INTERESTED: 3, UNSUBSCRIBE: 4}
-"""Index of the count that an event increases. A bounce increases none (rule T10)."""
+COUNT_INDEXES: Final = (0, 1, 2, 3, 3, 4)
+"""Index of the count that an event increases, by its kind. A bounce increases none (rule T10)."""
 
-ENDING_KINDS: Final = frozenset({REPLY, INTERESTED, UNSUBSCRIBE, BOUNCE})
+ENDING_KINDS: Final = frozenset({EventKind.REPLY, EventKind.INTERESTED, EventKind.UNSUBSCRIBE, EventKind.BOUNCE})
 """Kinds of events that end a contact's path."""
 
 ENDED: Final = -1
@@ -318,12 +306,12 @@ class CampaignFlow:
                 # A seeded contact beyond the first step has waited for a part of its time; nobody knows how long, so draw it.
                 passed = draw(seed, campaign.id, who, start, "wait") if start else 0.0
                 at = self.seeded_at + waits[start] - int(waits[start] * passed)
-                yield FutureEvent(at, DUE, campaign.id, who, start, who, stop)
+                yield FutureEvent(at, EventKind.DUE, campaign.id, who, start, who, stop)
         joined, self.pending_joins = self.pending_joins, []
         if waits:
             for who, token, at in joined:
                 # An e-mail that was due before the world was created is due at its creation.
-                yield FutureEvent(max(at + waits[0], self.seeded_at), DUE, campaign.id, who, 0, token, len(waits))
+                yield FutureEvent(max(at + waits[0], self.seeded_at), EventKind.DUE, campaign.id, who, 0, token, len(waits))
 
 
 def _name_in_round(who: str, number: int) -> str:
