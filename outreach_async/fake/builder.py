@@ -285,8 +285,7 @@ class WorldBuilder(ABC):
             print([mailbox.email async for mailbox in client.mailboxes.list() if not mailbox.dkim])  # -> ['cy@north.example']
             ```
         """
-        with self._transaction() as seeder:
-            return seeder.add_mailboxes(workspace, [fields], trouble)[0]
+        return self.add_mailboxes(workspace, 1, trouble=trouble, **fields)[0]
 
     def add_mailboxes(self, workspace: str, count: int, *, trouble: float = 0.0, **fields: Any) -> list[str]:
         """Add healthy mailboxes with generated statistics that are consistent with each other.

@@ -231,20 +231,15 @@ def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behav
 
 def _resolve_unknown_field(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
     """Return the code under which to store a field that the workspace does not have; `None` to ignore the field."""
-    if name.startswith("custom_"):
-        return _resolve_unknown_custom(name, workspace, behaviour, hints)
-    if behaviour.unknown_body == "store":
-        return name
-    _ignore_field(name, [*workspace.codes, *RESERVED_MEMBERS], behaviour, hints)
-    return None
-
-
-def _resolve_unknown_custom(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
-    if not CUSTOM_CODE.fullmatch(name):
+    is_custom = name.startswith("custom_")
+    if is_custom and not CUSTOM_CODE.fullmatch(name):
         shown = sanitize_name(name)
         raise refusal_error(400, "invalid_custom_field", f"{shown} is not of the form custom_<n>", shown)
-    if behaviour.unknown_custom == "store":
+    if (behaviour.unknown_custom if is_custom else behaviour.unknown_body) == "store":
         return name
+    if not is_custom:
+        _ignore_field(name, [*workspace.codes, *RESERVED_MEMBERS], behaviour, hints)
+        return None
     if behaviour.unknown_custom == "reject":
         known = ", ".join(sorted(workspace.custom_fields, key=custom_number)) or "none"
         message = f"the workspace has no {name}; its custom fields: {known}"

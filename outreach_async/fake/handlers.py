@@ -172,27 +172,23 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
     if behaviour.max_in_flight is not None:
         call.release_slot = context.limiter.acquire_slot(behaviour.max_in_flight)
     if behaviour.rate_limit is not None:
-        context.limiter.admit(_SCOPE_KEYS[behaviour.rate_limit.scope](call, context.world), behaviour.rate_limit, context.now)
+        scope = _find_scope(call, behaviour.rate_limit.scope, context.world)
+        context.limiter.admit(scope, behaviour.rate_limit, context.now)
     if call.body_error is not None:
         raise call.body_error
     return HANDLERS[call.operation](call, context)
 
 
-def _find_scope_workspace(call: ParsedRequest, world: World) -> str:
-    """Return the workspace that a request names, or the workspace of the campaign it names."""
-    if call.body is not None:
-        return str(call.body.get("workspace"))
+def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
+    """Return the owner key or the workspace whose requests share a limit; for a campaign, the workspace is the campaign's."""
+    if scope == "all":
+        return ""
+    if scope == "key" or call.body is not None:
+        return str(call.body_members.get("owner_key" if scope == "key" else "workspace"))
     if len(call.target.segments) == 1:
         return "".join(call.target.query.get("workspace", ()))
     campaign = world.campaigns.get(call.target.id)
     return campaign.workspace if campaign else call.target.id
-
-
-_SCOPE_KEYS: Final[Mapping[str, Callable[[ParsedRequest, World], str]]] = {
-    "key": lambda call, _: str(call.body_members.get("owner_key")),
-    "workspace": _find_scope_workspace,
-    "all": lambda *_: "",
-}
 
 
 def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> HandlerResult:

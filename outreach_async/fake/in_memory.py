@@ -135,9 +135,7 @@ class InMemoryService(WorldBuilder):
         """
         # One lock around all of it: the events due, the fault, the request's number and its log entry then belong together, and
         # the fake behaves the same from one thread as from many. Delays are never waited here, but by whoever sends the response.
-        with self._lock:
-            if self._clock.is_running:
-                self._run_due_events()
+        with self._locked_and_current():
             call, number, now = parse_request(request), len(self.requests), self.now
             context = Context(self._world, self.behaviour, self._limiter, self.seed, now)
             exchange = self.faults.around(call.operation, request, lambda: respond(call, context, number))

@@ -10,7 +10,7 @@ from urllib.parse import unquote, unquote_plus
 
 import attrs
 
-from outreach_async.fake.errors import refusal_error, sanitize_name
+from outreach_async.fake.errors import refusal_error
 
 Query = Mapping[str, tuple[str, ...]]
 """Values by parameter name, in the order sent."""
@@ -124,8 +124,3 @@ def require_parameter(query: Query, name: str) -> str:
     if not values or not values[0]:
         raise refusal_error(400, "missing_parameter", f"the parameter {name} is required", name)
     return values[0]
-
-
-def list_unknown_parameters(query: Query, route: ServiceRoute) -> list[str]:
-    """Return a hint for each parameter that is ignored."""
-    return [f"unknown parameter {sanitize_name(name)} ignored" for name in query if name not in route.parameters]

@@ -25,11 +25,7 @@ MAILBOX_HEADERS: Final = (
 )  # fmt: skip
 """Columns of the mailbox list, as the interface shows them."""
 
-MAILBOX_FIELDS: Final = (
-    "id", "status", "email", "sender_name", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "age", "sent_today",
-    "sent_30days", "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate", "last_activity", "type",
-    "created", "domain_ip", "server_ip", "created_at",
-)  # fmt: skip
+MAILBOX_FIELDS: Final = ("id", "status", *MAILBOX_HEADERS, "domain_ip", "server_ip", "created_at")
 """Fields of a mailbox, in the interface's order."""
 
 PERSONALIZED: Final = "PER"

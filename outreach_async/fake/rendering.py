@@ -46,10 +46,6 @@ def _round_percent(n: int, of: int, digits: int) -> float:
     return share
 
 
-COMPLETE: Final = "Complete"
-NOT_STARTED: Final = "Not started"
-UNKNOWN: Final = "Unknown"
-
 UNBOUNDED_DAYS: Final = 9999
 """`days_left` of a campaign that no mailbox sends for, in days."""
 
@@ -93,11 +89,11 @@ def estimate_completion(contacts: int, lefts: Sequence[int], waits: Sequence[int
     """
     left = sum(lefts)
     if not contacts:
-        return CompletionEstimate(0, NOT_STARTED)
+        return CompletionEstimate(0, "Not started")
     if not left:
-        return CompletionEstimate(0, COMPLETE)
+        return CompletionEstimate(0, "Complete")
     if capacity <= 0:
-        return CompletionEstimate(UNBOUNDED_DAYS, UNKNOWN)
+        return CompletionEstimate(UNBOUNDED_DAYS, "Unknown")
     first = next(index for index, count in enumerate(lefts) if count)
     return CompletionEstimate(max(1, math.ceil(left / capacity + Fraction(sum(waits[first:]), _DAY_MS))))
 
@@ -168,10 +164,9 @@ class ItemRenderer:
                 item[name] = self.percent(share.part, share.whole, f"{mailbox.id}.{name}")
         if item["campaigns"] is None:
             item["campaigns"] = self.world.usage.campaigns.get(mailbox.id, 0)
-        age = format_age(mailbox.created, self.now)
         for name in ("age", "created"):
             if item[name] is None:
-                item[name] = age
+                item[name] = format_age(mailbox.created, self.now)
         if not isinstance(item["last_activity"], str):
             item["last_activity"] = format_age(_latest(mailbox.last_activity, ledger.last_activity if ledger else None), self.now)
         return item

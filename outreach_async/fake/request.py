@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.fake.errors import RequestRefused, refusal_error
+from outreach_async.fake.errors import RequestRefused, refusal_error, sanitize_name
 from outreach_async.fake.fault_plan import do_nothing
-from outreach_async.fake.operations import Target, list_unknown_parameters, match_route, parse_target
+from outreach_async.fake.operations import Target, match_route, parse_target
 from outreach_async.transport.wire import Request
 
 MAX_BODY: Final = 1024 * 1024
@@ -136,8 +136,8 @@ def parse_request(request: Request) -> ParsedRequest:
         call.routing_error = refused
         return call
     call.operation = route.operation
-    if call.target.query:
-        call.hints += list_unknown_parameters(call.target.query, route)
+    unknown = [name for name in call.target.query if name not in route.parameters]
+    call.hints += [f"unknown parameter {sanitize_name(name)} ignored" for name in unknown]
     if route.method != "POST":
         return call
     if not request.headers.get("content-type", "").lower().startswith("application/json"):

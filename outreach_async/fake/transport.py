@@ -66,11 +66,15 @@ def _drip_steps(fault: WireFault, head: bytes, body: bytes) -> Iterator[ServerSt
 def _cut_body(fault: WireFault, head: bytes, body: bytes) -> bytes:
     # A cut after the end of the body would cut nothing. The stated length is increased instead, and the body stays incomplete.
     sent = body[: fault.size]
-    return _with_field(head, b"content-length: %d" % max(len(body), len(sent) + 1)) + sent
+    return _with_length(head, max(len(body), len(sent) + 1)) + sent
 
 
 def _encode_chunked(head: bytes, body: bytes, end: bytes) -> bytes:
     return _with_field(head, b"transfer-encoding: chunked") + b"%x\r\n%b\r\n" % (len(body) or 1, body or b" ") + end
+
+
+def _with_length(head: bytes, length: int) -> bytes:
+    return _with_field(head, b"content-length: %d" % length)
 
 
 def _with_field(head: bytes, field: bytes) -> bytes:
@@ -93,10 +97,7 @@ SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterabl
     "garbage": lambda *_: (_GARBAGE, ConnectionEnd.CLOSE),
     "long_header": lambda *_: (b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * LONG_HEADER_BYTES, ConnectionEnd.CLOSE),
     "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, ConnectionEnd.CLOSE),
-    "wrong_length": lambda fault, head, body: (
-        _with_field(head, b"content-length: %d" % max(0, len(body) - fault.size)) + body,
-        ConnectionEnd.CLOSE,
-    ),
+    "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, ConnectionEnd.CLOSE),
 }
 """The steps of a server by fault, in place of sending the correct response."""
 
@@ -129,10 +130,6 @@ def _lost_result(reason: str, *, sent: bool = True, wait: float = 0.0) -> Callab
     return lambda *_: ClientResult(reason=reason, sent=sent, wait=wait)
 
 
-def _short_result(fault: WireFault, response: Response) -> ClientResult:
-    return ClientResult(response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)]))
-
-
 CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientResult]] = {
     "latency": lambda fault, response: ClientResult(fault.seconds, response),
     "slow_drip": lambda fault, response: ClientResult(fault.seconds * math.ceil(len(response.body) / fault.size), response),
@@ -147,7 +144,9 @@ CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientRes
     "garbage": _lost_result("the response is not valid HTTP: no status line"),
     "long_header": _lost_result("the response is not valid HTTP: a header field is too long"),
     "wrong_encoding": _lost_result("the response body does not match its content-encoding"),
-    "wrong_length": _short_result,
+    "wrong_length": lambda fault, response: ClientResult(
+        response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)])
+    ),
 }
 """The result for a client, by fault."""
 

@@ -309,7 +309,7 @@ def _workspace_document(world: World, workspace: Workspace) -> dict[str, Any]:
         "extra_fields": dict(workspace.extra_fields),
         "campaign_headers": list(workspace.campaign_headers),
         "mailbox_headers": list(workspace.mailbox_headers),
-        "mailboxes": [_mailbox_document(box) for box in world.mailboxes.values() if box.workspace == workspace.id],
+        "mailboxes": [_mailbox_document(mailbox) for mailbox in world.mailboxes.values() if mailbox.workspace == workspace.id],
         "campaigns": [
             attrs.asdict(campaign, filter=lambda attribute, _: attribute.name != "workspace")
             for campaign in world.campaigns.values()

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import attrs
-import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict
 
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.control import schemas
@@ -105,7 +106,7 @@ def put_world(context: ActionContext, body: dict[str, Any]) -> schemas.ServerSta
 
 def add_workspace(context: ActionContext, body: schemas.WorkspaceBody) -> schemas.CreatedIds:
     """Add a workspace."""
-    return schemas.CreatedIds(ids=[context.service.add_workspace(**_to_dict(body))])
+    return schemas.CreatedIds(ids=[context.service.add_workspace(**asdict(body))])
 
 
 def add_owner_key(context: ActionContext, body: schemas.OwnerKeyBody) -> schemas.CreatedIds:
@@ -123,7 +124,7 @@ def add_mailboxes(context: ActionContext, body: schemas.MailboxesBody) -> schema
 
 def add_campaign(context: ActionContext, body: schemas.CampaignBody) -> schemas.CreatedIds:
     """Add a campaign."""
-    return schemas.CreatedIds(ids=[context.service.add_campaign(**_to_dict(body))])
+    return schemas.CreatedIds(ids=[context.service.add_campaign(**asdict(body))])
 
 
 def change_mailbox(context: ActionContext, body: schemas.MailboxChange) -> schemas.CreatedIds:
@@ -136,25 +137,25 @@ def change_mailbox(context: ActionContext, body: schemas.MailboxChange) -> schem
 
 def change_campaign(context: ActionContext, body: schemas.CampaignChange) -> schemas.CreatedIds:
     """Change a campaign's status, mailboxes or rates."""
-    changes = {name: value for name, value in _to_dict(body).items() if name != "id"}
+    changes = {name: value for name, value in asdict(body).items() if name != "id"}
     context.service.set_campaign(body.id, **changes)
     return schemas.CreatedIds(ids=[body.id])
 
 
 def settle_answers(context: ActionContext, body: schemas.ScriptedActionsBody) -> schemas.ServerState:
     """Script what a contact does with an e-mail."""
-    context.service.sim.script(**_to_dict(body))
+    context.service.sim.script(**asdict(body))
     return state(context)
 
 
 def add_contacts(context: ActionContext, body: schemas.ContactsBody) -> schemas.CreatedIds:
     """Store contacts."""
-    return schemas.CreatedIds(ids=context.service.add_contacts(**_to_dict(body)))
+    return schemas.CreatedIds(ids=context.service.add_contacts(**asdict(body)))
 
 
 def list_contacts(context: ActionContext, body: schemas.ContactsQuery) -> schemas.StoredContacts:
     """List stored contacts."""
-    if body.email is msgspec.UNSET:
+    if body.email is UNSET:
         return schemas.StoredContacts(contacts=context.service.contacts(body.workspace))
     contact = context.service.contact(body.workspace, body.email)
     return schemas.StoredContacts(contacts=[] if contact is None else [contact])
@@ -163,7 +164,7 @@ def list_contacts(context: ActionContext, body: schemas.ContactsQuery) -> schema
 def list_requests(context: ActionContext, body: schemas.RequestsQuery) -> schemas.LoggedRequests:
     """List the last entries of the request log."""
     log = context.service.requests
-    entries = [entry for entry in log.recent(CAPACITY) if body.operation in {msgspec.UNSET, entry.operation}]
+    entries = [entry for entry in log.recent(CAPACITY) if body.operation in {UNSET, entry.operation}]
     return schemas.LoggedRequests(
         total=len(log),
         counts=dict(log.counts),
@@ -211,9 +212,7 @@ def clear_faults(context: ActionContext, _: schemas.EmptyBody) -> schemas.Unfire
 
 def get_behaviour(context: ActionContext, _: Any = None) -> schemas.BehaviourState:
     """Return the value of every knob."""
-    return schemas.BehaviourState(
-        behaviour=schemas.behaviour_to_json(context.service.behaviour), readings=schemas.knob_values_to_json()
-    )
+    return schemas.describe_behaviour(context.service.behaviour)
 
 
 def put_behaviour(context: ActionContext, body: schemas.NewBehaviour) -> schemas.BehaviourState:
@@ -235,7 +234,7 @@ def get_time(context: ActionContext, _: Any = None) -> schemas.ClockState:
 def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockState:
     """Advance the time."""
     try:
-        step = timedelta(**_to_dict(body))
+        step = timedelta(**asdict(body))
     except OverflowError:
         step = timedelta.max
     if step > _MAX_ADVANCE:
@@ -246,9 +245,9 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
     return get_time(context)
 
 
-def find_member_at_fault(body: msgspec.Struct, message: str) -> str | None:
+def find_member_at_fault(body: Struct, message: str) -> str | None:
     """Return the member of a body that an error is about: the one that it quotes, or the one whose name it begins with."""
-    members = _to_dict(body)
+    members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)
     return (_find_quoted(members, message) or "").lstrip(".") or (first[1] if first and first[1] in members else None)
 
@@ -291,10 +290,6 @@ def _mask_document(value: Any) -> Any:
     if isinstance(value, list):
         return [_mask_document(item) for item in value]
     return mask_keys(value) if isinstance(value, str) else value
-
-
-def _to_dict(body: msgspec.Struct) -> dict[str, Any]:
-    return msgspec.structs.asdict(body)
 
 
 def _format_time(unix: float) -> str:

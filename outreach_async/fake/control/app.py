@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -125,14 +124,6 @@ def _describe_response(description: str, schema: dict[str, Any]) -> dict[str, An
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
-@cache
-def _load_service_document() -> dict[str, Any]:
-    from importlib.resources import files  # slow to import, and used for this document only
-
-    document: dict[str, Any] = json.loads(files("outreach_async.fake").joinpath("openapi.json").read_text(encoding="utf-8"))
-    return document
-
-
 PREFIX: Final = "/_fake"
 """Prefix of the control plane's paths. No path of the service begins with it."""
 
@@ -175,7 +166,10 @@ class ControlRoute:
 
 def _openapi(context: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:
     """Describe the service (OpenAPI 3.1)."""
-    return {**_load_service_document(), "servers": [{"url": context.base_url}]}
+    from importlib.resources import files  # slow to import, and used for this document only
+
+    document = json.loads(files("outreach_async.fake").joinpath("openapi.json").read_text(encoding="utf-8"))
+    return {**document, "servers": [{"url": context.base_url}]}
 
 
 def _control(context: ActionContext, _: schemas.EmptyBody) -> dict[str, Any]:

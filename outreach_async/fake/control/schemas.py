@@ -350,8 +350,8 @@ class ProblemBody(ResponseBody):
 Preset = Literal["documented", "strict", "lenient"]
 
 
-def _define_knob_struct(name: str, fields: Iterable[Any]) -> type[msgspec.Struct]:
-    return msgspec.defstruct(name, fields, module=__name__, forbid_unknown_fields=True, frozen=True, kw_only=True)
+def _define_struct(name: str, fields: Iterable[Any], **options: Any) -> type[msgspec.Struct]:
+    return msgspec.defstruct(name, fields, module=__name__, forbid_unknown_fields=True, frozen=True, kw_only=True, **options)
 
 
 def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any], Any]) -> Iterator[Any]:
@@ -362,7 +362,7 @@ def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any]
 
 
 _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
-    kind: _define_knob_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
+    kind: _define_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
 }
 """Structs of the values that are objects."""
 
@@ -380,8 +380,8 @@ if TYPE_CHECKING:
     NewBehaviour: TypeAlias = msgspec.Struct
 else:
     _KNOBS: Final = list(_define_knob_fields(Behaviour, _to_json_type))
-    Knobs = _define_knob_struct("Knobs", _KNOBS)
-    NewBehaviour = _define_knob_struct("NewBehaviour", [("preset", Preset, "documented"), *_KNOBS])
+    Knobs = _define_struct("Knobs", _KNOBS)
+    NewBehaviour = _define_struct("NewBehaviour", [("preset", Preset, "documented"), *_KNOBS])
 
 
 def set_knobs(behaviour: Behaviour, body: Knobs) -> Behaviour:
@@ -405,14 +405,10 @@ def _given_members(body: msgspec.Struct) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
 
 
-def behaviour_to_json(behaviour: Behaviour) -> dict[str, Any]:
-    """Return every knob as JSON, with credentials masked and functions named."""
-    return {field.name: _to_json(getattr(behaviour, field.name)) for field in attrs.fields(Behaviour)}
-
-
-def knob_values_to_json() -> dict[str, list[Any]]:
-    """Return the named values of each knob as JSON, the default first."""
-    return {name: [_to_json(value) for value in values] for name, values in KNOB_VALUES.items()}
+def describe_behaviour(behaviour: Behaviour) -> BehaviourState:
+    """Return every knob as JSON, with credentials masked and functions named, and the named values of each."""
+    knobs = {field.name: _to_json(getattr(behaviour, field.name)) for field in attrs.fields(Behaviour)}
+    return BehaviourState(knobs, {name: [_to_json(value) for value in values] for name, values in KNOB_VALUES.items()})
 
 
 def _to_json(value: Any) -> Any:
@@ -423,9 +419,6 @@ def _to_json(value: Any) -> Any:
         return sorted(value)
     return f"function {getattr(value, '__name__', type(value).__name__)}" if callable(value) else value
 
-
-_COMMIT_THEN: Final = "commit_then"
-_OK: Final = "ok"
 
 FAULT_FACTORIES: Final[Mapping[str, Callable[..., Fault]]] = {
     name: factory
@@ -452,9 +445,7 @@ _ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
 
 
 def _define_fault_struct(name: str, fields: Iterable[Any]) -> type[msgspec.Struct]:
-    title = "".join(map(str.capitalize, name.split("_")))
-    options: Any = {"tag_field": "name", "tag": name, "forbid_unknown_fields": True, "frozen": True, "kw_only": True}
-    return msgspec.defstruct(f"{title}Fault", fields, module=__name__, **options)
+    return _define_struct(f"{name.title().replace('_', '')}Fault", fields, tag_field="name", tag=name)
 
 
 def _define_fault_fields(factory: Callable[..., Fault]) -> Iterator[Any]:
@@ -463,10 +454,10 @@ def _define_fault_fields(factory: Callable[..., Fault]) -> Iterator[Any]:
         yield (parameter.name, type_) if parameter.default is parameter.empty else (parameter.name, type_, parameter.default)
 
 
-_STRUCTS: Final = {_OK: _define_fault_struct(_OK, [])} | {
+_STRUCTS: Final = {"ok": _define_fault_struct("ok", [])} | {
     name: _define_fault_struct(name, _define_fault_fields(factory))
     for name, factory in FAULT_FACTORIES.items()
-    if name != _COMMIT_THEN
+    if name != "commit_then"
 }
 
 # A request that never arrived cannot have been stored.
@@ -476,12 +467,12 @@ if TYPE_CHECKING:
     FaultBody: TypeAlias = msgspec.Struct  # the union is created at run time
 else:
     FaultBody = reduce(
-        or_, [*_STRUCTS.values(), _define_fault_struct(_COMMIT_THEN, [("fault", reduce(or_, _COMMITTABLE_STRUCTS))])]
+        or_, [*_STRUCTS.values(), _define_fault_struct("commit_then", [("fault", reduce(or_, _COMMITTABLE_STRUCTS))])]
     )
 
 FAULT_SIGNATURES: Final = "; ".join(
     f"{name}({', '.join(inspect.signature(FAULT_FACTORIES[name]).parameters) if name in FAULT_FACTORIES else ''})"
-    for name in (_OK, *FAULT_FACTORIES)
+    for name in ("ok", *FAULT_FACTORIES)
 )
 """The faults and their arguments, in readable form."""
 
@@ -493,9 +484,9 @@ def build_fault(body: FaultBody) -> Fault:
         ValueError: Its arguments are inconsistent.
     """
     name = str(body.__struct_config__.tag)
-    if name == _OK:
+    if name == "ok":
         return faults.ok
     arguments = msgspec.structs.asdict(body)
-    if name == _COMMIT_THEN:
+    if name == "commit_then":
         return faults.commit_then(build_fault(arguments["fault"]))
     return FAULT_FACTORIES[name](**arguments)

@@ -74,14 +74,12 @@ Draw = Callable[[str], float]
 ResponsePlan = tuple[tuple[int, int], ...]
 """The responses to an e-mail: kinds of events, and microseconds from the sending to each."""
 
-_PRECISION: Final = 53  # bits of a float's fraction
-
 
 def draw(*names: object) -> float:
     """Return a number in [0, 1) that depends only on the names."""
     text = "|".join(map(str, names)).encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(text, digest_size=8).digest()
-    return float(int.from_bytes(digest, "big") >> 64 - _PRECISION) / (1 << _PRECISION)
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+    return (number >> 11) / 2**53  # 53 of the 64 bits: as many as the fraction of a float has
 
 
 def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -> None:

@@ -73,20 +73,15 @@ class SeededStats:
 
     def sent_90days_after(self, days: int) -> int:
         """Return the e-mails still in the window of 90 days after a number of days."""
-        rest = _remaining(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
-        return (
-            (self.sent_today if days < QUARTER else 0)
-            + rest
-            + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
-        )
+        today = self.sent_today if days < QUARTER else 0
+        month = _remaining(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
+        return today + month + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
         """Return the bounces still in the window of 30 days after a number of days, always in the same proportion."""
-        return (
-            self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
-            if self.sent_30days
-            else self.bounced_30days * (days == 0)
-        )
+        if not self.sent_30days:
+            return self.bounced_30days if days == 0 else 0
+        return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
 
     def opened_after(self, days: int) -> Share:
         """Return the opened e-mails, and all e-mails, still in the window of 14 days after a number of days."""
@@ -375,14 +370,10 @@ class Simulation:
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
         """Return a mailbox's ledger as of a day for changes, copied first if it is shared."""
         ledger = self.stats.get(mailbox.id)
-        if ledger is None:
-            ledger = self.stats[mailbox.id] = MailboxStats.from_mailbox(mailbox)
+        if ledger is None or mailbox.id not in self._owned_ids:
+            ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
             self._owned_ids.add(mailbox.id)
-        elif mailbox.id not in self._owned_ids:
-            ledger = self.stats[mailbox.id] = ledger.copy()
-            self._owned_ids.add(mailbox.id)
-        if day > ledger.day:
-            ledger.advance_to(day)
+        ledger.advance_to(day)
         return ledger
 
     def current_stats(self, mailbox: Mailbox, day: int) -> MailboxStats | None:
