@@ -191,9 +191,10 @@ class Seeder:
         # Each record has a generator of its own: the order and number of other records do not change its values.
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
-    def _creation_time(self, workspace: str, kind: ListKind, wanted: float) -> int:
+    def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
         """Return the creation time of the next item: never before the last one, which keeps lists in the order of calls."""
-        return int(max(wanted, self.world.latest_creation(workspace, kind)))
+        order = self.world.creation_order[workspace, kind]
+        return int(max(preferred, order[-1][0] if order else 0))
 
 
 def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:

@@ -90,13 +90,10 @@ def _render_json(status: int, document: Any) -> RenderedError:
     return status, {"content-type": "application/json"}, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _error_document(refusal: Refusal) -> dict[str, Any]:
-    return {"status": "error", "error": {"code": refusal.code, "message": refusal.message, "field": refusal.field}}
-
-
 def render_nested(refusal: Refusal) -> RenderedError:
     """Render as `{"status": "error", "error": {"code", "message", "field"}}`."""
-    return _render_json(refusal.status, _error_document(refusal))
+    error = {"code": refusal.code, "message": refusal.message, "field": refusal.field}
+    return _render_json(refusal.status, {"status": "error", "error": error})
 
 
 def render_flat(refusal: Refusal) -> RenderedError:
@@ -117,7 +114,8 @@ def render_html(refusal: Refusal) -> RenderedError:
 
 def render_ok_with_error(refusal: Refusal) -> RenderedError:
     """Render like `render_nested`, but with status 200."""
-    return _render_json(200, _error_document(refusal))
+    _, headers, body = render_nested(refusal)
+    return 200, headers, body
 
 
 RendererName = Literal["nested", "flat", "text", "html", "200_with_error"]

@@ -228,6 +228,4 @@ class ItemRenderer:
 
 
 def _latest(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)
+    return max((moment for moment in (one, other) if moment is not None), default=None)

@@ -66,11 +66,7 @@ def _is_label(label: str) -> bool:
 
 def is_phone(text: str) -> bool:
     """Return whether a string has 7 to 15 digits, ignoring `+ ( ) - .`, spaces and an extension."""
-    return _has_phone_digits(text) or _has_phone_digits(_EXTENSION.sub("", text))
-
-
-def _has_phone_digits(text: str) -> bool:
-    return _PHONE.fullmatch(text.translate(_PHONE_MARKS)) is not None
+    return any(_PHONE.fullmatch(number.translate(_PHONE_MARKS)) for number in (text, _EXTENSION.sub("", text)))
 
 
 @cache

@@ -167,11 +167,6 @@ class World:
         self.simulation.schedule_wake(to_microseconds(now))
         self._usage = None
 
-    def latest_creation(self, workspace: str, kind: ListKind) -> float:
-        """Return the latest creation time in a list, in Unix seconds; 0 for an empty list."""
-        order = self.creation_order[workspace, kind]
-        return order[-1][0] if order else 0
-
     def last_activity(self, kind: ListKind, id_: str) -> float:
         """Return the last activity of a list's item in Unix seconds; 0 for never."""
         moving = (self.simulation.flows if kind == "campaign" else self.simulation.stats).get(id_)

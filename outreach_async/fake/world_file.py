@@ -44,7 +44,21 @@ _Plan = tuple[tuple[Annotated[int, msgspec.Meta(ge=int(EventKind.OPEN), lt=len(K
 
 
 class FlowDocument(msgspec.Struct):
-    """A campaign in motion."""
+    """A campaign in motion.
+
+    Attributes:
+        since: Time at which the campaign was seeded.
+        begun: Whether the seeded contacts are under way.
+        counts: The counts of every template of every step, in the order of `COUNT_NAMES`.
+        left: Contacts left to send to, by step.
+        bounces: Number of bounced e-mails.
+        interested: Number of replies that show interest.
+        last: Time of the last event, in Unix seconds; `None` before the first.
+        joined: Contacts that joined and are not under way yet: id, token and time.
+        queue: Due e-mails that could not be sent yet.
+        progress: The next step of each contact that has received one; `None` if its path has ended.
+        rounds: Number of times a contact has rejoined.
+    """
 
     since: _Count
     begun: bool
@@ -60,7 +74,7 @@ class FlowDocument(msgspec.Struct):
 
 
 class StatsDocument(msgspec.Struct):
-    """A mailbox's counts, by day except for days without any."""
+    """A mailbox's counts: sent, opened and bounced e-mails by day, without empty days, and in its life."""
 
     day: _Count
     sent: _DayCounts

@@ -16,7 +16,7 @@ import attrs
 
 from outreach_async.fake.records import PERSONALIZED, Campaign, Mailbox, Step
 from outreach_async.fake.simulation.chance import DAY, KIND_NAMES, SECOND, EventKind, FutureEvent, draw, draw_responses
-from outreach_async.fake.simulation.state import COUNT_INDEXES, ENDING_KINDS, CampaignFlow, Simulation
+from outreach_async.fake.simulation.state import COUNT_INDEXES, ENDED, ENDING_KINDS, CampaignFlow, Simulation
 
 LIVE: Final = "live"
 
@@ -151,7 +151,7 @@ class SimulationEngine:
             Whether there was a contact, and a mailbox with capacity.
         """
         flow = self.simulation.mutable_flow(campaign.id)
-        while flow.queue and flow.has_ended(flow.queue[0].contact):
+        while flow.queue and flow.progress.get(flow.queue[0].contact) == ENDED:
             flow.queue.popleft()
         if not flow.queue:
             return False

@@ -231,13 +231,6 @@ class CampaignFlow:
     progress: dict[str, int] = attrs.Factory(dict)
     rounds: dict[str, int] = attrs.Factory(dict)
 
-    @classmethod
-    def from_campaign(cls, campaign: Campaign, now: int) -> CampaignFlow:
-        """Return the flow of a campaign as it was seeded."""
-        counts = [[[getattr(part, name) for name in COUNT_NAMES] for part in step.templates] for step in campaign.steps]
-        lefts = [step.left_to_send for step in campaign.steps]
-        return cls(now, counts, lefts, campaign.bounces_num, campaign.interested_num)
-
     def copy(self) -> CampaignFlow:
         """Return a copy that shares no mutable value."""
         return attrs.evolve(
@@ -286,10 +279,6 @@ class CampaignFlow:
             self.left_to_send[step] -= 1
         self.progress[who] = ENDED
         return True
-
-    def has_ended(self, who: str) -> bool:
-        """Return whether a contact's path has ended."""
-        return self.progress.get(who) == ENDED
 
     def start_pending(self, campaign: Campaign, seed: int) -> Iterator[FutureEvent]:
         """Yield the first event of every contact that is not under way yet. Each contact departs once."""
@@ -387,7 +376,10 @@ class Simulation:
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
         """Start a campaign's simulation."""
-        self.flows[campaign.id] = CampaignFlow.from_campaign(campaign, to_microseconds(now))
+        counts = [[[getattr(template, name) for name in COUNT_NAMES] for template in step.templates] for step in campaign.steps]
+        lefts = [step.left_to_send for step in campaign.steps]
+        flow = CampaignFlow(to_microseconds(now), counts, lefts, campaign.bounces_num, campaign.interested_num)
+        self.flows[campaign.id] = flow
         self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
