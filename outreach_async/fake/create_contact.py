@@ -181,10 +181,10 @@ def _require_members(members: Mapping[str, Any], names: tuple[str, ...], prefix:
             raise refusal_error(400, "missing_field", f"{prefix}{name} is required", prefix + name, knob=knob)
 
 
-def _require_type(members: Mapping[str, Any], name: str, kind: type, wanted: str, prefix: str = "") -> Any:
+def _require_type(members: Mapping[str, Any], name: str, kind: type, expected: str, prefix: str = "") -> Any:
     value = members[name]
     if not isinstance(value, kind):
-        raise refusal_error(400, "invalid_type", f"{prefix}{name} must be {wanted}", prefix + name)
+        raise refusal_error(400, "invalid_type", f"{prefix}{name} must be {expected}", prefix + name)
     return value
 
 

@@ -336,10 +336,10 @@ class _FaultRule:
 
     @property
     def shortfall(self) -> str:
-        wanted = self.times or 1
-        if self.fired_count >= wanted or self.p is not None or self.fault is ok:
+        times = self.times or 1
+        if self.fired_count >= times or self.p is not None or self.fault is ok:
             return ""
-        return f"{self.operation or 'any request'}: {self.fault.label} ({self.fired_count} of {wanted})"
+        return f"{self.operation or 'any request'}: {self.fault.label} ({self.fired_count} of {times})"
 
 
 def _draw(salt: str, number: int) -> float:

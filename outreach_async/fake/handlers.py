@@ -45,10 +45,10 @@ def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: 
     is_checked = behaviour.owner_key == "check"
     if is_checked and owner_key not in world.owner_keys:
         raise refusal_error(401, "unknown_owner_key", "the owner_key is not known", "owner_key")
-    found = find_workspace(workspace, world)
+    record = find_workspace(workspace, world)
     if is_checked and workspace not in world.owner_keys[owner_key]:
         raise refusal_error(403, "workspace_denied", "the owner_key's user is not in this workspace", "workspace")
-    return found
+    return record
 
 
 def find_workspace(workspace: str, world: World) -> Workspace:
@@ -57,10 +57,10 @@ def find_workspace(workspace: str, world: World) -> Workspace:
     Raises:
         Refused: 404 for an unknown id.
     """
-    found = world.workspaces.get(workspace)
-    if found is None:
+    record = world.workspaces.get(workspace)
+    if record is None:
         raise refusal_error(404, "workspace_not_found", "there is no such workspace", "workspace")
-    return found
+    return record
 
 
 def find_campaign(campaign: str, world: World, field: str, workspace: str | None = None) -> Campaign:
@@ -76,10 +76,10 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
         Refused: 404. An unknown campaign and one of another workspace get the same error: a difference would reveal which ids
             exist (rule C17).
     """
-    found = world.campaigns.get(campaign)
-    if found is None or workspace not in {None, found.workspace}:
+    record = world.campaigns.get(campaign)
+    if record is None or workspace not in {None, record.workspace}:
         raise refusal_error(404, "campaign_not_found", "there is no such campaign", field)
-    return found
+    return record
 
 
 MAX_MAILBOXES: Final = 2000

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -153,7 +153,7 @@ def test_t8_percentages_of_nothing_sent_are_0() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([0, 1, 2]))
-def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: int) -> None:
+def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: Literal[0, 1, 2]) -> None:
     exact = Fraction(100 * min(n, of), of)
 
     assert Fraction(str(format_percent(min(n, of), of, "", Behaviour(numbers="float", percent_digits=digits)))) == round(
@@ -164,7 +164,7 @@ def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: int) -
 @pytest.mark.parametrize(
     ("digits", "n", "of", "rounded"), [(0, 1, 200, 0), (0, 3, 200, 2), (1, 1, 2000, 0.0), (1, 3, 2000, 0.2), (2, 1, 3, 33.33)]
 )
-def test_t8_a_half_goes_to_the_even_side(digits: int, n: int, of: int, rounded: float) -> None:
+def test_t8_a_half_goes_to_the_even_side(digits: Literal[0, 1, 2], n: int, of: int, rounded: float) -> None:
     assert format_percent(n, of, "", Behaviour(percent_digits=digits)) == rounded
 
 

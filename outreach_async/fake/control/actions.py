@@ -188,10 +188,10 @@ def script_faults(context: ActionContext, body: schemas.FaultScriptBody) -> sche
 
 def add_fault(context: ActionContext, body: schemas.FaultRuleBody) -> schemas.UnfiredFaults:
     """Add a fault that strikes by a rule."""
-    wanted = (body.containing or "").encode()
+    text = (body.containing or "").encode()
 
     def contains(request: Request) -> bool:
-        return wanted in request.target.encode() or wanted in request.body
+        return text in request.target.encode() or text in request.body
 
     fault = _build_fault("fault", body.fault)
     match = None if body.containing is None else contains

@@ -129,23 +129,23 @@ class Rates:
         return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
 
-def draw_responses(rates: Rates, chance: Draw) -> ResponsePlan:
+def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
     """Draw the responses to an e-mail. A bounced e-mail is not opened, and an unopened one has no other response."""
-    if chance("bounce") < rates.bounce:
-        return ((EventKind.BOUNCE, _interpolate(MINUTE, 30 * MINUTE, chance("bounce delay"))),)
-    if chance("open") >= rates.effective_open:
+    if draw_number("bounce") < rates.bounce:
+        return ((EventKind.BOUNCE, _interpolate(MINUTE, 30 * MINUTE, draw_number("bounce delay"))),)
+    if draw_number("open") >= rates.effective_open:
         return ()
     # The cube makes early opens more probable: half of them come within nine hours.
-    opened = _interpolate(MINUTE, 3 * DAY, chance("open delay") ** 3)
+    opened = _interpolate(MINUTE, 3 * DAY, draw_number("open delay") ** 3)
     plan = [(EventKind.OPEN, opened)]
-    if chance("click") * rates.effective_open < rates.click:
-        plan.append((EventKind.CLICK, opened + _interpolate(SECOND, 10 * MINUTE, chance("click delay"))))
+    if draw_number("click") * rates.effective_open < rates.click:
+        plan.append((EventKind.CLICK, opened + _interpolate(SECOND, 10 * MINUTE, draw_number("click delay"))))
     # The contact's path ends with a reply, with an unsubscribe, or not at all.
-    if chance("reply") * rates.effective_open < rates.reply:
-        kind = EventKind.INTERESTED if chance("interested") < rates.interested else EventKind.REPLY
-        plan.append((kind, opened + _interpolate(MINUTE, 2 * DAY, chance("reply delay") ** 2)))
-    elif chance("unsubscribe") * (rates.effective_open - rates.reply) < rates.unsubscribe:
-        plan.append((EventKind.UNSUBSCRIBE, opened + _interpolate(SECOND, 10 * MINUTE, chance("unsubscribe delay"))))
+    if draw_number("reply") * rates.effective_open < rates.reply:
+        kind = EventKind.INTERESTED if draw_number("interested") < rates.interested else EventKind.REPLY
+        plan.append((kind, opened + _interpolate(MINUTE, 2 * DAY, draw_number("reply delay") ** 2)))
+    elif draw_number("unsubscribe") * (rates.effective_open - rates.reply) < rates.unsubscribe:
+        plan.append((EventKind.UNSUBSCRIBE, opened + _interpolate(SECOND, 10 * MINUTE, draw_number("unsubscribe delay"))))
     return tuple(plan)
 
 

@@ -178,8 +178,8 @@ class SimulationEngine:
         place, step = due.step, campaign.steps[due.step]
         # A contact that rejoined draws anew in each round, which its name shows.
         round_name = (due.contact,) if "~" in due.contact else ()
-        chance = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
-        template = choose_template(step, flow.counts[place], chance)
+        draw_number = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
+        template = choose_template(step, flow.counts[place], draw_number)
         ledger = self.simulation.mutable_stats(box, now // DAY)
         flow.counts[place][template][0] += 1
         flow.left_to_send[place] -= 1
@@ -192,7 +192,7 @@ class SimulationEngine:
         keys = [(due.token, where, place) for where in (campaign.id, "")]
         plan = next((scripts[key] for key in keys if key in scripts), None)
         if plan is None:
-            plan = draw_responses(step.templates[template].rates or campaign.rates, chance)
+            plan = draw_responses(step.templates[template].rates or campaign.rates, draw_number)
         for kind, delay in plan:
             heapq.heappush(self.simulation.heap, sent._replace(at=now + delay, kind=kind))
         if place + 1 < due.end_step:
@@ -234,13 +234,13 @@ def _midnight(now: int) -> int:
     return (now // DAY + 1) * DAY
 
 
-def choose_template(step: Step, counts: Sequence[Sequence[int]], chance: Callable[[str], float]) -> int:
+def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Callable[[str], float]) -> int:
     """Choose the template of an e-mail (rule T7): a drawn share is personalised, and the letters take turns at the rest.
 
     Args:
         step: The step, which has a live template.
         counts: The counts of each of its templates, e-mails sent first.
-        chance: Draws by the name of the decision.
+        draw_number: Draws by the name of the decision.
 
     Returns:
         The template's index.
@@ -249,7 +249,7 @@ def choose_template(step: Step, counts: Sequence[Sequence[int]], chance: Callabl
     if len(live) == 1:
         return live[0]
     own = [place for place in live if step.templates[place].test_letter == PERSONALIZED]
-    if own and chance("personalized") * len(live) < len(own):
+    if own and draw_number("personalized") * len(live) < len(own):
         live = own
     elif own:
         live = [place for place in live if place not in own]

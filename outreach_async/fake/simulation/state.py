@@ -253,31 +253,31 @@ class CampaignFlow:
 
     # Joining and leaving.
 
-    def join(self, who: str, token: str, at: int) -> None:
+    def join(self, contact: str, token: str, at: int) -> None:
         """Add a contact to the campaign (rule T5)."""
-        self.pending_joins.append((who, token, at))
+        self.pending_joins.append((contact, token, at))
         for step in range(len(self.left_to_send)):
             self.left_to_send[step] += 1
 
-    def rejoin(self, who: str, token: str, at: int) -> None:
+    def rejoin(self, contact: str, token: str, at: int) -> None:
         """Restart a contact. Its old path ends, and its e-mails remain counted."""
-        number = self.rounds.get(who, 0)
-        self.end_path(_name_in_round(who, number), len(self.left_to_send))
-        self.rounds[who] = number + 1
-        self.join(_name_in_round(who, number + 1), token, at)
+        number = self.rounds.get(contact, 0)
+        self.end_path(_name_in_round(contact, number), len(self.left_to_send))
+        self.rounds[contact] = number + 1
+        self.join(_name_in_round(contact, number + 1), token, at)
 
-    def end_path(self, who: str, stop: int) -> bool:
+    def end_path(self, contact: str, stop: int) -> bool:
         """End a contact's path: no step has it left to send to any more (rule T4).
 
         Returns:
             Whether the path had not ended before.
         """
-        coming = self.progress.get(who, 0)
+        coming = self.progress.get(contact, 0)
         if coming == ENDED:
             return False
         for step in range(coming, stop):
             self.left_to_send[step] -= 1
-        self.progress[who] = ENDED
+        self.progress[contact] = ENDED
         return True
 
     def start_pending(self, campaign: Campaign, seed: int) -> Iterator[FutureEvent]:
@@ -286,20 +286,20 @@ class CampaignFlow:
         if not self.started:
             self.started = True
             for number, (start, stop) in enumerate(build_paths([step.left_to_send for step in campaign.steps])):
-                who = f"#{number:09}"
+                contact = f"#{number:09}"
                 # A seeded contact beyond the first step has waited for a part of its time; nobody knows how long, so draw it.
-                passed = draw(seed, campaign.id, who, start, "wait") if start else 0.0
+                passed = draw(seed, campaign.id, contact, start, "wait") if start else 0.0
                 at = self.seeded_at + waits[start] - int(waits[start] * passed)
-                yield FutureEvent(at, EventKind.DUE, campaign.id, who, start, who, stop)
+                yield FutureEvent(at, EventKind.DUE, campaign.id, contact, start, contact, stop)
         joined, self.pending_joins = self.pending_joins, []
         if waits:
-            for who, token, at in joined:
+            for contact, token, at in joined:
                 # An e-mail that was due before the world was created is due at its creation.
-                yield FutureEvent(max(at + waits[0], self.seeded_at), EventKind.DUE, campaign.id, who, 0, token, len(waits))
+                yield FutureEvent(max(at + waits[0], self.seeded_at), EventKind.DUE, campaign.id, contact, 0, token, len(waits))
 
 
-def _name_in_round(who: str, number: int) -> str:
-    return f"{who}~{number}" if number else who
+def _name_in_round(contact: str, number: int) -> str:
+    return f"{contact}~{number}" if number else contact
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
