@@ -314,7 +314,7 @@ class InMemoryService(WorldBuilder):
         with self._lock:
             world, offset = World(), self._clock.offset
             try:
-                if document.now is not None:
+                if isinstance(document.now, str):
                     self._clock.set_time(document.now)
                 load_world(document, self._new_seeder(world))
             except ValueError:

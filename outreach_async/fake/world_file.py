@@ -252,11 +252,11 @@ class WorldDocument(msgspec.Struct):
     """A world file."""
 
     version: Any = VERSION
-    now: Any = None
+    now: Any = msgspec.UNSET
     workspaces: list[dict[str, Any]] = []
     owner_keys: dict[str, list[str]] = {}
     made_up: dict[str, Any] = {}
-    simulation: SimulationDocument | None = None
+    simulation: SimulationDocument | msgspec.UnsetType = msgspec.UNSET
 
 
 class EnrolmentDocument(msgspec.Struct):
@@ -373,7 +373,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
         if document.version != VERSION:
             raise ValueError(f"version: expected {VERSION}, got {document.version!r}; use a release that reads this version")
     with _name_place("$.now"):
-        if document.now is not None:
+        if document.now is not msgspec.UNSET:
             parse_time(document.now)
     return document
 
@@ -392,7 +392,7 @@ def load_world(document: WorldDocument, seeder: Seeder) -> None:
     with _name_place("$.made_up"):
         seeder.world.counters |= {prefix: require_count(prefix, count) for prefix, count in document.made_up.items()}
     with _name_place("$.simulation"):
-        if document.simulation is not None:
+        if document.simulation is not msgspec.UNSET:
             world = seeder.world
             load_simulation(document.simulation, world.simulation, world.campaigns, world.mailboxes)
 

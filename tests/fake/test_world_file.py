@@ -177,6 +177,8 @@ BAD: list[tuple[Any, str]] = [
     ({"made_up": {"camp_": -1}}, r"\$\.made_up: camp_: expected an integer of at least 0, got -1"),
     ({"now": "2030-01-01", "workspaces": [1]}, r"workspaces\[0\]: expected `object`, got `int`"),
     ({"now": "noon"}, r"\$\.now: expected an ISO 8601 time such as .*, got 'noon'"),
+    ({"now": None}, r"\$\.now: expected an ISO 8601 time such as .*, got None"),
+    ({"simulation": None}, r"\$\.simulation: expected `object`, got `null`"),
     ({"now": 5}, r"\$\.now: expected an ISO 8601 time such as .*, got 5"),
     ("[]", r"No such file|\[\]"),
 ]
