@@ -245,7 +245,7 @@ class TestRefused:
     def test_any_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
             "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
-            "try: JournalWriter.open(Journal(sys.argv[1]), Identity('space_1', {}), resume=False)\n"
+            "try: JournalWriter.open(sys.argv[1], Identity('space_1', {}), resume=False)\n"
             "except ValueError as error: print(error)"
         )
         done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
