@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import anyio
-import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.journal import Identity, Journal, JournalWriter
-from outreach_async.bulk.journal.identity import Earlier, JournalState
-from outreach_async.bulk.journal.writer_thread import WriterThread
+from outreach_async.bulk.journal import OpenJournal
+from outreach_async.bulk.journal.identity import JournalState
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeBuffer, OutcomeCounts, Revision, revise
 from outreach_async.bulk.possibly_sent import PossiblySent
-from outreach_async.bulk.rows import WHOLE_INPUT, DirectFeed, Repeats, RowParser, Source
+from outreach_async.bulk.rows import DirectFeed, RowParser, Source
 from outreach_async.bulk.windows import WindowedFeed
 from outreach_async.errors import JournalError
 
@@ -64,42 +62,6 @@ class NullRecorder:
         """Do nothing: there is no journal."""
 
 
-@attrs.frozen
-class JournalOptions:
-    """The journal options of a run.
-
-    Attributes:
-        journal: The journal.
-        identity: Identity of the run.
-        resume: Whether to resume an existing journal.
-        spool: Whether to store the whole input in the journal before the first row is sent.
-        repeats: Policy for e-mails that occur more than once.
-        earlier: With `unknown`, every row without an outcome counts as possibly sent.
-    """
-
-    journal: Journal
-    identity: Identity
-    resume: bool
-    spool: bool
-    repeats: Repeats
-    earlier: Earlier
-
-
-@attrs.frozen
-class OpenJournal:
-    """An open journal.
-
-    Attributes:
-        options: The journal options of the run.
-        writer: Writes the journal.
-        thread: Runs the writer's calls.
-    """
-
-    options: JournalOptions
-    writer: JournalWriter
-    thread: WriterThread
-
-
 class JournalRecorder:
     """A run with a journal: rows are marked before they are sent, and outcomes are committed before they are delivered.
 
@@ -123,13 +85,10 @@ class JournalRecorder:
     def __init__(
         self, journal: OpenJournal, source: Source, parser: RowParser, deliver: Deliver, window_size: Callable[[], int]
     ) -> None:
-        options, writer, thread = journal.options, journal.writer, journal.thread
-        spooled = (options.spool or options.repeats in WHOLE_INPUT) and not writer.finished
-        policy = options.repeats if spooled else None
-        self.feed = WindowedFeed(source, parser, writer, thread, spool_policy=policy, window_size=window_size)
-        self.counts: OutcomeCounts = writer.create_counts()
-        self._writer = writer
-        self._thread = thread
+        self.feed = WindowedFeed(journal, source, parser, window_size)
+        self.counts: OutcomeCounts = journal.writer.create_counts()
+        self._writer = journal.writer
+        self._thread = journal.thread
         self._deliver = deliver
         self._pending: list[ContactOutcome] = []
         self._batch: list[ContactOutcome] = []
@@ -216,25 +175,3 @@ class JournalRecorder:
 
 
 RunRecorder: TypeAlias = NullRecorder | JournalRecorder
-
-
-async def open_journal(options: JournalOptions) -> OpenJournal:
-    """Open the journal.
-
-    Raises:
-        InvalidRequest: It belongs to another run, is in use by another process, or exists although `resume` is false.
-        JournalError: It cannot be read or written.
-    """
-    thread = options.journal.writer_thread()
-    writers: list[JournalWriter] = []
-
-    def open_writer() -> None:
-        writers.append(options.journal.writer(options.identity, resume=options.resume, earlier=options.earlier))
-
-    try:
-        await thread.run(open_writer)
-    except BaseException:
-        for writer in writers:  # asyncio's own Task.cancel may arrive although the journal was opened
-            writer.close()
-        raise
-    return OpenJournal(options, writers[0], thread)

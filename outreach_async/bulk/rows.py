@@ -1,14 +1,11 @@
-"""Pull the caller's rows and parse them: each becomes a row that can be sent, or the outcome of a row that never can be.
-
-Elsewhere these are called duplicates. Here, `duplicates` is the service's option for contacts that it already has.
-"""
+"""Pull the caller's rows and parse them: each becomes a row that can be sent, or the outcome of a row that never can be."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sized
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -35,7 +32,7 @@ class ParsedRow:
         original: The row as the caller passed it.
         key: Order key: rows with the same key are sent one after the other.
         operation: The operation to send.
-        maybe_applied: Whether an earlier process may have sent the row.
+        maybe_sent: Whether an earlier process may have sent the row.
     """
 
     index: int
@@ -108,6 +105,7 @@ class RowParser:
         return contact.email, b"{" + body[self._contact_requests.prefix_size :]
 
 
+# Others call these rows duplicates. Here, `duplicates` is the service's option for contacts that it already has.
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
 a row that repeats one of the last 10,000. `first`, `last` and `coalesce` send one row per e-mail, once the whole input is in the
@@ -183,6 +181,7 @@ class Source:
 
     Attributes:
         total: Number of rows; `None` if the iterable has no length.
+        ready: Whether the next row is available without waiting: always for an iterable, never for an async iterable.
 
     Raises:
         InvalidRequest: `rows` is not an iterable of rows, or is a single contact, a mapping, a string or bytes.
@@ -193,15 +192,11 @@ class Source:
             raise InvalidRequest(f"rows: expected many contacts, got one {type_name(rows)}; {_REMEDY}")
         self._lock = anyio.Lock(fast_acquire=True)
         self.total = len(rows) if isinstance(rows, Sized) else None
+        self.ready = not isinstance(rows, AsyncIterable)
         if not isinstance(rows, AsyncIterable | Iterable):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
         self._stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
         self._iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
-
-    @property
-    def ready(self) -> bool:
-        """True if the next row is available without waiting: always for an iterable, never for an async iterable."""
-        return self._stream is None
 
     async def pull(self) -> Any:
         """Return the next row, or `END`. Exceptions of the iterable pass through."""
@@ -218,13 +213,12 @@ def order_key(email: str) -> str:
     accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's domains,
     dots. The local part never becomes empty: if it consists of such characters alone, it is used unchanged.
     """
-    if email.isascii():  # nearly all are, and need only a part of the folding
-        local, _, domain = email.rpartition("@")
-        domain = _fold_domain(domain.lower())
-        return f"{_fold_local(local.lower(), domain) or local}@{domain}"
-    local, _, domain = email.translate(_AT_SIGN_FORMS).rpartition("@")
-    domain = _fold_domain(_fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
-    return f"{_fold_local(_fold(local), domain) or local}@{domain}"
+    fold: Callable[[str], str] = str.lower  # nearly all addresses are ASCII, and need only this part of the folding
+    if not email.isascii():
+        fold, email = _fold, email.translate(_AT_SIGN_FORMS)
+    local, _, domain = email.rpartition("@")
+    domain = _fold_domain(fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
+    return f"{_fold_local(fold(local), domain) or local}@{domain}"
 
 
 def _fold_local(local: str, domain: str) -> str:

@@ -11,11 +11,11 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from outreach_async.bulk.journal import JournalWriter, MarkedWindow
-from outreach_async.bulk.journal.writer_thread import WriterThread
+from outreach_async.bulk.journal import OpenJournal
+from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import PossiblySent
-from outreach_async.bulk.rows import END, ParsedRow, Repeats, RowParser, Source, SpooledRow
+from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, RowParser, Source, SpooledRow
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
@@ -78,29 +78,20 @@ class WindowedFeed:
     """Supplies the rows of marked windows, one window ahead of the workers. Rows that already have an outcome are skipped.
 
     Args:
+        journal: The open journal.
         source: Supplies the rows; not used if an earlier process has spooled all of them.
         parser: Parses the rows.
-        writer: The journal's writer.
-        thread: Runs the writer's calls.
-        spool_policy: Policy for repeated e-mails if the whole input is spooled first; `None` if it is not.
         window_size: Returns the maximum number of rows of a new window.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        parser: RowParser,
-        writer: JournalWriter,
-        thread: WriterThread,
-        *,
-        spool_policy: Repeats | None,
-        window_size: Callable[[], int],
-    ) -> None:
+    def __init__(self, journal: OpenJournal, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:
+        options, writer = journal.options, journal.writer
         self._source = source if source.ready else Prefetch(source)
         self._parser = parser
         self._writer = writer
-        self._thread = thread
-        self._spool_policy = spool_policy
+        self._thread = journal.thread
+        self._repeats = options.repeats
+        self._spools = (options.spool or options.repeats in WHOLE_INPUT) and not writer.finished
         self._window_size = window_size
         self._marked_before = writer.hwm
         self._possibly_sent = writer.possibly_sent
@@ -201,7 +192,7 @@ class WindowedFeed:
         """Read at most `size` rows, and return them with their digest. Unless `whole` is true, wait for the first one only."""
         # Rows of a slow stream must not wait until a window is full. A window of an earlier run has a fixed size, or its digest
         # could not be compared.
-        source = self._source if self._spool_policy is None else Source(await self._read_spool(size, self._spool_policy))
+        source = Source(await self._read_spool(size)) if self._spools else self._source
         rows: list[ParsedRow | ContactOutcome] = []
         digest = blake2b(digest_size=8)
         while len(rows) < size and (whole or not rows or source.ready):
@@ -218,11 +209,11 @@ class WindowedFeed:
                 await checkpoint()
         return rows, digest.digest()
 
-    async def _read_spool(self, size: int, policy: Repeats) -> list[SpooledRow]:
+    async def _read_spool(self, size: int) -> list[SpooledRow]:
         """Return the rows of the next window from the journal's spool, after storing the whole input in it."""
         if self._writer.spooled is None:
             await self._store_input()
-        return await self._thread.run(self._writer.spooled_rows, self._first, size, policy)
+        return await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats)
 
     async def _store_input(self) -> None:
         """Store the whole input. A process that was killed while doing so has sent nothing, so this starts from the beginning."""

@@ -19,7 +19,8 @@ import pytest
 from support.journal import facts, killed_journal
 from tools.journal_child import IDENTITY, opened, outcome, steps, window
 
-from outreach_async.bulk.journal import Identity, Journal, JournalWriter, MarkedWindow, lock
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter, lock
+from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.journal.reader import read_snapshot
 from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, StatusError

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import attrs
 from support.kill_points import IN_FLIGHT, KILL, Point
 
-from outreach_async.bulk.journal import Identity, Journal, MarkedWindow
-from outreach_async.bulk.journal.identity import Earlier
+from outreach_async.bulk.journal import Identity, Journal
+from outreach_async.bulk.journal.identity import Earlier, MarkedWindow
 from outreach_async.bulk.journal.writer import JournalWriter
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outreach_async.bulk.journal import Identity, JournalWriter, MarkedWindow
+from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import JournalError, StatusError
 from outreach_async.vocabulary import Outcome

@@ -13,18 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import msgspec
 
 from outreach_async.atomic import atomic_write
-from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport, MarkedWindow
-from outreach_async.bulk.journal.integrity import read_events, read_metadata
-from outreach_async.bulk.journal.reader import read_page, read_report, read_snapshot
+from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
+from outreach_async.bulk.journal.reader import read_events, read_metadata, read_page, read_report, read_snapshot
 from outreach_async.bulk.journal.records import to_json
 from outreach_async.bulk.journal.writer import JournalWriter
 from outreach_async.bulk.journal.writer_thread import WriterThread
 from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.rows import Repeats
 
-__all__ = ["Identity", "Journal", "JournalReport", "JournalWriter", "MarkedWindow"]
+__all__ = ["Identity", "Journal", "JournalOptions", "JournalReport", "JournalWriter", "OpenJournal", "open_journal"]
 
 
 class Journal:
@@ -142,3 +143,61 @@ class Journal:
             ```
         """
         atomic_write(path, msgspec.json.format(to_json(self.report().to_dict()), indent=2) + "\n")
+
+
+@attrs.frozen
+class JournalOptions:
+    """The journal options of a run.
+
+    Attributes:
+        journal: The journal.
+        identity: Identity of the run.
+        resume: Whether to resume an existing journal.
+        spool: Whether to store the whole input in the journal before the first row is sent.
+        repeats: Policy for e-mails that occur more than once.
+        earlier: With `unknown`, every row without an outcome counts as possibly sent.
+    """
+
+    journal: Journal
+    identity: Identity
+    resume: bool
+    spool: bool
+    repeats: Repeats
+    earlier: Earlier
+
+
+@attrs.frozen
+class OpenJournal:
+    """An open journal.
+
+    Attributes:
+        options: The journal options of the run.
+        writer: Writes the journal.
+        thread: Runs the writer's calls.
+    """
+
+    options: JournalOptions
+    writer: JournalWriter
+    thread: WriterThread
+
+
+async def open_journal(options: JournalOptions) -> OpenJournal:
+    """Open the journal.
+
+    Raises:
+        InvalidRequest: It belongs to another run, is in use by another process, or exists although `resume` is false.
+        JournalError: It cannot be read or written.
+    """
+    thread = options.journal.writer_thread()
+    writers: list[JournalWriter] = []
+
+    def open_writer() -> None:
+        writers.append(options.journal.writer(options.identity, resume=options.resume, earlier=options.earlier))
+
+    try:
+        await thread.run(open_writer)
+    except BaseException:
+        for writer in writers:  # asyncio's own Task.cancel may arrive although the journal was opened
+            writer.close()
+        raise
+    return OpenJournal(options, writers[0], thread)

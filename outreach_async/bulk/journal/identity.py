@@ -109,7 +109,8 @@ class JournalReport(BulkReport):
 
 def encode_identity(identity: Identity) -> dict[str, Any]:
     """Return an identity as the JSON values that reading it back gives."""
-    encoded = msgspec.json.encode(identity, enc_hook=dict)  # a caller's mapping need not be a `dict`
+    values = attrs.asdict(identity, recurse=False)  # in this order, which is part of the format
+    encoded = msgspec.json.encode(values, enc_hook=dict)  # a caller's mapping need not be a `dict`
     return msgspec.json.decode(encoded, type=dict[str, Any])
 
 

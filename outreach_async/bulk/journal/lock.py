@@ -65,9 +65,7 @@ try:
 except ImportError:
     fcntl = None
 
-_FileId = tuple[int, int]
-
-_LOCKED_FILES: Final[set[_FileId]] = set()
+_LOCKED_FILES: Final[set[tuple[int, int]]] = set()
 """Device and inode of every journal that this process writes. POSIX drops all of a process's locks on a file, including SQLite's,
 when any descriptor of the file is closed. A second writer must therefore be refused before it opens one."""
 _MUTEX: Final = Lock()

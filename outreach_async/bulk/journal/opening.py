@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
 from errno import EIO
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async.bulk.journal import records
+from outreach_async.bulk.journal import reader, records
 from outreach_async.bulk.journal.identity import Earlier
-from outreach_async.bulk.journal.integrity import require_intact
 from outreach_async.bulk.journal.lock import JournalLock, require_lockable, translate_os_errors
-from outreach_async.bulk.journal.reader import DamagedJournalError, EmptyJournalError, empty_error, query_journal, remedy
 from outreach_async.errors import InvalidRequest
+
+Link: TypeAlias = Callable[[str, str], None]
 
 LOG_SUFFIXES: Final = ("-wal", "-shm")
 """Suffixes of the log and of its index."""
@@ -42,14 +42,7 @@ class LockedJournal:
     damage: Mapping[str, Any] | None = None
 
 
-def open_locked(
-    path: str,
-    metadata: Mapping[str, Any],
-    *,
-    resume: bool,
-    earlier: Earlier,
-    link: Callable[[str, str], None] = os.link,
-) -> LockedJournal:
+def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier: Earlier, link: Link) -> LockedJournal:
     """Lock an intact journal, or create one.
 
     Args:
@@ -74,7 +67,7 @@ def open_locked(
                 stack.pop_all()
                 return LockedJournal(lock, existing, created=False)
             _refuse_orphaned_log(path)
-        except (DamagedJournalError, EmptyJournalError) as error:
+        except (reader.DamagedJournalError, reader.EmptyJournalError) as error:
             if earlier == "known":
                 raise
             with translate_os_errors(path):  # while it is locked: another run may be about to rename it as well
@@ -87,31 +80,32 @@ def open_locked(
 def _refuse_orphaned_log(path: str) -> None:
     with translate_os_errors(path), suppress(FileNotFoundError):
         if Path(f"{path}-wal").stat().st_size > 0:
-            raise DamagedJournalError(
-                f"journal {path} is damaged: the file is missing, but its log {path}-wal exists; {remedy(Path(path))}"
+            raise reader.DamagedJournalError(
+                f"journal {path} is damaged: the file is missing, but its log {path}-wal exists; {reader.remedy(Path(path))}"
             )
 
 
 def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
     """Return the run's metadata in an existing journal."""
     if not header:
-        raise empty_error(Path(path))
+        raise reader.empty_error(Path(path))
     kind = records.classify_header(header)
     if kind == "newer":
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; resume with that version")
     if kind == "foreign":
         raise InvalidRequest(f"journal: {path} is not a journal; pass another path")
     try:
-        metadata, log_stale = query_journal(Path(path), require_intact, "mode=ro")
+        metadata, log_stale = reader.query_journal(Path(path), reader.require_intact, "mode=ro")
     except InvalidRequest as error:  # SQLite does not find a journal, although the header is that of one
-        raise DamagedJournalError(f"journal {path} is damaged: its header is invalid; {remedy(Path(path))}") from error
+        message = f"journal {path} is damaged: its header is invalid; {reader.remedy(Path(path))}"
+        raise reader.DamagedJournalError(message) from error
     if log_stale:
         with translate_os_errors(path):
             set_aside(path, LOG_SUFFIXES)
     return metadata
 
 
-def create_journal(path: str, metadata: Mapping[str, Any], link: Callable[[str, str], None] = os.link) -> None:
+def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link) -> None:
     """Create a journal that only its owner can read. It gets its name once it is complete and on the disk.
 
     Args:
@@ -124,29 +118,22 @@ def create_journal(path: str, metadata: Mapping[str, Any], link: Callable[[str, 
         OSError: Any other error of the operating system.
     """
     folder = Path(path).parent
-    with _create_draft(folder) as draft:
-        try:
-            _write_tables(draft, metadata)
-        except sqlite3.Error as error:
-            raise OSError(EIO, str(error)) from error
-        _sync(draft)
-        link(draft, path)
-    _sync(folder)
-
-
-@contextmanager
-def _create_draft(folder: Path) -> Iterator[str]:
     descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
     os.close(descriptor)
     try:
-        yield draft
+        _write_tables(draft, metadata)
+        _sync(draft)
+        link(draft, path)
+    except sqlite3.Error as error:
+        raise OSError(EIO, str(error)) from error
     finally:
         for suffix in ("", *LOG_SUFFIXES):
             Path(draft + suffix).unlink(missing_ok=True)
+    _sync(folder)
 
 
 def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
-    with closing(sqlite3.connect(records.database_uri(draft, "mode=rw"), uri=True, isolation_level=None)) as db:
+    with closing(reader.connect(draft, "mode=rw")) as db:
         db.execute("PRAGMA synchronous = OFF")  # the draft does not count until it is synced and linked
         db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,6 @@
-"""Read a journal: during its run, after a kill, from any process. No file is created or changed.
+"""Read a journal: during its run, after a kill, from any process. No file is created or changed, and damage is detected.
+
+Every row is checked against its checksum, and the tables against the figures that were committed with them.
 
 If there is a log beside the file, the file is being written, or its writer was killed. SQLite then reads both, under locks, and
 opens the log's index read-only, so that it neither creates nor repairs one. A file without a log is complete, and is read as
@@ -14,7 +16,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from operator import itemgetter
 from pathlib import Path
@@ -25,7 +27,6 @@ import msgspec
 
 from outreach_async.bulk.journal import records
 from outreach_async.bulk.journal.identity import JournalReport
-from outreach_async.bulk.journal.integrity import read_events, read_metadata, require_structure, require_windows
 from outreach_async.bulk.journal.records import DECODING_ERRORS, require
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
@@ -42,6 +43,101 @@ _SELECT_SPOOLED: Final = f"""
     SELECT json_group_array(json_array({_COLUMNS}, spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
     LEFT JOIN spool ON spool.seq = page.seq
 """
+_REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
+
+_VERIFY_OUTCOMES: Final = (
+    "SELECT seq, status, id, attempts, possible, error, repeats, crc FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?"
+)
+_VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
+
+
+def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
+    """Return a journal's metadata about its run.
+
+    Raises:
+        CorruptContentError: An entry is missing, or its checksum does not match.
+    """
+    rows = db.execute("SELECT name, value, crc FROM meta").fetchall()
+    require(all(records.checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in the run's metadata")
+    metadata = {name: msgspec.json.decode(value) for name, value, _ in rows}
+    missing = sorted(_REQUIRED_NAMES - metadata.keys())
+    require(not missing, f"metadata of the run is missing: {', '.join(missing)}")
+    return metadata
+
+
+def require_windows(db: sqlite3.Connection, hwm: int) -> int:
+    """Check that the windows cover all marked rows, and return the number of windows.
+
+    Raises:
+        CorruptContentError: A row is not covered, or a checksum does not match.
+    """
+    count = end = 0
+    for first, rows, marked, crc in db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first"):
+        require(records.checksum([first, rows, marked]) == crc, f"checksum mismatch in the window at row {first}")
+        require(first == end, f"the window at row {end} is missing")
+        count, end = count + 1, first + rows
+    require(end == hwm, f"the windows end at row {end}, but {hwm} rows were marked")
+    return count
+
+
+def read_events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, dict[str, Any]]]:
+    """Return all events as (Unix time, kind, details).
+
+    Raises:
+        CorruptContentError: An event is missing or changed.
+    """
+    rows = db.execute("SELECT number, at, kind, data, crc FROM event ORDER BY number").fetchall()
+    require(all(records.checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in an event")
+    require([row[0] for row in rows] == [*range(1, count + 1)], f"expected {count} events, found {len(rows)}")
+    return [(at, kind, msgspec.json.decode(data)) for _, at, kind, data, _ in rows]
+
+
+def require_structure(db: sqlite3.Connection, rows: int) -> None:
+    """Check the pages of the file, its tables, and the number of outcomes.
+
+    Raises:
+        CorruptContentError: A page is malformed, the tables are not those of a journal, or an outcome is missing.
+    """
+    (result,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    require(result == "ok", result)
+    tables = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
+    require(tables == {*records.TABLES}, "its tables are not those of a journal")
+    (count,) = db.execute("SELECT count(*) FROM outcome").fetchone()
+    require(count == rows, f"expected {rows} outcomes, found {count}")
+
+
+def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
+    """Check everything that a resumed run relies on, and return the run's metadata.
+
+    For a finished run, only the figures and the windows are checked: none of its rows is ever sent again.
+
+    Raises:
+        CorruptContentError: Something differs from what was written.
+    """
+    metadata = read_metadata(db)
+    require_windows(db, metadata["hwm"])
+    totals = records.decode_totals(metadata["totals"])
+    if metadata["state"] != "finished":
+        require_structure(db, totals.rows)
+        read_events(db, metadata["events"])
+        last = max((columns[0] for columns in _read_verified_rows(db, _VERIFY_OUTCOMES)), default=-1)
+        require(last < metadata["hwm"], f"row {last} has an outcome but was not marked")
+        for digest, text in db.execute("SELECT digest, text FROM error"):
+            require(records.digest(text) == digest, "checksum mismatch in an error")
+        spooled = sum(1 for _ in _read_verified_rows(db, _VERIFY_SPOOL))
+        require(metadata["spooled"] in (None, spooled), f"expected {metadata['spooled']} spooled rows, found {spooled}")
+    return metadata
+
+
+def _read_verified_rows(db: sqlite3.Connection, query: str) -> Iterator[list[Any]]:
+    """Check the checksum of each row of a table, and yield the row without it."""
+    first = 0
+    while page := db.execute(query, (first, _PAGE_SIZE)).fetchall():
+        for *columns, crc in page:
+            if records.checksum(columns) != crc:
+                raise records.CorruptContentError(f"checksum mismatch in row {columns[0]}")
+            yield columns
+        first = page[-1][0] + 1
 
 
 def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
@@ -83,7 +179,7 @@ def read_report(db: sqlite3.Connection) -> JournalReport:
 T = TypeVar("T")
 
 _LOCK_TIMEOUT: Final = 10.0
-"""Seconds to wait for a lock."""
+"""Seconds to wait for a lock, such as that of a reader that is recovering the file or reading an older state."""
 _MAX_ATTEMPTS: Final = 100
 """Maximum number of times that a query runs if the files change meanwhile."""
 _MAX_FAILURES: Final = 3
@@ -207,10 +303,16 @@ def _query_files(path: Path, files: _JournalFiles, query: Callable[[sqlite3.Conn
 
 
 def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T]) -> T:
-    with closing(sqlite3.connect(records.database_uri(path, mode), uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)) as db:
+    with closing(connect(path, mode)) as db:
         _require_format(path, db)
         db.execute("BEGIN")
         return query(db)
+
+
+def connect(path: str | Path, mode: str) -> sqlite3.Connection:
+    """Open a file with SQLite, for use in any thread; transactions are begun explicitly."""
+    uri = f"{Path(path).absolute().as_uri()}?{mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_TIMEOUT)
 
 
 def _read_log_state(db: sqlite3.Connection) -> Mapping[str, Any]:

@@ -11,7 +11,6 @@ import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Final, Literal
 from zlib import crc32
 
@@ -63,11 +62,6 @@ def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
     if struct.unpack_from(">I", header, _APPLICATION_ID) != (APPLICATION_ID,):
         return "foreign"
     return "newer" if version > FORMAT_VERSION else "ours"
-
-
-def database_uri(path: str | Path, mode: str) -> str:
-    """Return the URI with which SQLite opens a file."""
-    return f"{Path(path).absolute().as_uri()}?{mode}"
 
 
 MESSAGE_LIMIT: Final = 500
@@ -209,8 +203,8 @@ def _decode_id(stored: str) -> str:
 def _encode_error(error: OutreachError) -> str:
     kind = next(kind for kind in type(error).__mro__ if kind in _ERROR_CLASSES.values())
     message = str(error)[:MESSAGE_LIMIT].encode(errors="backslashreplace").decode()
-    facts = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
-    return to_json([kind.__name__, message, *facts])
+    attributes = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
+    return to_json([kind.__name__, message, *attributes])
 
 
 def _decode_error(text: str) -> OutreachError:
@@ -238,15 +232,15 @@ def encode_totals(totals: BulkReport) -> dict[str, Any]:
     }
 
 
-def decode_totals(figures: Mapping[str, Any]) -> BulkReport:
+def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
     """Return the figures from their stored JSON values.
 
     Raises:
         CorruptContentError: They do not add up.
     """
-    outcomes = {Outcome(name): count for name, count in figures["outcomes"].items()}
-    require(sum(outcomes.values()) == figures["rows"], "the totals do not add up")
-    return BulkReport(figures["rows"], outcomes, figures["uncertain"], figures["seconds"], figures["repeats"])
+    outcomes = {Outcome(name): count for name, count in stored["outcomes"].items()}
+    require(sum(outcomes.values()) == stored["rows"], "the totals do not add up")
+    return BulkReport(stored["rows"], outcomes, stored["uncertain"], stored["seconds"], stored["repeats"])
 
 
 def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:

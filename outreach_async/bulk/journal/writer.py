@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, ClassVar, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
@@ -27,13 +27,21 @@ from outreach_async.validation import masked_repr
 _PAGE_SIZE: Final = 200
 """Rows with the same e-mail that are merged at a time."""
 
-# One statement for many rows: each step of a statement releases the interpreter's lock, and a busy event loop gives it back late.
+
+def _insert_many(verb: str, table: str, columns: str) -> str:
+    """Return a statement that inserts the rows of a JSON array."""
+    # One statement for many rows: each step of a statement releases the interpreter's lock, and a busy event loop gives it back
+    # late.
+    values = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(columns.split(", "))))
+    return f"{verb} INTO {table} ({columns}) SELECT {values} FROM json_each(?)"  # noqa: S608 - names of this module
+
+
 # OR REPLACE: an existing row was left by a process that was killed while it spooled.
-_INSERT_ROWS: Final = """
-    INSERT OR REPLACE INTO spool (seq, key, payload, crc)
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]')
-    FROM json_each(?)
-"""
+_ADD_SPOOLED: Final = _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc")
+# OR IGNORE: an error is stored once for all its rows.
+_ADD_ERRORS: Final = _insert_many("INSERT OR IGNORE", "error", "digest, text")
+# A plain INSERT: a second outcome for a row is an error.
+_ADD_OUTCOMES: Final = _insert_many("INSERT", "outcome", "seq, status, id, attempts, possible, error, repeats, crc")
 _SELECT_ROWS: Final = """
     SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ? AND seq < ?
 """
@@ -48,17 +56,6 @@ _SELECT_GROUP: Final = """
     SELECT json_group_array(json_array(seq, payload)) FROM (
         SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?) AND seq > ? ORDER BY seq LIMIT ?
     )
-"""
-_ADD_ERRORS: Final = """
-    INSERT OR IGNORE INTO error (digest, text)
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
-"""
-# A plain INSERT: a second outcome for a row is an error.
-_ADD_OUTCOMES: Final = """
-    INSERT INTO outcome (seq, status, id, attempts, possible, error, repeats, crc)
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
-        json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]'), json_extract(value, '$[7]')
-    FROM json_each(?)
 """
 _SELECT_COMPLETED: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
 _ADD_WINDOW: Final = "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)"
@@ -78,8 +75,6 @@ class JournalWriter:
         possibly_sent: Rows without an outcome that an earlier process may have sent.
         spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
-
-    _link: ClassVar[Callable[[str, str], None]] = staticmethod(os.link)
 
     def __init__(self, journal: LockedJournal, store: Store, identity: Identity, wall: Callable[[], float]) -> None:
         metadata = journal.metadata
@@ -138,6 +133,10 @@ class JournalWriter:
                     writer.record_event("damaged", locked.damage)
             stack.pop_all()
         return writer
+
+    @staticmethod
+    def _link(draft: str, path: str) -> None:
+        os.link(draft, path)
 
     def _set_running(self, earlier: Earlier) -> None:
         """Set the state to `running` in the file before anything is sent: after a kill, marked rows count as possibly sent."""
@@ -278,7 +277,7 @@ class JournalWriter:
             raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; no more can be added")
         columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
         with self._store.transaction() as db:
-            db.execute(_INSERT_ROWS, (to_json([(*row, checksum(row)) for row in columns]),))
+            db.execute(_ADD_SPOOLED, (to_json([(*row, checksum(row)) for row in columns]),))
 
     def end_spool(self, rows: int) -> None:
         """Record that the whole input, with this number of rows, is spooled.
