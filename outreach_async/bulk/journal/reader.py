@@ -31,6 +31,8 @@ from outreach_async.bulk.journal.records import DECODING_ERRORS, require
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
+T = TypeVar("T")
+
 _PAGE_SIZE: Final = 1_000
 """Rows per query: a long query would keep the run from clearing its log."""
 
@@ -44,11 +46,38 @@ _SELECT_SPOOLED: Final = f"""
     LEFT JOIN spool ON spool.seq = page.seq
 """
 _REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
-
 _VERIFY_OUTCOMES: Final = (
     "SELECT seq, status, id, attempts, possible, error, repeats, crc FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?"
 )
 _VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
+
+_LOCK_TIMEOUT: Final = 10.0
+"""Seconds to wait for a lock, such as that of a reader that is recovering the file or reading an older state."""
+_MAX_ATTEMPTS: Final = 100
+"""Maximum number of times that a query runs if the files change meanwhile."""
+_MAX_FAILURES: Final = 3
+"""Failures in a row, with unchanged files, after which the error is raised: a read during a write may mix old and new."""
+_WITHOUT_LOG: Final = "mode=ro&immutable=1"
+"""URI parameters to open a journal without its log."""
+_LOG_HEADER_SIZE: Final = 32
+_LOG_MAGIC: Final = (0x377F0682, 0x377F0683)
+_EXTERNAL_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+"""Primary SQLite error codes whose cause is not in the file."""
+
+_LOG_MISSING: Final = "its write-ahead log (the file whose name ends in -wal) is missing: it contains outcomes, so copy it too"
+_LOG_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable: it contained outcomes"
 
 
 def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
@@ -174,37 +203,6 @@ def read_report(db: sqlite3.Connection) -> JournalReport:
         fingerprint=identity["fingerprint"],
         mapping=identity["mapping"],
     )
-
-
-T = TypeVar("T")
-
-_LOCK_TIMEOUT: Final = 10.0
-"""Seconds to wait for a lock, such as that of a reader that is recovering the file or reading an older state."""
-_MAX_ATTEMPTS: Final = 100
-"""Maximum number of times that a query runs if the files change meanwhile."""
-_MAX_FAILURES: Final = 3
-"""Failures in a row, with unchanged files, after which the error is raised: a read during a write may mix old and new."""
-_WITHOUT_LOG: Final = "mode=ro&immutable=1"
-"""URI parameters to open a journal without its log."""
-_LOG_HEADER_SIZE: Final = 32
-_LOG_MAGIC: Final = (0x377F0682, 0x377F0683)
-_EXTERNAL_CODES: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_READONLY,
-    }
-)
-"""Primary SQLite error codes whose cause is not in the file."""
-
-_LOG_MISSING: Final = "its write-ahead log (the file whose name ends in -wal) is missing: it contains outcomes, so copy it too"
-_LOG_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable: it contained outcomes"
 
 
 class DamagedJournalError(JournalError):
