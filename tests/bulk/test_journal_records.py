@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -270,3 +271,18 @@ def test_options_are_compared_as_the_json_that_they_are() -> None:
         identity.encode_identity(Identity("space_1", {"status": "added", "sizes": [1, 2]})),
     )
     assert identity.encode_identity(IDENTITY)["source"] == "rows.csv"
+
+
+def test_an_identity_is_stored_with_its_values_in_this_order() -> None:
+    mapping = MappingProxyType({"Mail": "email"})
+    stored = identity.encode_identity(Identity("space_1", {"b": 1, "a": 2}, "rows.csv", mapping=mapping))
+    options = {"b": 1, "a": 2}
+    expected = {"workspace": "space_1", "options": options, "source": "rows.csv", "fingerprint": None, "mapping": {**mapping}}
+    assert msgspec.json.encode(stored) == msgspec.json.encode(expected)
+
+
+def test_a_column_that_is_another_field_now_is_another_input() -> None:
+    before = identity.encode_identity(Identity("space_1", {}, mapping={"Mail": "email", "Town": "city"}))
+    identity.require_same_run("run.db", Identity("space_1", {}, mapping={"Mail": "email"}), before)
+    with pytest.raises(InvalidRequest, match="the field of column 'Town' was 'city' and is now 'title'"):
+        identity.require_same_run("run.db", Identity("space_1", {}, mapping={"Town": "title"}), before)
