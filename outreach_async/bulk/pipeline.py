@@ -12,6 +12,7 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
+from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import JournalState
 from outreach_async.bulk.outcomes import (
     BulkReport,
@@ -29,7 +30,7 @@ from outreach_async.bulk.outcomes import (
 )
 from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.bulk.progress import BulkProgress, ObservedThrottle, RateEstimator, StateReporter
-from outreach_async.bulk.recording import JournalRecorder, NullRecorder, OpenJournal, RunRecorder
+from outreach_async.bulk.recording import JournalRecorder, NullRecorder, RunRecorder
 from outreach_async.bulk.rows import CreateResult, ParsedRow, RowParser, Source
 from outreach_async.bulk.windows import MAX_WINDOW_SIZE
 from outreach_async.call import Call, CallOptions, event_loop_clock

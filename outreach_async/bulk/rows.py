@@ -1,15 +1,12 @@
-"""Pull the caller's rows and parse them: each becomes a row that can be sent, or the outcome of a row that never can be.
-
-Elsewhere these are called duplicates. Here, `duplicates` is the service's option for contacts that it already has.
-"""
+"""Pull the caller's rows and parse them: each becomes a row that can be sent, or the outcome of a row that never can be."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sized
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from collections import OrderedDict
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import attrs
@@ -35,7 +32,7 @@ class ParsedRow:
         original: The row as the caller passed it.
         key: Order key: rows with the same key are sent one after the other.
         operation: The operation to send.
-        maybe_applied: Whether an earlier process may have sent the row.
+        maybe_sent: Whether an earlier process may have sent the row.
     """
 
     index: int
@@ -46,17 +43,18 @@ class ParsedRow:
 
 
 @attrs.frozen
-class SpooledInput:
-    """A row read from the journal's spool.
+class SpooledRow:
+    """A row of the input, read from the journal's spool.
 
     Attributes:
-        members: JSON members of the contact, as they are sent.
-        refusal: Why the row can never be sent; `None` if it can.
-        repeats: Index of the row that is sent instead; `None` if this row is sent.
+        index: Index of the row in the input, from 0.
+        payload: JSON members of the contact, merged with those of the rows that this one is sent instead of; or, as a JSON
+            string, why the row can never be sent.
+        repeats: Index of the row that is sent instead of this one; `None` if this row is sent.
     """
 
-    members: dict[str, Any]
-    refusal: str | None = None
+    index: int
+    payload: bytes
     repeats: int | None = None
 
 
@@ -64,33 +62,32 @@ class RowParser:
     """Parses rows, one at a time.
 
     Args:
-        creation: The options of every contact request.
-        recent: Finds e-mails that occurred before, whose rows are rejected; `None` rejects none.
+        contact_requests: The options of every contact request.
+        recent_emails: Finds e-mails that occurred before, whose rows are rejected; `None` rejects none.
     """
 
-    def __init__(self, creation: ContactRequests, recent: RecentEmails | None = None) -> None:
-        self._contact_requests = creation
-        self._recent_emails = recent
+    def __init__(self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None) -> None:
+        self._contact_requests = contact_requests
+        self._recent_emails = recent_emails
 
-    def parse(self, index: int, given: object) -> ParsedRow | ContactOutcome:
+    def parse(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         """Return the parsed row, or the outcome of a row that is not sent."""
-        if not isinstance(given, SpooledInput):
-            return self._parse_contact(index, given)
-        if given.repeats is not None:
-            return superseded_outcome(index, given.members, given.repeats)
-        if given.refusal is not None:
-            return unsent_outcome(index, given.members, Outcome.REJECTED, InvalidRequest(given.refusal))
-        return self._parse_contact(index, given.members)
+        if not isinstance(row, SpooledRow):
+            return self._parse_contact(index, row)
+        content = msgspec.json.decode(row.payload)
+        if isinstance(content, str):
+            return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content))
+        return self._parse_contact(index, content) if row.repeats is None else superseded_outcome(index, content, row.repeats)
 
-    def _parse_contact(self, index: int, given: object) -> ParsedRow | ContactOutcome:
+    def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         try:
-            contact = to_contact(given)
+            contact = to_contact(row)
             operation = self._contact_requests.build_row(contact)
         except InvalidRequest as error:
-            return unsent_outcome(index, given, Outcome.REJECTED, error)
+            return unsent_outcome(index, row, Outcome.REJECTED, error)
         if self._recent_emails is not None and (earlier := self._recent_emails.find_earlier(index, contact.email)) is not None:
-            return self._recent_emails.rejected_outcome(index, given, earlier)
-        return ParsedRow(index, given, order_key(contact.email), operation)
+            return repeated_outcome(index, row, earlier, InvalidRequest(rejection_message(f"row {earlier}")))
+        return ParsedRow(index, row, order_key(contact.email), operation)
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
         """Return bytes that identify the row: its part of the request body, or why it is not sent. They contain no owner key."""
@@ -98,17 +95,17 @@ class RowParser:
             return row.operation.request.body[self._contact_requests.prefix_size :]
         return str(row.error).encode()
 
-    def encode_for_spool(self, given: object) -> tuple[str, bytes]:
+    def encode_for_spool(self, row: object) -> tuple[str, bytes]:
         """Return the row's exact e-mail, and its JSON for the spool: its members, or as a string why it can never be sent."""
         try:
-            contact = to_contact(given)
-            return contact.email, b"{" + self._contact_requests.build_row(contact).request.body[
-                self._contact_requests.prefix_size :
-            ]
+            contact = to_contact(row)
+            body = self._contact_requests.build_row(contact).request.body
         except InvalidRequest as error:
             return "", msgspec.json.encode(str(error))
+        return contact.email, b"{" + body[self._contact_requests.prefix_size :]
 
 
+# Others call these rows duplicates. Here, `duplicates` is the service's option for contacts that it already has.
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
 a row that repeats one of the last 10,000. `first`, `last` and `coalesce` send one row per e-mail, once the whole input is in the
@@ -148,21 +145,16 @@ class RecentEmails:
     Only identical addresses count as repeated: rejecting by a coarser key could lose a contact.
     """
 
-    def __init__(self, reach: int = _HISTORY_SIZE) -> None:
-        self._history_size = reach
+    def __init__(self, size: int = _HISTORY_SIZE) -> None:
+        self._size = size
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def find_earlier(self, index: int, email: str) -> int | None:
         """Return the index of an earlier row with the same e-mail; remember this row if there is none."""
-        while self._rows and next(iter(self._rows.values())) < index - self._history_size:
+        while self._rows and next(iter(self._rows.values())) < index - self._size:
             self._rows.popitem(last=False)
-        found = self._rows.setdefault(email, index)
-        return None if found == index else found
-
-    @staticmethod
-    def rejected_outcome(index: int, given: object, earlier: int) -> ContactOutcome:
-        """Return the outcome of a row that repeats an earlier one."""
-        return repeated_outcome(index, given, earlier, InvalidRequest(rejection_message(f"row {earlier}")))
+        earlier = self._rows.setdefault(email, index)
+        return None if earlier == index else earlier
 
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
@@ -184,24 +176,12 @@ END: Final = object()
 """Returned by `Source.pull` when there are no more rows."""
 
 
-class RowSource(Protocol):
-    """Rows that are pulled one at a time."""
-
-    @property
-    def ready(self) -> bool:
-        """True if the next row is available without waiting."""
-        ...
-
-    async def pull(self) -> Any:
-        """Return the next row, or `END`."""
-        ...
-
-
 class Source:
     """Rows of the caller's iterable, pulled one at a time by many tasks.
 
     Attributes:
         total: Number of rows; `None` if the iterable has no length.
+        ready: Whether the next row is available without waiting: always for an iterable, never for an async iterable.
 
     Raises:
         InvalidRequest: `rows` is not an iterable of rows, or is a single contact, a mapping, a string or bytes.
@@ -211,78 +191,19 @@ class Source:
         if isinstance(rows, str | bytes | Mapping | NewContact):
             raise InvalidRequest(f"rows: expected many contacts, got one {type_name(rows)}; {_REMEDY}")
         self._lock = anyio.Lock(fast_acquire=True)
-        self._iterator: Iterator[Any] | None = None
-        self._async_iterator: AsyncIterator[Any] | None = None
         self.total = len(rows) if isinstance(rows, Sized) else None
-        if isinstance(rows, AsyncIterable):
-            self._async_iterator = aiter(rows)
-        elif isinstance(rows, Iterable):
-            self._iterator = iter(rows)
-        else:
+        self.ready = not isinstance(rows, AsyncIterable)
+        if not isinstance(rows, AsyncIterable | Iterable):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
-
-    @property
-    def ready(self) -> bool:
-        """True if the next row is available without waiting: always for an iterable, never for an async iterable."""
-        return self._async_iterator is None
+        self._stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
+        self._iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
 
     async def pull(self) -> Any:
         """Return the next row, or `END`. Exceptions of the iterable pass through."""
-        if self._iterator is not None:
+        if self._stream is None:
             return next(self._iterator, END)
         async with self._lock:  # an async generator raises if two tasks advance it at the same time
-            return await anext(self._async_iterator, END) if self._async_iterator is not None else END
-
-
-class Prefetch:
-    """Reads a stream ahead, so that a window can take all rows that have arrived without waiting for more.
-
-    Args:
-        source: The stream.
-        room: Maximum number of rows to hold.
-    """
-
-    def __init__(self, source: Source, room: int) -> None:
-        self._source = source
-        self._capacity = room
-        self._rows: deque[Any] = deque()
-        self._failure: Exception | None = None
-        self._ended = False
-        self._changed = anyio.Event()
-
-    @property
-    def ready(self) -> bool:
-        """True if a row, or the end, has arrived."""
-        return bool(self._rows) or self._ended
-
-    async def pull(self) -> Any:
-        """Return the next row, or `END`. An exception of the stream is raised after the rows before it."""
-        while not self.ready:
-            await self._changed.wait()
-        if self._rows:
-            self._notify()
-            return self._rows.popleft()
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-        return END
-
-    async def run(self) -> None:
-        """Pull rows until the stream ends."""
-        try:
-            while (row := await self._source.pull()) is not END:
-                self._rows.append(row)
-                self._notify()
-                while len(self._rows) >= self._capacity:
-                    await self._changed.wait()
-        except Exception as error:  # noqa: BLE001 - raised by `pull`
-            self._failure = error
-        self._ended = True
-        self._notify()
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+            return await anext(self._stream, END)
 
 
 def order_key(email: str) -> str:
@@ -292,13 +213,12 @@ def order_key(email: str) -> str:
     accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's domains,
     dots. The local part never becomes empty: if it consists of such characters alone, it is used unchanged.
     """
-    if email.isascii():  # nearly all are, and need only a part of the folding
-        local, _, domain = email.rpartition("@")
-        domain = _fold_domain(domain.lower())
-        return f"{_fold_local(local.lower(), domain) or local}@{domain}"
-    local, _, domain = email.translate(_AT_SIGN_FORMS).rpartition("@")
-    domain = _fold_domain(_fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
-    return f"{_fold_local(_fold(local), domain) or local}@{domain}"
+    fold: Callable[[str], str] = str.lower  # nearly all addresses are ASCII, and need only this part of the folding
+    if not email.isascii():
+        fold, email = _fold, email.translate(_AT_SIGN_FORMS)
+    local, _, domain = email.rpartition("@")
+    domain = _fold_domain(fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
+    return f"{_fold_local(fold(local), domain) or local}@{domain}"
 
 
 def _fold_local(local: str, domain: str) -> str:
@@ -335,43 +255,27 @@ def _decode_label(label: str) -> str:
         return label
 
 
-class RowFeed(Protocol):
-    """Supplies rows to the workers."""
-
-    async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Return the next row, the outcome of a row that is not sent, or `None` at the end.
-
-        Raises:
-            Exception: Raised by the iterable of rows.
-        """
-        ...
-
-    def stop(self) -> None:
-        """Return no more rows."""
-        ...
-
-    def remaining_possibly_sent(self) -> PossiblySent:
-        """Return the rows that were not returned by `next` and may have been sent by an earlier process."""
-        ...
-
-
 class DirectFeed:
-    """Returns rows as they are pulled."""
+    """Supplies rows to the workers as they are pulled: a run without a journal."""
 
-    def __init__(self, source: Source, reader: RowParser) -> None:
+    def __init__(self, source: Source, parser: RowParser) -> None:
         self._source = source
-        self._parser = reader
+        self._parser = parser
         self._pulled_count = 0
         self._stopped = False
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Pull and return the next row, or the outcome of a row that is not sent; `None` at the end."""
-        given = END if self._stopped else await self._source.pull()
-        if given is END:
+        """Pull and return the next row, or the outcome of a row that is not sent; `None` at the end.
+
+        Raises:
+            Exception: Raised by the iterable of rows.
+        """
+        row = END if self._stopped else await self._source.pull()
+        if row is END:
             self._stopped = True
             return None
         index, self._pulled_count = self._pulled_count, self._pulled_count + 1
-        return self._parser.parse(index, given)
+        return self._parser.parse(index, row)
 
     def stop(self) -> None:
         """Pull no more rows."""

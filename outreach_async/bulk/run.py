@@ -11,11 +11,10 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.journal import Identity, Journal
+from outreach_async.bulk.journal import Identity, Journal, JournalOptions, open_journal
 from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.outcomes import BulkReport, Order, RejectStreak
 from outreach_async.bulk.pipeline import Outcomes, Plan
-from outreach_async.bulk.recording import JournalOptions, open_journal
 from outreach_async.bulk.rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
 from outreach_async.call import CallOptions
 from outreach_async.engine import Engine

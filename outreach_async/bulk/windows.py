@@ -8,98 +8,92 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import anyio
-import msgspec
+from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from outreach_async.bulk.journal import JournalWriter, MarkedWindow, SpooledRow
-from outreach_async.bulk.journal.writer_thread import WriterThread
+from outreach_async.bulk.journal import OpenJournal
+from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import PossiblySent
-from outreach_async.bulk.rows import END, ParsedRow, Repeats, RowParser, RowSource, SpooledInput
+from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, RowParser, Source, SpooledRow
 from outreach_async.errors import InvalidRequest
-
-_BATCH_SIZE: Final = 500
-
-
-class SpooledSource:
-    """Reads rows from the journal's spool, after storing the whole source in it.
-
-    Args:
-        source: Supplies the rows; not used if an earlier process has stored all of them.
-        reader: Encodes rows for the spool.
-        writer: The journal's writer.
-        scribe: Runs the writer's calls.
-        repeats: Policy for rows with the same e-mail.
-    """
-
-    ready = True
-
-    def __init__(
-        self, source: RowSource, reader: RowParser, writer: JournalWriter, scribe: WriterThread, repeats: Repeats
-    ) -> None:
-        self._source = source
-        self._parser = reader
-        self._writer = writer
-        self._writer_thread = scribe
-        self._repeats = repeats
-        self._rows: deque[SpooledRow] = deque()
-        self._next = 0
-
-    async def pull(self) -> Any:
-        """Return the next spooled row, or `END`."""
-        if self._writer.spooled is None:
-            await self._store_input()
-        if not self._rows:
-            self._rows += await self._writer_thread.run(self._writer.spooled_rows, self._next, _BATCH_SIZE, self._repeats)
-            self._next += len(self._rows)
-        return _decode_row(self._rows.popleft()) if self._rows else END
-
-    async def _store_input(self) -> None:
-        """Store the whole input. A process that was killed while doing so has sent nothing, so this starts from the beginning."""
-        batch: list[tuple[int, str, bytes]] = []
-        index = 0
-        while (given := await self._source.pull()) is not END:
-            batch.append((index, *self._parser.encode_for_spool(given)))
-            index += 1
-            if len(batch) == _BATCH_SIZE:
-                await self._writer_thread.run(self._writer.spool, batch)
-                batch = []
-            await checkpoint()
-        await self._writer_thread.run(self._writer.spool, batch)
-        await self._writer_thread.run(self._writer.end_spool, index)
-
-
-def _decode_row(row: SpooledRow) -> SpooledInput:
-    content: Any = msgspec.json.decode(row.payload)
-    return SpooledInput({}, refusal=content) if isinstance(content, str) else SpooledInput(content, repeats=row.repeats)
-
 
 MAX_WINDOW_SIZE: Final = 1_000
 """Maximum number of rows in a window: after a crash, every row of a window without an outcome is uncertain."""
+_SPOOL_BATCH_SIZE: Final = 500
 _CHECKPOINT_INTERVAL: Final = 50
 """Rows read before other tasks may run: parsing a whole window at once would delay the responses that arrive meanwhile."""
+
+
+class Prefetch:
+    """Reads a stream ahead, so that a window can take all rows that have arrived without waiting for more.
+
+    Args:
+        source: The stream.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._rows: deque[Any] = deque()
+        self._failure: Exception | None = None
+        self._ended = False
+        self._changed = anyio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """True if a row, or the end, has arrived."""
+        return bool(self._rows) or self._ended
+
+    async def pull(self) -> Any:
+        """Return the next row, or `END`. An exception of the stream is raised after the rows before it."""
+        while not self.ready:
+            await self._changed.wait()
+        if self._rows:
+            self._notify()
+            return self._rows.popleft()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        return END
+
+    async def run(self) -> None:
+        """Pull rows until the stream ends, at most a window ahead."""
+        try:
+            while (row := await self._source.pull()) is not END:
+                self._rows.append(row)
+                self._notify()
+                while len(self._rows) >= MAX_WINDOW_SIZE:
+                    await self._changed.wait()
+        except Exception as error:  # noqa: BLE001 - raised by `pull`
+            self._failure = error
+        self._ended = True
+        self._notify()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
 
 class WindowedFeed:
     """Supplies the rows of marked windows, one window ahead of the workers. Rows that already have an outcome are skipped.
 
     Args:
-        source: Supplies the rows.
-        reader: Parses the rows.
-        writer: The journal's writer.
-        scribe: Runs the writer's calls.
-        size: Returns the maximum number of rows of a new window.
+        journal: The open journal.
+        source: Supplies the rows; not used if an earlier process has spooled all of them.
+        parser: Parses the rows.
+        window_size: Returns the maximum number of rows of a new window.
     """
 
-    def __init__(
-        self, source: RowSource, reader: RowParser, writer: JournalWriter, scribe: WriterThread, size: Callable[[], int]
-    ) -> None:
-        self._source = source
-        self._parser = reader
+    def __init__(self, journal: OpenJournal, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:
+        options, writer = journal.options, journal.writer
+        self._source = source if source.ready else Prefetch(source)
+        self._parser = parser
         self._writer = writer
-        self._writer_thread = scribe
-        self._window_size = size
-        self._known_hwm = writer.hwm
+        self._thread = journal.thread
+        self._repeats = options.repeats
+        self._spools = (options.spool or options.repeats in WHOLE_INPUT) and not writer.finished
+        self._window_size = window_size
+        self._marked_before = writer.hwm
         self._possibly_sent = writer.possibly_sent
         self._rows: deque[ParsedRow | ContactOutcome] = deque()
         self._first = 0
@@ -108,16 +102,25 @@ class WindowedFeed:
         self._failure: Exception | None = None
         self._changed, self._window_wanted = anyio.Event(), anyio.Event()
 
+    def start(self, group: TaskGroup) -> None:
+        """Start the tasks that fill windows and read ahead."""
+        group.start_soon(self._run)
+        if isinstance(self._source, Prefetch):
+            group.start_soon(self._source.run)
+
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Return the next row of a marked window.
+        """Return the next row of a marked window, or the outcome of a row that is not sent; `None` at the end.
 
         Raises:
             InvalidRequest: The input differs from the one that the journal belongs to.
             JournalError: The journal cannot be written.
+            Exception: Raised by the iterable of rows.
         """
         while not self._rows:
             if self._ended:
-                self._raise_failure()
+                failure, self._failure = self._failure, None
+                if failure is not None:
+                    raise failure
                 return None
             self._window_wanted.set()
             await self._changed.wait()
@@ -127,23 +130,18 @@ class WindowedFeed:
             self._window_wanted.set()
         return self._rows.popleft()
 
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-
     def stop(self) -> None:
         """Return no more rows."""
-        self._rows, held = deque(), self._rows
-        if held:
-            self._first = held[0].index
+        if self._rows:
+            self._first = self._rows[0].index
+            self._rows = deque()
         self._end()
 
     def remaining_possibly_sent(self) -> PossiblySent:
         """Return the rows that were not returned by `next` and may have been sent by an earlier process."""
         return self._possibly_sent.starting_at(self._rows[0].index if self._rows else self._first)
 
-    async def run(self) -> None:
+    async def _run(self) -> None:
         """Fill windows until the input ends. In a finished run, only compare the rows with the marked ones."""
         try:
             while not self._ended and not self._writer.is_settled and await self._fill_window():
@@ -164,54 +162,69 @@ class WindowedFeed:
 
     async def _fill_window(self) -> bool:
         """Read, mark and supply one window; return whether there may be another."""
-        known = await self._writer_thread.run(self._writer.window_at, self._first) if self._first < self._known_hwm else None
-        rows, digest = await (
-            self._read_rows(known.rows, whole=True) if known else self._read_rows(self._window_size(), whole=False)
-        )
-        if rows and known is None and self._writer.finished:
+        marked = await self._thread.run(self._writer.window_at, self._first) if self._first < self._marked_before else None
+        rows, digest = await self._read_rows(self._window_size() if marked is None else marked.rows, whole=marked is not None)
+        if rows and marked is None and self._writer.finished:
             raise InvalidRequest(
                 f"rows: the input changed: expected the {self._first} rows of the finished run, got more;"
                 " resume with the same input, or pass another journal path"
             )
+        if not rows and marked is not None:
+            raise InvalidRequest(
+                f"rows: the input changed: it ends before row {self._first} of the journal; resume with the same input"
+            )
         if not rows:
-            if known is not None:
-                text = f"rows: the input changed: it ends before row {self._first} of the journal; resume with the same input"
-                raise InvalidRequest(text)
             return False
         window = MarkedWindow(self._first, len(rows), digest)
-        await self._writer_thread.run(self._writer.mark, window)  # on the disk before any row of the window reaches a worker
-        done = (
-            await self._writer_thread.run(self._writer.completed_rows, window.first, window.rows) if known else frozenset[int]()
-        )
+        await self._thread.run(self._writer.mark, window)  # on the disk before any row of the window reaches a worker
+        completed = frozenset[int]()
+        if marked is not None:
+            completed = await self._thread.run(self._writer.completed_rows, window.first, window.rows)
         if self._ended:  # `stop` was called while this waited for the source or the disk
             return False
         if not self._writer.finished:  # no row of a finished run is sent again
-            self._rows += self._drop_completed(rows, done)
-        self._first, self._last_size = self._first + len(rows), len(rows)
+            self._rows += [row for row in rows if row.index not in completed]
+        self._first, self._last_size = window.end, window.rows
         self._notify()
         return True
 
     async def _read_rows(self, size: int, *, whole: bool) -> tuple[list[ParsedRow | ContactOutcome], bytes]:
-        """Read at most `size` rows. Unless `whole` is true, wait for the first one only."""
+        """Read at most `size` rows, and return them with their digest. Unless `whole` is true, wait for the first one only."""
         # Rows of a slow stream must not wait until a window is full. A window of an earlier run has a fixed size, or its digest
         # could not be compared.
+        source = Source(await self._read_spool(size)) if self._spools else self._source
         rows: list[ParsedRow | ContactOutcome] = []
         digest = blake2b(digest_size=8)
-        while len(rows) < size and (whole or not rows or self._source.ready):
-            if (given := await self._source.pull()) is END:
+        while len(rows) < size and (whole or not rows or source.ready):
+            if (original := await source.pull()) is END:
                 break
-            row = self._parser.parse(self._first + len(rows), given)
-            form = self._parser.identifying_bytes(row)
-            digest.update(len(form).to_bytes(4))
-            digest.update(form)
+            row = self._parser.parse(self._first + len(rows), original)
+            if isinstance(row, ParsedRow):
+                row.maybe_sent = row.index in self._possibly_sent
+            content = self._parser.identifying_bytes(row)
+            digest.update(len(content).to_bytes(4))
+            digest.update(content)
             rows.append(row)
             if not len(rows) % _CHECKPOINT_INTERVAL:
                 await checkpoint()
         return rows, digest.digest()
 
-    def _drop_completed(self, rows: list[ParsedRow | ContactOutcome], done: frozenset[int]) -> list[ParsedRow | ContactOutcome]:
-        left = [row for row in rows if row.index not in done]
-        for row in left:
-            if isinstance(row, ParsedRow):
-                row.maybe_sent = row.index in self._possibly_sent
-        return left
+    async def _read_spool(self, size: int) -> list[SpooledRow]:
+        """Return the rows of the next window from the journal's spool, after storing the whole input in it."""
+        if self._writer.spooled is None:
+            await self._store_input()
+        return await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats)
+
+    async def _store_input(self) -> None:
+        """Store the whole input. A process that was killed while doing so has sent nothing, so this starts from the beginning."""
+        batch: list[tuple[int, str, bytes]] = []
+        count = 0
+        while (row := await self._source.pull()) is not END:
+            batch.append((count, *self._parser.encode_for_spool(row)))
+            count += 1
+            if len(batch) == _SPOOL_BATCH_SIZE:
+                await self._thread.run(self._writer.spool, batch)
+                batch = []
+            await checkpoint()
+        await self._thread.run(self._writer.spool, batch)
+        await self._thread.run(self._writer.end_spool, count)

@@ -19,7 +19,8 @@ import pytest
 from support.journal import facts, killed_journal
 from tools.journal_child import IDENTITY, opened, outcome, steps, window
 
-from outreach_async.bulk.journal import Identity, Journal, JournalWriter, MarkedWindow, lock
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter, lock
+from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.journal.reader import read_snapshot
 from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
@@ -245,7 +246,7 @@ class TestRefused:
     def test_any_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
             "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
-            "try: JournalWriter.open(Journal(sys.argv[1]), Identity('space_1', {}), resume=False)\n"
+            "try: JournalWriter.open(sys.argv[1], Identity('space_1', {}), resume=False)\n"
             "except ValueError as error: print(error)"
         )
         done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)

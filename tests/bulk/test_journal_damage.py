@@ -26,7 +26,7 @@ from tools.journal_faults import damaged
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
 from outreach_async.bulk.journal import JournalWriter
 from outreach_async.bulk.journal.lock import require_same_file
-from outreach_async.bulk.journal.making import create_journal
+from outreach_async.bulk.journal.opening import create_journal
 from outreach_async.bulk.journal.reader import DamagedJournalError, read_error
 from outreach_async.bulk.possibly_sent import PossiblySent
 
@@ -338,7 +338,7 @@ class TestEarlierUnknown:
     def test_another_run_is_refused_all_the_same(self, path: Path) -> None:
         ended(path, "interrupted")
         with pytest.raises(InvalidRequest, match="workspace was"):
-            JournalWriter.open(Journal(path), attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
+            JournalWriter.open(path, attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
 
 
 CHANGES = {

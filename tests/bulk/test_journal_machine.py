@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.journal import ENDINGS, facts, outcomes
 from tools.journal_child import IDENTITY, opened, window
 
-from outreach_async.bulk.journal import Journal, JournalWriter, MarkedWindow
+from outreach_async.bulk.journal import Journal, JournalWriter
+from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -37,9 +38,9 @@ NAMES = ["email", "city", "title", "custom_1"]
 
 def through(found: ContactOutcome) -> ContactOutcome:
     """Store an outcome and read it back, without a database."""
-    stored = encode_batch([found])
-    texts = dict(msgspec.json.decode(stored.errors)) if stored.errors else {}
-    (row,) = msgspec.json.decode(stored.rows)
+    rows, errors = encode_batch([found])
+    texts = dict(msgspec.json.decode(errors)) if errors else {}
+    (row,) = msgspec.json.decode(rows)
     return decode_outcome(row, texts.get(row[5]), found.contact)
 
 
@@ -77,20 +78,20 @@ def test_the_message_of_an_error_is_bounded_and_may_hold_what_utf_8_cannot() -> 
 
 
 def test_equal_errors_are_stored_once() -> None:
-    stored = encode_batch([outcome(index, error=StatusError("same", status_code=422)) for index in range(50)])
-    assert stored.errors is not None
-    assert len(msgspec.json.decode(stored.errors)) == 1
+    _, errors = encode_batch([outcome(index, error=StatusError("same", status_code=422)) for index in range(50)])
+    assert errors is not None
+    assert len(msgspec.json.decode(errors)) == 1
 
 
 def test_an_id_is_stored_without_its_prefix() -> None:
-    assert encode_batch([outcome(3, id="contact_abc")]).rows.startswith('[[3,0,"abc",1,null,null,null,')
+    assert encode_batch([outcome(3, id="contact_abc")])[0].startswith('[[3,0,"abc",1,null,null,null,')
 
 
 @given(outcomes(), st.data())
 def test_a_change_of_any_column_is_noticed(found: ContactOutcome, data: st.DataObject) -> None:
-    stored = encode_batch([found])
-    texts = dict(msgspec.json.decode(stored.errors)) if stored.errors else {}
-    (row,) = msgspec.json.decode(stored.rows)
+    rows, errors = encode_batch([found])
+    texts = dict(msgspec.json.decode(errors)) if errors else {}
+    (row,) = msgspec.json.decode(rows)
     place = data.draw(st.integers(0, 6))
     row[place] = data.draw((st.none() | st.integers(-(2**40), 2**40) | st.text()).filter(lambda value: value != row[place]))
     with pytest.raises(CorruptContentError):
@@ -98,8 +99,8 @@ def test_a_change_of_any_column_is_noticed(found: ContactOutcome, data: st.DataO
 
 
 def test_an_error_that_is_missing_or_another_is_noticed() -> None:
-    stored = encode_batch([outcome(1, error=StatusError("x"))])
-    (row,) = msgspec.json.decode(stored.rows)
+    rows, _ = encode_batch([outcome(1, error=StatusError("x"))])
+    (row,) = msgspec.json.decode(rows)
     with pytest.raises(CorruptContentError, match="the error of row 1 is missing"):
         decode_outcome(row, None, None)
     with pytest.raises(CorruptContentError, match="checksum mismatch in the error of row 1"):
@@ -270,3 +271,18 @@ def test_options_are_compared_as_the_json_that_they_are() -> None:
         identity.encode_identity(Identity("space_1", {"status": "added", "sizes": [1, 2]})),
     )
     assert identity.encode_identity(IDENTITY)["source"] == "rows.csv"
+
+
+def test_an_identity_is_stored_with_its_values_in_this_order() -> None:
+    mapping = MappingProxyType({"Mail": "email"})
+    stored = identity.encode_identity(Identity("space_1", {"b": 1, "a": 2}, "rows.csv", mapping=mapping))
+    options = {"b": 1, "a": 2}
+    expected = {"workspace": "space_1", "options": options, "source": "rows.csv", "fingerprint": None, "mapping": {**mapping}}
+    assert msgspec.json.encode(stored) == msgspec.json.encode(expected)
+
+
+def test_a_column_that_is_another_field_now_is_another_input() -> None:
+    before = identity.encode_identity(Identity("space_1", {}, mapping={"Mail": "email", "Town": "city"}))
+    identity.require_same_run("run.db", Identity("space_1", {}, mapping={"Mail": "email"}), before)
+    with pytest.raises(InvalidRequest, match="the field of column 'Town' was 'city' and is now 'title'"):
+        identity.require_same_run("run.db", Identity("space_1", {}, mapping={"Town": "title"}), before)

@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 import attrs
 from support.kill_points import IN_FLIGHT, KILL, Point
 
-from outreach_async.bulk.journal import Identity, Journal, MarkedWindow
-from outreach_async.bulk.journal.identity import Earlier
-from outreach_async.bulk.journal.making import create_journal
+from outreach_async.bulk.journal import Identity, Journal
+from outreach_async.bulk.journal.identity import Earlier, MarkedWindow
 from outreach_async.bulk.journal.writer import JournalWriter
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
@@ -81,10 +80,6 @@ class DoomedWriter(JournalWriter):
         self.doom.passes(after)
 
     @staticmethod
-    def _create(path: str, facts: Mapping[str, Any]) -> None:
-        create_journal(path, facts, DoomedWriter._link)
-
-    @staticmethod
     def _link(draft: str, path: str) -> None:
         DoomedWriter.doom.passes(Point.CREATING)
         os.link(draft, path)
@@ -108,9 +103,9 @@ class DoomedWriter(JournalWriter):
         with self._committing(Point.RECORDING, Point.IN_RECORD, Point.RECORDED):
             super().record(outcomes)
 
-    def end(self, state: str, suspects: PossiblySent = NO_ROWS) -> None:
+    def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
         with self._committing(Point.ENDING, Point.IN_END, Point.ENDED):
-            super().end(state, suspects)
+            super().end(state, possibly_sent)
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
         with self._committing(None, Point.SPOOLING, Point.SPOOLED):
@@ -168,7 +163,7 @@ class DoomedJournal(Journal):
         if self._resumed:
             self._doom.passes(Point.REOPENING)
         DoomedWriter.doom = self._doom  # a process is one run's
-        return self._kind.open(self, identity, resume=resume, **options)
+        return self._kind.open(self.path, identity, resume=resume, **options)
 
 
 class DoomedTransport:

@@ -252,7 +252,7 @@ class MortalJournal(Journal):
         self._process = process
         self._harmed = harmed
 
-    def scribe(self) -> WriterThread:
+    def writer_thread(self) -> WriterThread:
         return SlowScribe(self._process)
 
     def writer(self, identity: Identity, *, resume: bool, **options: Any) -> JournalWriter:

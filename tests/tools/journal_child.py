@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outreach_async.bulk.journal import Identity, Journal, JournalWriter, MarkedWindow
+from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import JournalError, StatusError
 from outreach_async.vocabulary import Outcome
@@ -48,7 +49,7 @@ def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> Marke
 
 def opened(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
     """Open a journal whose clock stands still."""
-    return JournalWriter.open(Journal(path), identity, resume=resume, **{"wall": lambda: 0.0, **options})
+    return JournalWriter.open(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
 
 def steps(writer: JournalWriter) -> Iterator[str]:

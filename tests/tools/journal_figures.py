@@ -70,7 +70,7 @@ def busy() -> Iterator[None]:
 
 def one_statement(db: sqlite3.Connection, outcomes: list[ContactOutcome]) -> None:
     """Insert as the writer does."""
-    db.execute(f"INSERT INTO t SELECT {COLUMNS} FROM json_each(?)", (encode_batch(outcomes).rows,))  # noqa: S608 - columns of ours
+    db.execute(f"INSERT INTO t SELECT {COLUMNS} FROM json_each(?)", (encode_batch(outcomes)[0],))  # noqa: S608 - columns of ours
 
 
 def many_statements(db: sqlite3.Connection, outcomes: list[ContactOutcome]) -> None:

@@ -5,8 +5,199 @@ returned. After a kill, a row below the mark without an outcome may therefore ha
 One `JournalWriter` holds the journal's lock during a run. Any number of `Journal` objects can read the file, even during the run.
 """
 
-from outreach_async.bulk.journal.identity import Identity, JournalReport, MarkedWindow
-from outreach_async.bulk.journal.reader import Journal
-from outreach_async.bulk.journal.writer import JournalWriter, SpooledRow
+from __future__ import annotations
 
-__all__ = ["Identity", "Journal", "JournalReport", "JournalWriter", "MarkedWindow", "SpooledRow"]
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgspec
+
+from outreach_async.atomic import atomic_write
+from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
+from outreach_async.bulk.journal.reader import read_events, read_metadata, read_page, read_report, read_snapshot
+from outreach_async.bulk.journal.records import to_json
+from outreach_async.bulk.journal.writer import JournalWriter
+from outreach_async.bulk.journal.writer_thread import WriterThread
+from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.rows import Repeats
+
+__all__ = ["Identity", "Journal", "JournalOptions", "JournalReport", "JournalWriter", "OpenJournal", "open_journal"]
+
+
+class Journal:
+    """The journal of a bulk run. It can be read at any time.
+
+    Args:
+        path: Path of the file.
+        source: Name of a run's input, such as the path of a file; reports show it.
+        fingerprint: Fingerprint of a run's whole input, such as a file's digest; a run is not resumed with another one.
+        mapping: Field codes by column name, if the input has columns; a run is not resumed with another code for one of them.
+        inline: Write on the event loop's own thread. Virtual time needs this, because its clock runs ahead of threads.
+
+    Example:
+        ```python
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal=Journal("run.db", source="list of May"))
+        print(Journal("run.db").report().source)  # -> list of May
+        ```
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        source: str | None = None,
+        fingerprint: str | None = None,
+        mapping: Mapping[str, str] | None = None,
+        inline: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self.source = source
+        self.fingerprint = fingerprint
+        self.mapping = mapping
+        self.inline = inline
+
+    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
+        """Open the journal for a run; see `JournalWriter.open`."""
+        return JournalWriter.open(self.path, identity, resume=resume, earlier=earlier)
+
+    def writer_thread(self) -> WriterThread:
+        """Return the thread that runs the writer's calls."""
+        return WriterThread(inline=self.inline)
+
+    def __repr__(self) -> str:
+        return f"Journal({str(self.path)!r})"
+
+    def outcomes(self) -> Iterator[ContactOutcome]:
+        """Iterate over the recorded outcomes, by index, in bounded memory.
+
+        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its error has the original class,
+        message, status and attempts; headers and body are not recorded.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
+            print([(outcome.index, outcome.status.value) for outcome in Journal("run.db").outcomes()])
+            # -> [(0, 'added'), (1, 'rejected')]
+            ```
+        """
+        first = 0
+        while page := read_snapshot(self.path, partial(read_page, first=first)):
+            yield from page
+            first = page[-1].index + 1
+
+    def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
+        """Iterate over the events of the run as (time, kind, details); the time is Unix time by the writer's clock.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+
+        Example:
+            ```python
+            rows = [{"email": "ann@company.example"}]
+            async with client.contacts.create_many(rows, journal="run.db"):
+                pass  # left before its end
+            await client.contacts.create_many(rows, journal="run.db", resume=True)
+            print([(kind, details) for at, kind, details in Journal("run.db").events()])
+            # -> [('resumed', {'after': 'interrupted'})]
+            ```
+        """
+        yield from read_snapshot(self.path, lambda db: read_events(db, read_metadata(db)["events"]))
+
+    def report(self) -> JournalReport:
+        """Return the report of the run. It is stored with the outcomes, so this does not count them.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            report = Journal("run.db").report()
+            print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
+            ```
+        """
+        return read_snapshot(self.path, read_report)
+
+    def write_report(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as JSON to a file. The file is replaced atomically.
+
+        Raises:
+            InvalidRequest: There is no journal.
+            JournalError: The journal is damaged or cannot be read.
+            OSError: The file cannot be written.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            Journal("run.db").write_report("report.json")
+            ```
+        """
+        atomic_write(path, msgspec.json.format(to_json(self.report().to_dict()), indent=2) + "\n")
+
+
+@attrs.frozen
+class JournalOptions:
+    """The journal options of a run.
+
+    Attributes:
+        journal: The journal.
+        identity: Identity of the run.
+        resume: Whether to resume an existing journal.
+        spool: Whether to store the whole input in the journal before the first row is sent.
+        repeats: Policy for e-mails that occur more than once.
+        earlier: With `unknown`, every row without an outcome counts as possibly sent.
+    """
+
+    journal: Journal
+    identity: Identity
+    resume: bool
+    spool: bool
+    repeats: Repeats
+    earlier: Earlier
+
+
+@attrs.frozen
+class OpenJournal:
+    """An open journal.
+
+    Attributes:
+        options: The journal options of the run.
+        writer: Writes the journal.
+        thread: Runs the writer's calls.
+    """
+
+    options: JournalOptions
+    writer: JournalWriter
+    thread: WriterThread
+
+
+async def open_journal(options: JournalOptions) -> OpenJournal:
+    """Open the journal.
+
+    Raises:
+        InvalidRequest: It belongs to another run, is in use by another process, or exists although `resume` is false.
+        JournalError: It cannot be read or written.
+    """
+    thread = options.journal.writer_thread()
+    writers: list[JournalWriter] = []
+
+    def open_writer() -> None:
+        writers.append(options.journal.writer(options.identity, resume=options.resume, earlier=options.earlier))
+
+    try:
+        await thread.run(open_writer)
+    except BaseException:
+        for writer in writers:  # asyncio's own Task.cancel may arrive although the journal was opened
+            writer.close()
+        raise
+    return OpenJournal(options, writers[0], thread)

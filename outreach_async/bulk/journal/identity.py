@@ -8,10 +8,10 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 import msgspec
 
+from outreach_async.bulk.journal.records import to_json
 from outreach_async.bulk.outcomes import BulkReport
 from outreach_async.errors import InvalidRequest
 from outreach_async.validation import masked_repr
-from outreach_async.vocabulary import Outcome
 
 JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
@@ -62,7 +62,7 @@ class MarkedWindow:
 
 
 @attrs.frozen(kw_only=True)
-class JournalReport:
+class JournalReport(BulkReport):
     """The report of a run, read from its journal. The same journal always gives the same report.
 
     Attributes:
@@ -83,11 +83,6 @@ class JournalReport:
     """
 
     state: JournalState
-    rows: int
-    outcomes: dict[Outcome, int]
-    uncertain: int
-    repeats: int
-    seconds: float
     marked: int
     possibly_sent: int
     windows: int
@@ -100,7 +95,7 @@ class JournalReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values: those of `BulkReport`, then those of the journal."""
         return {
-            **BulkReport(self.rows, self.outcomes, self.uncertain, self.seconds, self.repeats).to_dict(),
+            **super().to_dict(),
             "state": self.state,
             "marked": self.marked,
             "possibly_sent": self.possibly_sent,
@@ -114,57 +109,45 @@ class JournalReport:
 
 def encode_identity(identity: Identity) -> dict[str, Any]:
     """Return an identity as the JSON values that reading it back gives."""
-    known: dict[str, Any] = msgspec.json.decode(
-        msgspec.json.encode(
-            {
-                "workspace": identity.workspace,
-                "options": dict(identity.options),
-                "source": identity.source,
-                "fingerprint": identity.fingerprint,
-                "mapping": None if identity.mapping is None else dict(identity.mapping),
-            }
-        )
-    )
-    return known
+    values = attrs.asdict(identity, recurse=False)  # in this order, which is part of the format
+    encoded = msgspec.json.encode(values, enc_hook=dict)  # a caller's mapping need not be a `dict`
+    return msgspec.json.decode(encoded, type=dict[str, Any])
 
 
-def require_same_run(path: str, identity: Identity, kept: Mapping[str, Any]) -> None:
+def require_same_run(path: str, identity: Identity, recorded: Mapping[str, Any]) -> None:
     """Refuse to resume another run.
 
     Args:
         path: Path of the journal.
         identity: Identity of the run to resume.
-        kept: The result of `encode_identity` for the run that the journal belongs to.
+        recorded: The result of `encode_identity` for the run that the journal belongs to.
 
     Raises:
         InvalidRequest: The two differ; the message lists the changes.
     """
-    if changes := list(_describe_changes(kept, encode_identity(identity))):
+    if changes := list(_describe_changes(recorded, encode_identity(identity))):
         raise InvalidRequest(
             f"journal: {path} belongs to another run: {'; '.join(changes)};"
             " resume with the original input and options, or pass another journal path"
         )
 
 
-def _describe_changes(kept: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    if kept["workspace"] != given["workspace"]:
-        yield _describe_change("workspace", kept["workspace"], given["workspace"])
-    before, now = kept["options"], given["options"]
+def _describe_changes(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
+    if recorded["workspace"] != current["workspace"]:
+        yield _describe_change("workspace", recorded["workspace"], current["workspace"])
+    before, now = recorded["options"], current["options"]
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             yield _describe_change(name, before.get(name), now.get(name))
-    if None not in (kept["fingerprint"], given["fingerprint"]) and kept["fingerprint"] != given["fingerprint"]:
+    if None not in (recorded["fingerprint"], current["fingerprint"]) and recorded["fingerprint"] != current["fingerprint"]:
         yield "the input has changed since the run began (its fingerprint differs)"
-    if kept["mapping"] is not None:
-        for column, code in (given["mapping"] or {}).items():
-            if kept["mapping"].get(column) != code:
-                before = kept["mapping"].get(column)
-                yield f"the input changed: {_describe_change(f'the field of column {masked_repr(column)}', before, code)}"
+    if (fields := recorded["mapping"]) is not None:
+        for column, code in (current["mapping"] or {}).items():
+            if fields.get(column) != code:
+                change = _describe_change(f"the field of column {masked_repr(column)}", fields.get(column), code)
+                yield f"the input changed: {change}"
 
 
-def _describe_change(name: str, before: object, now: object) -> str:
-    return f"{name} was {_format_value(before)} and is now {_format_value(now)}"
-
-
-def _format_value(value: object) -> str:
-    return masked_repr(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _describe_change(name: str, *values: object) -> str:
+    before, now = (masked_repr(value) if isinstance(value, str) else to_json(value) for value in values)
+    return f"{name} was {before} and is now {now}"

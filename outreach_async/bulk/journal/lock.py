@@ -49,17 +49,14 @@ def read_mounts(listing: Path = _MOUNTS_FILE) -> str:
 
 def file_system_type(path: str, mounts: str) -> str | None:
     """Return the type of the file system of an absolute path, from its innermost mount (proc(5), mountinfo)."""
-    found: tuple[str, str | None] = ("", None)
+    innermost: tuple[str, str | None] = ("", None)
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), before.split(" ")[4])
-        if _is_within(path, point) and len(point) >= len(found[0]):
-            found = (point, after.partition(" ")[0])
-    return found[1]
-
-
-def _is_within(path: str, point: str) -> bool:
-    return path == point or path.startswith(point.rstrip("/") + "/")
+        within = path == point or path.startswith(point.rstrip("/") + "/")
+        if within and len(point) >= len(innermost[0]):
+            innermost = (point, after.partition(" ")[0])
+    return innermost[1]
 
 
 fcntl: Any
@@ -68,9 +65,7 @@ try:
 except ImportError:
     fcntl = None
 
-_FileId = tuple[int, int]
-
-_LOCKED_FILES: Final[set[_FileId]] = set()
+_LOCKED_FILES: Final[set[tuple[int, int]]] = set()
 """Device and inode of every journal that this process writes. POSIX drops all of a process's locks on a file, including SQLite's,
 when any descriptor of the file is closed. A second writer must therefore be refused before it opens one."""
 _MUTEX: Final = Lock()
@@ -88,12 +83,11 @@ class JournalLock:
         header: The first 100 bytes of the file.
     """
 
-    def __init__(self, descriptor: int, lock: int | None) -> None:
-        facts = os.fstat(descriptor)
-        self._descriptor = descriptor
-        self._lock = lock
+    def __init__(self, descriptor: int, descriptors: ExitStack) -> None:
+        status = os.fstat(descriptor)
+        self._descriptors = descriptors
         self.header = os.pread(descriptor, HEADER_SIZE, 0)
-        self._file_id = (facts.st_dev, facts.st_ino)
+        self._file_id = (status.st_dev, status.st_ino)
         _LOCKED_FILES.add(self._file_id)
 
     @classmethod
@@ -109,24 +103,20 @@ class JournalLock:
             InvalidRequest: `resume` is false, another run holds the journal, or it is not a file that can be opened.
             JournalError: Any other error of the operating system.
         """
-        with ExitStack() as opened, _MUTEX, translate_os_errors(path):
-            descriptor = _open_file(path, resume=resume)
-            opened.callback(os.close, descriptor)
-            lock = None
+        with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
+            descriptor = locked = _open_file(path, resume=resume)
+            descriptors.callback(os.close, descriptor)
             if beside:
-                lock = os.open(f"{path}-lock", _OPEN_FLAGS | os.O_CREAT, 0o600)
-                opened.callback(os.close, lock)
-            fcntl.flock(descriptor if lock is None else lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locked = os.open(f"{path}-lock", _OPEN_FLAGS | os.O_CREAT, 0o600)
+                descriptors.callback(os.close, locked)
+            fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
             require_same_file(path, descriptor)
-            opened.pop_all()
-            return cls(descriptor, lock)
+            return cls(descriptor, descriptors.pop_all())
 
     def release(self) -> None:
         """Release the lock. Call this only after SQLite has closed the file: closing this descriptor drops SQLite's locks."""
         with _MUTEX:
-            os.close(self._descriptor)
-            if self._lock is not None:
-                os.close(self._lock)
+            self._descriptors.close()
             _LOCKED_FILES.discard(self._file_id)
 
 
@@ -142,10 +132,10 @@ def require_lockable(path: str) -> None:
 
 
 def _open_file(path: str, *, resume: bool) -> int:
-    facts = os.lstat(path)
-    if not stat.S_ISREG(facts.st_mode):
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
         raise InvalidRequest(f"journal: {path} is not a regular file; pass the file itself, not a link or folder")
-    if (facts.st_dev, facts.st_ino) in _LOCKED_FILES:
+    if (status.st_dev, status.st_ino) in _LOCKED_FILES:
         raise _in_use_error(path)
     if not resume:
         raise InvalidRequest(f"journal: {path} already exists; resume its run, or pass another path to start a new one")

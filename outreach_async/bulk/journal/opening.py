@@ -1,24 +1,28 @@
-"""Opens or creates the journal of a run. It is locked, and checked before anything is written."""
+"""Opens or creates the journal of a run. It is created atomically, locked, and checked before anything is written to it."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
+import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
+from errno import EIO
+from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
+from outreach_async.bulk.journal import reader, records
 from outreach_async.bulk.journal.identity import Earlier
-from outreach_async.bulk.journal.integrity import require_intact
 from outreach_async.bulk.journal.lock import JournalLock, require_lockable, translate_os_errors
-from outreach_async.bulk.journal.making import LOG_SUFFIXES, has_log, set_aside
-from outreach_async.bulk.journal.reader import DamagedJournalError, EmptyJournalError, empty_error, query_journal, remedy
-from outreach_async.bulk.journal.records import classify_header
 from outreach_async.errors import InvalidRequest
 
-CreateJournal: TypeAlias = Callable[[str, Mapping[str, Any]], None]
+Link: TypeAlias = Callable[[str, str], None]
+
+LOG_SUFFIXES: Final = ("-wal", "-shm")
+"""Suffixes of the log and of its index."""
 
 
 @attrs.frozen
@@ -26,29 +30,27 @@ class LockedJournal:
     """A locked journal.
 
     Attributes:
-        path: Path of the journal.
         lock: The lock.
         metadata: The run's metadata in the journal.
         created: Whether the journal is new.
         damage: Reason and new name of a damaged journal that this one replaces; `None` if it replaces none.
     """
 
-    path: str
     lock: JournalLock
     metadata: Mapping[str, Any]
     created: bool
     damage: Mapping[str, Any] | None = None
 
 
-def open_locked(path: str, facts: Mapping[str, Any], *, resume: bool, earlier: Earlier, make: CreateJournal) -> LockedJournal:
+def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier: Earlier, link: Link) -> LockedJournal:
     """Lock an intact journal, or create one.
 
     Args:
         path: Path of the journal.
-        facts: The run's metadata for a new journal.
+        metadata: The run's metadata for a new journal.
         resume: Whether to resume an existing journal.
         earlier: With `unknown`, which implies `resume`, a damaged journal is renamed, and a new one is created.
-        make: Creates a new journal.
+        link: Gives a file a second name that is not in use.
 
     Raises:
         InvalidRequest: The file is not a journal, or must not be written.
@@ -57,46 +59,115 @@ def open_locked(path: str, facts: Mapping[str, Any], *, resume: bool, earlier: E
     require_lockable(path)
     damage = None
     with ExitStack() as stack:
-        hold = None
-        if os.path.lexists(path):
-            hold = JournalLock.acquire(path, resume=resume or earlier == "unknown")
-            stack.callback(hold.release)
         try:
-            if (known := _read_checked_metadata(path, hold)) is not None and hold is not None:
+            if os.path.lexists(path):
+                lock = JournalLock.acquire(path, resume=resume or earlier == "unknown")
+                stack.callback(lock.release)
+                existing = _read_checked_metadata(path, lock.header)
                 stack.pop_all()
-                return LockedJournal(path, hold, known, created=False)
-        except (DamagedJournalError, EmptyJournalError) as error:
+                return LockedJournal(lock, existing, created=False)
+            _refuse_orphaned_log(path)
+        except (reader.DamagedJournalError, reader.EmptyJournalError) as error:
             if earlier == "known":
                 raise
             with translate_os_errors(path):  # while it is locked: another run may be about to rename it as well
                 damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
     with translate_os_errors(path):
-        make(path, facts)
-    return LockedJournal(path, JournalLock.acquire(path, resume=True), facts, created=True, damage=damage)
+        create_journal(path, metadata, link)
+    return LockedJournal(JournalLock.acquire(path, resume=True), metadata, created=True, damage=damage)
 
 
-def _read_checked_metadata(path: str, hold: JournalLock | None) -> Mapping[str, Any] | None:
-    """Return the run's metadata in an existing journal; `None` if there is no journal."""
-    place = Path(path)
-    if hold is None:
-        with translate_os_errors(path):
-            if has_log(path):
-                raise DamagedJournalError(
-                    f"journal {path} is damaged: the file is missing, but its log {path}-wal exists; {remedy(place)}"
-                )
-        return None
-    if not hold.header:
-        raise empty_error(place)
-    verdict = classify_header(hold.header)
-    if verdict == "newer":
+def _refuse_orphaned_log(path: str) -> None:
+    with translate_os_errors(path), suppress(FileNotFoundError):
+        if Path(f"{path}-wal").stat().st_size > 0:
+            raise reader.DamagedJournalError(
+                f"journal {path} is damaged: the file is missing, but its log {path}-wal exists; {reader.remedy(Path(path))}"
+            )
+
+
+def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
+    """Return the run's metadata in an existing journal."""
+    if not header:
+        raise reader.empty_error(Path(path))
+    kind = records.classify_header(header)
+    if kind == "newer":
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; resume with that version")
-    if verdict == "foreign":
+    if kind == "foreign":
         raise InvalidRequest(f"journal: {path} is not a journal; pass another path")
     try:
-        found = query_journal(place, require_intact, "mode=ro")
+        metadata, log_stale = reader.query_journal(Path(path), reader.require_intact, "mode=ro")
     except InvalidRequest as error:  # SQLite does not find a journal, although the header is that of one
-        raise DamagedJournalError(f"journal {path} is damaged: its header is invalid; {remedy(place)}") from error
-    if found.log_stale:
+        message = f"journal {path} is damaged: its header is invalid; {reader.remedy(Path(path))}"
+        raise reader.DamagedJournalError(message) from error
+    if log_stale:
         with translate_os_errors(path):
             set_aside(path, LOG_SUFFIXES)
-    return found.value
+    return metadata
+
+
+def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link) -> None:
+    """Create a journal that only its owner can read. It gets its name once it is complete and on the disk.
+
+    Args:
+        path: Path of the journal.
+        metadata: The run's metadata.
+        link: Gives a file a second name that is not in use.
+
+    Raises:
+        FileExistsError: The path already exists.
+        OSError: Any other error of the operating system.
+    """
+    folder = Path(path).parent
+    descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
+    os.close(descriptor)
+    try:
+        _write_tables(draft, metadata)
+        _sync(draft)
+        link(draft, path)
+    except sqlite3.Error as error:
+        raise OSError(EIO, str(error)) from error
+    finally:
+        for suffix in ("", *LOG_SUFFIXES):
+            Path(draft + suffix).unlink(missing_ok=True)
+    _sync(folder)
+
+
+def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
+    with closing(reader.connect(draft, "mode=rw")) as db:
+        db.execute("PRAGMA synchronous = OFF")  # the draft does not count until it is synced and linked
+        db.execute("PRAGMA journal_mode = MEMORY")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(f"PRAGMA application_id = {records.APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {records.FORMAT_VERSION}")
+        for table in records.TABLES:
+            db.execute(table)
+        db.executemany(records.SET_METADATA, [records.encode_metadata(name, value) for name, value in metadata.items()])
+        db.execute("COMMIT")
+        db.execute("PRAGMA journal_mode = WAL")  # last: moving a log into the file on close can fail without an error
+
+
+def _sync(path: str | Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str:
+    """Rename the files of a journal to unused names, and return the new path of the journal.
+
+    Args:
+        path: Path of the journal.
+        suffixes: Suffixes of the files to rename. The journal itself comes last: without its log it must not pass for intact.
+
+    Raises:
+        OSError: Any error of the operating system.
+    """
+    names = (f"{path}.damaged{f'-{number}' if number else ''}" for number in count())
+    name = next(name for name in names if not any(os.path.lexists(name + suffix) for suffix in (*LOG_SUFFIXES, "")))
+    for suffix in suffixes:
+        with suppress(FileNotFoundError):
+            Path(path + suffix).rename(name + suffix)
+    _sync(Path(path).parent)
+    return name

@@ -1,4 +1,6 @@
-"""Read a journal: during its run, after a kill, from any process. No file is created or changed.
+"""Read a journal: during its run, after a kill, from any process. No file is created or changed, and damage is detected.
+
+Every row is checked against its checksum, and the tables against the figures that were committed with them.
 
 If there is a log beside the file, the file is being written, or its writer was killed. SQLite then reads both, under locks, and
 opens the log's index read-only, so that it neither creates nor repairs one. A file without a log is complete, and is read as
@@ -11,39 +13,25 @@ log is open, and how many commits it contains. A log with fewer commits, or of a
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import attrs
 import msgspec
 
-from outreach_async.atomic import atomic_write
 from outreach_async.bulk.journal import records
-from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
-from outreach_async.bulk.journal.integrity import read_events, read_metadata, require_structure, require_windows
-from outreach_async.bulk.journal.records import (
-    APPLICATION_ID,
-    FORMAT_VERSION,
-    checksum,
-    database_uri,
-    decode_outcome,
-    require,
-    to_json,
-)
-from outreach_async.bulk.journal.writer_thread import WriterThread
+from outreach_async.bulk.journal.identity import JournalReport
+from outreach_async.bulk.journal.records import DECODING_ERRORS, require
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
-if TYPE_CHECKING:
-    from outreach_async.bulk.journal.writer import JournalWriter  # it imports this module
+T = TypeVar("T")
 
 _PAGE_SIZE: Final = 1_000
 """Rows per query: a long query would keep the run from clearing its log."""
@@ -57,170 +45,14 @@ _SELECT_SPOOLED: Final = f"""
     SELECT json_group_array(json_array({_COLUMNS}, spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
     LEFT JOIN spool ON spool.seq = page.seq
 """
-
-
-class Journal:
-    """The journal of a bulk run. It can be read at any time.
-
-    Args:
-        path: Path of the file.
-        source: Name of a run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of a run's whole input, such as a file's digest; a run is not resumed with another one.
-        mapping: Field codes by column name, if the input has columns; a run is not resumed with another code for one of them.
-        inline: Write on the event loop's own thread. Virtual time needs this, because its clock runs ahead of threads.
-
-    Example:
-        ```python
-        await client.contacts.create_many([{"email": "ann@company.example"}], journal=Journal("run.db", source="list of May"))
-        print(Journal("run.db").report().source)  # -> list of May
-        ```
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        source: str | None = None,
-        fingerprint: str | None = None,
-        mapping: Mapping[str, str] | None = None,
-        inline: bool = False,
-    ) -> None:
-        self.path = Path(path)
-        self.source = source
-        self.fingerprint = fingerprint
-        self.mapping = mapping
-        self.inline = inline
-
-    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
-        """Open the journal for a run; see `Writer.open`."""
-        from outreach_async.bulk.journal.writer import JournalWriter
-
-        return JournalWriter.open(self, identity, resume=resume, earlier=earlier)
-
-    def scribe(self) -> WriterThread:
-        """Return the scribe that runs the writer's calls."""
-        return WriterThread(inline=self.inline)
-
-    def __repr__(self) -> str:
-        return f"Journal({str(self.path)!r})"
-
-    def outcomes(self) -> Iterator[ContactOutcome]:
-        """Iterate over the recorded outcomes, by index, in bounded memory.
-
-        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its error has the original class,
-        message, status and attempts; headers and body are not recorded.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
-            print([(outcome.index, outcome.status.value) for outcome in Journal("run.db").outcomes()])
-            # -> [(0, 'added'), (1, 'rejected')]
-            ```
-        """
-        first = 0
-        while page := read_snapshot(self.path, partial(_read_page, first=first)):
-            yield from page
-            first = page[-1].index + 1
-
-    def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over the events of the run as (time, kind, details); the time is Unix time by the writer's clock.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-
-        Example:
-            ```python
-            rows = [{"email": "ann@company.example"}]
-            async with client.contacts.create_many(rows, journal="run.db"):
-                pass  # left before its end
-            await client.contacts.create_many(rows, journal="run.db", resume=True)
-            print([(kind, details) for at, kind, details in Journal("run.db").events()])
-            # -> [('resumed', {'after': 'interrupted'})]
-            ```
-        """
-        yield from read_snapshot(self.path, lambda db: read_events(db, read_metadata(db)["events"]))
-
-    def report(self) -> JournalReport:
-        """Return the report of the run. It is stored with the outcomes, so this does not count them.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            report = Journal("run.db").report()
-            print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
-            ```
-        """
-        return read_snapshot(self.path, _read_report)
-
-    def write_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as JSON to a file. The file is replaced atomically.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-            OSError: The file cannot be written.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            Journal("run.db").write_report("report.json")
-            ```
-        """
-        atomic_write(path, msgspec.json.format(to_json(self.report().to_dict()), indent=2) + "\n")
-
-
-def _read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
-    """Return a page of outcomes. Before the first page, check that no outcome is missing."""
-    known = read_metadata(db)
-    if first == 0:
-        require_structure(db, records.decode_totals(known["totals"]).rows)
-    spooled = known["spooled"] is not None
-    (text,) = db.execute(_SELECT_SPOOLED if spooled else _SELECT_OUTCOMES, (first, _PAGE_SIZE)).fetchone()
-    rows = sorted(msgspec.json.decode(text), key=itemgetter(0))
-    return [_decode_spooled(row) if spooled else decode_outcome(row[:-1], row[-1], None) for row in rows]
-
-
-def _decode_spooled(row: list[Any]) -> ContactOutcome:
-    *stored, error, key, payload, crc = row
-    require(checksum([row[0], key, payload]) == crc, f"checksum mismatch in spooled row {row[0]}")
-    contact = msgspec.json.decode(payload)
-    return decode_outcome(stored, error, contact if isinstance(contact, dict) else None)
-
-
-def _read_report(db: sqlite3.Connection) -> JournalReport:
-    known = read_metadata(db)
-    figures = records.decode_totals(known["totals"])
-    return JournalReport(
-        state=known["state"],
-        rows=figures.rows,
-        outcomes=figures.outcomes,
-        uncertain=figures.uncertain,
-        repeats=figures.repeats,
-        seconds=figures.seconds,
-        marked=known["hwm"],
-        possibly_sent=known["hwm"] - figures.rows,
-        windows=require_windows(db, known["hwm"]),
-        events=dict(sorted(Counter(kind for _, kind, _ in read_events(db, known["events"])).items())),
-        workspace=known["identity"]["workspace"],
-        source=known["identity"]["source"],
-        fingerprint=known["identity"]["fingerprint"],
-        mapping=known["identity"]["mapping"],
-    )
-
-
-T = TypeVar("T")
+_REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
+_VERIFY_OUTCOMES: Final = (
+    "SELECT seq, status, id, attempts, possible, error, repeats, crc FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?"
+)
+_VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
 
 _LOCK_TIMEOUT: Final = 10.0
-"""Seconds to wait for a lock."""
+"""Seconds to wait for a lock, such as that of a reader that is recovering the file or reading an older state."""
 _MAX_ATTEMPTS: Final = 100
 """Maximum number of times that a query runs if the files change meanwhile."""
 _MAX_FAILURES: Final = 3
@@ -244,19 +76,133 @@ _EXTERNAL_CODES: Final = frozenset(
 )
 """Primary SQLite error codes whose cause is not in the file."""
 
-DECODING_ERRORS: Final = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    msgspec.MsgspecError,
-)
-"""Exceptions that code raises when it reads damaged content."""
-
 _LOG_MISSING: Final = "its write-ahead log (the file whose name ends in -wal) is missing: it contains outcomes, so copy it too"
 _LOG_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable: it contained outcomes"
+
+
+def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
+    """Return a journal's metadata about its run.
+
+    Raises:
+        CorruptContentError: An entry is missing, or its checksum does not match.
+    """
+    rows = db.execute("SELECT name, value, crc FROM meta").fetchall()
+    require(all(records.checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in the run's metadata")
+    metadata = {name: msgspec.json.decode(value) for name, value, _ in rows}
+    missing = sorted(_REQUIRED_NAMES - metadata.keys())
+    require(not missing, f"metadata of the run is missing: {', '.join(missing)}")
+    return metadata
+
+
+def require_windows(db: sqlite3.Connection, hwm: int) -> int:
+    """Check that the windows cover all marked rows, and return the number of windows.
+
+    Raises:
+        CorruptContentError: A row is not covered, or a checksum does not match.
+    """
+    count = end = 0
+    for first, rows, marked, crc in db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first"):
+        require(records.checksum([first, rows, marked]) == crc, f"checksum mismatch in the window at row {first}")
+        require(first == end, f"the window at row {end} is missing")
+        count, end = count + 1, first + rows
+    require(end == hwm, f"the windows end at row {end}, but {hwm} rows were marked")
+    return count
+
+
+def read_events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, dict[str, Any]]]:
+    """Return all events as (Unix time, kind, details).
+
+    Raises:
+        CorruptContentError: An event is missing or changed.
+    """
+    rows = db.execute("SELECT number, at, kind, data, crc FROM event ORDER BY number").fetchall()
+    require(all(records.checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in an event")
+    require([row[0] for row in rows] == [*range(1, count + 1)], f"expected {count} events, found {len(rows)}")
+    return [(at, kind, msgspec.json.decode(data)) for _, at, kind, data, _ in rows]
+
+
+def require_structure(db: sqlite3.Connection, rows: int) -> None:
+    """Check the pages of the file, its tables, and the number of outcomes.
+
+    Raises:
+        CorruptContentError: A page is malformed, the tables are not those of a journal, or an outcome is missing.
+    """
+    (result,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    require(result == "ok", result)
+    tables = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
+    require(tables == {*records.TABLES}, "its tables are not those of a journal")
+    (count,) = db.execute("SELECT count(*) FROM outcome").fetchone()
+    require(count == rows, f"expected {rows} outcomes, found {count}")
+
+
+def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
+    """Check everything that a resumed run relies on, and return the run's metadata.
+
+    For a finished run, only the figures and the windows are checked: none of its rows is ever sent again.
+
+    Raises:
+        CorruptContentError: Something differs from what was written.
+    """
+    metadata = read_metadata(db)
+    require_windows(db, metadata["hwm"])
+    totals = records.decode_totals(metadata["totals"])
+    if metadata["state"] != "finished":
+        require_structure(db, totals.rows)
+        read_events(db, metadata["events"])
+        last = max((columns[0] for columns in _read_verified_rows(db, _VERIFY_OUTCOMES)), default=-1)
+        require(last < metadata["hwm"], f"row {last} has an outcome but was not marked")
+        for digest, text in db.execute("SELECT digest, text FROM error"):
+            require(records.digest(text) == digest, "checksum mismatch in an error")
+        spooled = sum(1 for _ in _read_verified_rows(db, _VERIFY_SPOOL))
+        require(metadata["spooled"] in (None, spooled), f"expected {metadata['spooled']} spooled rows, found {spooled}")
+    return metadata
+
+
+def _read_verified_rows(db: sqlite3.Connection, query: str) -> Iterator[list[Any]]:
+    """Check the checksum of each row of a table, and yield the row without it."""
+    first = 0
+    while page := db.execute(query, (first, _PAGE_SIZE)).fetchall():
+        for *columns, crc in page:
+            if records.checksum(columns) != crc:
+                raise records.CorruptContentError(f"checksum mismatch in row {columns[0]}")
+            yield columns
+        first = page[-1][0] + 1
+
+
+def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
+    """Return a page of outcomes, from row `first` on. Before the first page, check that no outcome is missing."""
+    metadata = read_metadata(db)
+    if first == 0:
+        require_structure(db, records.decode_totals(metadata["totals"]).rows)
+    spooled = metadata["spooled"] is not None
+    (text,) = db.execute(_SELECT_SPOOLED if spooled else _SELECT_OUTCOMES, (first, _PAGE_SIZE)).fetchone()
+    rows = sorted(msgspec.json.decode(text), key=itemgetter(0))
+    return [_decode_spooled(row) if spooled else records.decode_outcome(row[:-1], row[-1], None) for row in rows]
+
+
+def _decode_spooled(row: list[Any]) -> ContactOutcome:
+    *stored, error, key, payload, crc = row
+    require(records.checksum([row[0], key, payload]) == crc, f"checksum mismatch in spooled row {row[0]}")
+    contact = msgspec.json.decode(payload)
+    return records.decode_outcome(stored, error, contact if isinstance(contact, dict) else None)
+
+
+def read_report(db: sqlite3.Connection) -> JournalReport:
+    """Return the report of the run."""
+    metadata = read_metadata(db)
+    hwm, identity, totals = metadata["hwm"], metadata["identity"], records.decode_totals(metadata["totals"])
+    return JournalReport(
+        **attrs.asdict(totals, recurse=False),
+        state=metadata["state"],
+        marked=hwm,
+        possibly_sent=hwm - totals.rows,
+        windows=require_windows(db, hwm),
+        events=dict(sorted(Counter(kind for _, kind, _ in read_events(db, metadata["events"])).items())),
+        workspace=identity["workspace"],
+        source=identity["source"],
+        fingerprint=identity["fingerprint"],
+        mapping=identity["mapping"],
+    )
 
 
 class DamagedJournalError(JournalError):
@@ -267,24 +213,8 @@ class EmptyJournalError(InvalidRequest):
     """The file of the journal is empty."""
 
 
-@attrs.frozen
-class QueryResult(Generic[T]):
-    """The result of a query on a journal.
-
-    Attributes:
-        value: The result.
-        log_stale: Whether the log was not read, because the file is newer.
-    """
-
-    value: T
-    log_stale: bool
-
-
-@attrs.frozen
-class _FileState:
-    inode: int
-    size: int
-    modified_ns: int
+_FileState: TypeAlias = tuple[int, int, int]
+"""Inode, size and time of the last change in nanoseconds."""
 
 
 @attrs.frozen
@@ -306,41 +236,35 @@ class _JournalFiles:
     @classmethod
     def of(cls, path: Path) -> Self:
         """Return the state of the files. Of their contents, only the log's header is read."""
-        file, log, index = (_read_file_state(companion_path(path, ending)) for ending in ("", "-wal", "-shm"))
-        return cls(
-            file,
-            log,
-            log is not None and log.size > _LOG_HEADER_SIZE and _has_valid_header(companion_path(path, "-wal")),
-            index is not None,
-        )
+        file, log, index = (_read_file_state(Path(f"{path}{suffix}")) for suffix in ("", "-wal", "-shm"))
+        has_valid_log = log is not None and log[1] > _LOG_HEADER_SIZE and _has_valid_header(Path(f"{path}-wal"))
+        return cls(file, log, has_valid_log, index is not None)
 
 
-def companion_path(path: Path, ending: str) -> Path:
-    """Return the path of a file that belongs to a journal."""
-    return path.with_name(path.name + ending)
-
-
-def read_snapshot(path: Path, question: Callable[[sqlite3.Connection], T]) -> T:
+def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
     """Run a query on a journal and return its result.
 
     Args:
         path: Path of the journal.
-        question: The query; raises Damage if the content contradicts itself.
+        query: The query; raises CorruptContentError if the content contradicts itself.
 
     Raises:
         InvalidRequest: There is no journal.
         JournalError: The journal is damaged or cannot be read.
     """
-    return query_journal(path.resolve(), question, "mode=ro&readonly_shm=1").value
+    return query_journal(path.resolve(), query, "mode=ro&readonly_shm=1")[0]
 
 
-def query_journal(path: Path, question: Callable[[sqlite3.Connection], T], mode: str) -> QueryResult[T]:
+def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: str) -> tuple[T, bool]:
     """Run a query on a journal, including its log unless the file is newer.
 
     Args:
         path: Path of the journal.
-        question: The query; raises Damage if the content contradicts itself.
+        query: The query; raises CorruptContentError if the content contradicts itself.
         mode: URI parameters to open a journal that has a log.
+
+    Returns:
+        The result, and whether there is a log that was not read, because the file is newer.
 
     Raises:
         InvalidRequest: There is no journal.
@@ -349,39 +273,44 @@ def query_journal(path: Path, question: Callable[[sqlite3.Connection], T], mode:
     """
     # A result counts if SQLite's locks protected it (there was a log), or if the files are the same before and after. A failure
     # counts only if the files stayed the same several times: otherwise a writer may have changed them while they were read.
-    doubts = 0
+    failures = 0
     for _ in range(_MAX_ATTEMPTS):
         before = _JournalFiles.of(path)
         _require_readable(path, before, mode)
-        failure: Exception | None = None
         try:
-            answer = _query_files(path, before, question, mode)
+            result = _query_files(path, before, query, mode)
         except OutreachError:
             raise
         except (sqlite3.Error, *DECODING_ERRORS) as error:
-            failure = error
-        settled = _JournalFiles.of(path) == before
-        if failure is None and (before.has_valid_log or settled):
-            return answer
-        doubts = doubts + 1 if failure is not None and settled else 0
-        if failure is not None and doubts == _MAX_FAILURES:
-            raise read_error(path, failure) from failure
+            failures = failures + 1 if _JournalFiles.of(path) == before else 0
+            if failures == _MAX_FAILURES:
+                raise read_error(path, error) from error
+        else:
+            if before.has_valid_log or _JournalFiles.of(path) == before:
+                return result
+            failures = 0
     raise JournalError(f"journal {path} changes faster than it can be read; try again")
 
 
-def _query_files(path: Path, files: _JournalFiles, question: Callable[[sqlite3.Connection], T], mode: str) -> QueryResult[T]:
+def _query_files(path: Path, files: _JournalFiles, query: Callable[[sqlite3.Connection], T], mode: str) -> tuple[T, bool]:
     if files.has_valid_log:
         stale = _is_stale(path, mode)
-        return QueryResult(_run_query(path, _WITHOUT_LOG if stale else mode, question), stale)
+        return _run_query(path, _WITHOUT_LOG if stale else mode, query), stale
     require(not _run_query(path, _WITHOUT_LOG, _read_log_state)["open"], _LOG_MISSING if files.log is None else _LOG_EMPTY)
-    return QueryResult(_run_query(path, _WITHOUT_LOG, question), log_stale=False)
+    return _run_query(path, _WITHOUT_LOG, query), False
 
 
-def _run_query(path: Path, mode: str, question: Callable[[sqlite3.Connection], T]) -> T:
-    with closing(sqlite3.connect(database_uri(path, mode), uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)) as db:
+def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T]) -> T:
+    with closing(connect(path, mode)) as db:
         _require_format(path, db)
         db.execute("BEGIN")
-        return question(db)
+        return query(db)
+
+
+def connect(path: str | Path, mode: str) -> sqlite3.Connection:
+    """Open a file with SQLite, for use in any thread; transactions are begun explicitly."""
+    uri = f"{Path(path).absolute().as_uri()}?{mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_TIMEOUT)
 
 
 def _read_log_state(db: sqlite3.Connection) -> Mapping[str, Any]:
@@ -392,17 +321,14 @@ def _read_log_state(db: sqlite3.Connection) -> Mapping[str, Any]:
 
 def _is_stale(path: Path, mode: str) -> bool:
     """Return whether a log is older than the file, or belongs to another run."""
+    # The file is read before the log: during a run, the log is never behind an earlier state of the file.
     try:
-        kept = _run_query(
-            path, _WITHOUT_LOG, _read_log_state
-        )  # the file first: during a run, the log is never behind an earlier state of the file
-    except (
-        sqlite3.Error,
-        *DECODING_ERRORS,
-    ):  # a power failure tore a page while the log was moved into the file: the log still has the whole page
+        file_state = _run_query(path, _WITHOUT_LOG, _read_log_state)
+    except (sqlite3.Error, *DECODING_ERRORS):
+        # A power failure tore a page while the log was moved into the file: the log still has the whole page.
         return False
-    seen = _run_query(path, mode, _read_log_state)
-    return bool(seen["run"] != kept["run"] or seen["commits"] < kept["commits"])
+    log_state = _run_query(path, mode, _read_log_state)
+    return bool(log_state["run"] != file_state["run"] or log_state["commits"] < file_state["commits"])
 
 
 def _has_valid_header(log: Path) -> bool:
@@ -426,17 +352,17 @@ def _has_valid_header(log: Path) -> bool:
 def _require_readable(path: Path, files: _JournalFiles, mode: str) -> None:
     if files.file is None:
         raise InvalidRequest(f"journal: {path} does not exist; pass the path of a journal")
-    if files.file.size == 0:
+    if files.file[1] == 0:
         raise empty_error(path)
     if files.has_valid_log and not files.has_index and "readonly_shm" in mode:
         raise JournalError(f"journal {path}: {path.name}-shm, the index of its log, is missing; copy it too, or resume the run")
 
 
 def _require_format(path: Path, db: sqlite3.Connection) -> None:
-    (kind,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
-    if kind != APPLICATION_ID:
+    (application_id,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    if application_id != records.APPLICATION_ID:
         raise InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
-    if version > FORMAT_VERSION:
+    if version > records.FORMAT_VERSION:
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; read it with that version")
 
 
@@ -465,9 +391,9 @@ def remedy(path: Path) -> str:
 
 def _read_file_state(path: Path) -> _FileState | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise JournalError(f"journal {path} cannot be read: {error.strerror}; fix the cause and try again") from error
-    return _FileState(found.st_ino, found.st_size, found.st_mtime_ns)
+    return status.st_ino, status.st_size, status.st_mtime_ns

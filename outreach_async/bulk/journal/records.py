@@ -1,4 +1,4 @@
-"""The stored form of a journal: its schema, and the conversion of outcomes and figures. Pure: no I/O.
+"""The stored form of a journal: its schema, and the conversion of metadata, outcomes and figures. Pure: no I/O.
 
 An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]: a status as a number, the
 possible ones as bits, an id without its prefix, an error as the digest of a string that is stored once. A value that does not fit
@@ -11,12 +11,11 @@ import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 from zlib import crc32
 
-import attrs
 import msgspec
+from msgspec import MsgspecError
 
 from outreach_async import errors
 from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, OutcomeCounts
@@ -37,32 +36,32 @@ TABLES: Final = (
 )
 """Every row has a checksum of its other columns; the digest of an error is one. A spooled row without a key repeats no row."""
 
-HeaderKind: TypeAlias = Literal["ours", "newer", "foreign"]
+SET_METADATA: Final = (
+    "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
+)
 
 _MAGIC: Final = b"SQLite format 3\0"
 _USER_VERSION: Final = 60  # https://sqlite.org/fileformat2.html#the_database_header
 _APPLICATION_ID: Final = 68
 HEADER_SIZE: Final = 100
 
+DECODING_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, MsgspecError)
+"""Exceptions that code raises when it reads damaged content."""
+
 
 class CorruptContentError(ValueError):
     """The content of a journal contradicts itself; no writer leaves it like this."""
 
 
-def classify_header(header: bytes) -> HeaderKind:
+def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
     """Classify a file by its first bytes, before SQLite could change a file that is not a journal."""
     if len(header) < HEADER_SIZE or not header.startswith(_MAGIC):
         return "foreign"
-    (found,) = struct.unpack_from(">I", header, _APPLICATION_ID)
     (version,) = struct.unpack_from(">I", header, _USER_VERSION)
-    if found != APPLICATION_ID:
+    if struct.unpack_from(">I", header, _APPLICATION_ID) != (APPLICATION_ID,):
         return "foreign"
     return "newer" if version > FORMAT_VERSION else "ours"
-
-
-def database_uri(path: str | Path, mode: str) -> str:
-    """Return the URI with which SQLite opens a file."""
-    return f"{Path(path).absolute().as_uri()}?{mode}"
 
 
 MESSAGE_LIMIT: Final = 500
@@ -87,26 +86,13 @@ _ERROR_CLASSES: Final = {
 }
 
 
-@attrs.frozen
-class EncodedBatch:
-    """Outcomes that are stored together.
-
-    Attributes:
-        rows: The stored outcomes as a JSON array.
-        errors: Pairs of digest and string as a JSON array; `None` if no row has an error.
-    """
-
-    rows: str
-    errors: str | None
-
-
-def encode_batch(outcomes: Iterable[ContactOutcome]) -> EncodedBatch:
-    """Return the stored form of outcomes."""
+def encode_batch(outcomes: Iterable[ContactOutcome]) -> tuple[str, str | None]:
+    """Return outcomes as a JSON array, and their errors as a JSON array of pairs (digest, string); `None` without errors."""
     texts: dict[int, str] = {}
     rows = [_encode_outcome(outcome, texts) for outcome in outcomes]
     for row in rows:
         row.append(crc32(_encode(row)) - _SIGN_OFFSET)  # as `checksum` does
-    return EncodedBatch(to_json(rows), to_json([*texts.items()]) if texts else None)
+    return to_json(rows), to_json([*texts.items()]) if texts else None
 
 
 def checksum(columns: Sequence[object]) -> int:
@@ -114,18 +100,24 @@ def checksum(columns: Sequence[object]) -> int:
     return crc32(_encode(columns)) - _SIGN_OFFSET
 
 
-def require(holds: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
-    """Raise Damage unless a condition holds.
+def require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as an assertion
+    """Check a condition.
 
     Args:
-        holds: The condition.
-        what: The message of the error.
+        condition: The condition.
+        message: The message of the error.
 
     Raises:
         CorruptContentError: The condition is false.
     """
-    if not holds:
-        raise CorruptContentError(what)
+    if not condition:
+        raise CorruptContentError(message)
+
+
+def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
+    """Return an entry of the run's metadata as a row of its table."""
+    text = to_json(value)
+    return name, text, checksum([name, text])
 
 
 def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
@@ -140,19 +132,19 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> Co
         CorruptContentError: The row or its error differs from what was stored.
     """
     *columns, crc = row
-    index, status, id_, attempts, possible, named, repeats = columns
+    index, number, id_, attempts, possible, error_digest, repeats = columns
     if checksum(columns) != crc:  # not with `require`: its message would be built for each of millions of rows
         raise CorruptContentError(f"checksum mismatch in row {index}")
-    if error is not None or named is not None:
+    if error is not None or error_digest is not None:
         require(error is not None, f"the error of row {index} is missing")
-        require(digest(error or "") == named, f"checksum mismatch in the error of row {index}")
-    known = _decode_status(status)
+        require(digest(error or "") == error_digest, f"checksum mismatch in the error of row {index}")
+    status = _STATUSES[number] if isinstance(number, int) else Outcome(msgspec.json.decode(number))
     return ContactOutcome(
         index=index,
         contact=contact,
-        status=known,
+        status=status,
         id=None if id_ is None else _decode_id(id_),
-        possible=frozenset({known}) if possible is None else _decode_possible(possible),
+        possible=frozenset({status}) if possible is None else _decode_possible(possible),
         attempts=attempts,
         error=None if error is None else _decode_error(error),
         repeats=repeats,
@@ -187,10 +179,6 @@ def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]
     ]
 
 
-def _decode_status(stored: int | str) -> Outcome:
-    return _STATUSES[stored] if isinstance(stored, int) else Outcome(msgspec.json.decode(stored))
-
-
 def _encode_possible(possible: frozenset[Outcome]) -> int | str:
     if possible <= _STATUS_NUMBERS.keys():
         return sum(1 << _STATUS_NUMBERS[status] for status in possible)
@@ -209,22 +197,20 @@ def _encode_id(id_: str) -> str:
 
 
 def _decode_id(stored: str) -> str:
-    known: str = msgspec.json.decode(stored) if stored.startswith('"') else _ID_PREFIX + stored
-    return known
+    return msgspec.json.decode(stored, type=str) if stored.startswith('"') else _ID_PREFIX + stored
 
 
 def _encode_error(error: OutreachError) -> str:
     kind = next(kind for kind in type(error).__mro__ if kind in _ERROR_CLASSES.values())
     message = str(error)[:MESSAGE_LIMIT].encode(errors="backslashreplace").decode()
-    facts = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
-    return to_json([kind.__name__, message, *facts])
+    attributes = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
+    return to_json([kind.__name__, message, *attributes])
 
 
 def _decode_error(text: str) -> OutreachError:
     name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
-    kind = _ERROR_CLASSES.get(
-        name, OutreachError
-    )  # a newer version of the library may have stored a class that this one does not have
+    # A newer version of the library may have stored a class that this one does not have.
+    kind = _ERROR_CLASSES.get(name, OutreachError)
     error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
     error.maybe_applied = maybe_applied
     return error
@@ -246,20 +232,20 @@ def encode_totals(totals: BulkReport) -> dict[str, Any]:
     }
 
 
-def decode_totals(figures: Mapping[str, Any]) -> BulkReport:
+def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
     """Return the figures from their stored JSON values.
 
     Raises:
         CorruptContentError: They do not add up.
     """
-    outcomes = {Outcome(name): count for name, count in figures["outcomes"].items()}
-    require(sum(outcomes.values()) == figures["rows"], "the totals do not add up")
-    return BulkReport(figures["rows"], outcomes, figures["uncertain"], figures["seconds"], figures["repeats"])
+    outcomes = {Outcome(name): count for name, count in stored["outcomes"].items()}
+    require(sum(outcomes.values()) == stored["rows"], "the totals do not add up")
+    return BulkReport(stored["rows"], outcomes, stored["uncertain"], stored["seconds"], stored["repeats"])
 
 
 def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
     """Return the figures with these outcomes added, after a run of this many seconds."""
-    tally = OutcomeCounts(totals)
+    counts = OutcomeCounts(totals)
     for outcome in outcomes:
-        tally.add(outcome)
-    return tally.report(seconds)
+        counts.add(outcome)
+    return counts.report(seconds)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import Any, Final
+from typing import Any
 from weakref import finalize
 
-from outreach_async.bulk.journal.making import SET_METADATA, encode_metadata
-from outreach_async.bulk.journal.reader import DECODING_ERRORS
-from outreach_async.bulk.journal.records import database_uri
+from outreach_async.bulk.journal.reader import connect
+from outreach_async.bulk.journal.records import DECODING_ERRORS, SET_METADATA, encode_metadata
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
-
-LOCK_TIMEOUT: Final = 10.0
-"""Seconds to wait for a reader that is recovering the file or reading an older state."""
 
 
 class Store:
@@ -30,10 +26,9 @@ class Store:
         self._log = dict(log)
         self._failure: tuple[str, BaseException | None] | None = None
         with self._translate_errors():
-            self._db = _connect(path, "rw")
-        self._close_keeping_log = finalize(
-            self, _close_keeping_log, path, self._db
-        )  # runs even if `close` is never called, and at interpreter exit
+            self._db = connect(path, "mode=rw")
+        # Runs even if `close` is never called, and at interpreter exit.
+        self._close_keeping_log = finalize(self, _close_keeping_log, path, self._db)
         self._enable_log()
 
     def _enable_log(self) -> None:
@@ -82,9 +77,8 @@ class Store:
             JournalError: A reader prevents this for more than 10 seconds.
         """
         with self.connection() as db:
-            if not (
-                _checkpoint_log(db, "PASSIVE") or _checkpoint_log(db, "FULL")
-            ):  # FULL waits for readers of an older state, up to `LOCK_TIMEOUT`
+            # FULL waits for readers of an older state, up to 10 seconds; PASSIVE waits for nobody, and is usually enough.
+            if not (_checkpoint_log(db, "PASSIVE") or _checkpoint_log(db, "FULL")):
                 raise sqlite3.OperationalError("a program that is reading the journal keeps its log from moving into the file")
 
     @contextmanager
@@ -120,16 +114,16 @@ class Store:
 
         SQLite would remove the log. Unless the file states that it needs no log, the log is therefore left in place.
         """
-        needed = True
+        complete = False
         with suppress(JournalError):
-            needed = not self._close_log()
+            complete = self._close_log()
         self._failure = (f"journal {self.path} is closed", None)
-        if needed:
-            self._close_keeping_log()
-        else:
+        if complete:
             self._close_keeping_log.detach()
             with suppress(sqlite3.Error):  # the file is complete in any case
                 self._db.close()
+        else:
+            self._close_keeping_log()
 
     def _close_log(self) -> bool:
         """Move the log into the file, then make the file state that it has no log; return whether both succeeded.
@@ -141,24 +135,17 @@ class Store:
         with self.connection() as db:
             if not _checkpoint_log(db, "PASSIVE"):
                 return False
-        self._log["open"] = False
-        with self.transaction() as db:
-            pass
-        with self.connection() as db:
+            self._log["open"] = False
+            with self.transaction():
+                pass
             return _checkpoint_log(db, "PASSIVE")
-
-
-def _connect(path: str, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        database_uri(path, f"mode={mode}"), uri=True, isolation_level=None, check_same_thread=False, timeout=LOCK_TIMEOUT
-    )
 
 
 def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
     """Close a connection and leave the log in place, as a kill does."""
     with ExitStack() as stack:
         with suppress(sqlite3.Error):
-            reader = stack.enter_context(closing(_connect(path, "ro")))
+            reader = stack.enter_context(closing(connect(path, "mode=ro")))
             reader.execute("SELECT count(*) FROM meta").fetchone()  # this reader's lock keeps SQLite from removing the log
         with suppress(sqlite3.Error):
             db.close()

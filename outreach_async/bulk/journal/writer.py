@@ -1,9 +1,4 @@
-"""The single writer of a run's journal. Every method is synchronous: its changes are on the disk when it returns.
-
-The result is the contact that the service would hold if the rows had been sent one after the other. With `skip`, only the first
-row counts. With `overwrite`, a later value replaces an earlier one. With `update_missing_fields`, a later value fills a blank
-one.
-"""
+"""The single writer of a run's journal. Every method is synchronous: its changes are on the disk when it returns."""
 
 from __future__ import annotations
 
@@ -11,36 +6,42 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Self, TypeAlias
 
-import attrs
 import msgspec
 
 from outreach_async.bulk.journal import records
 from outreach_async.bulk.journal.identity import END_STATES, Earlier, Identity, MarkedWindow, encode_identity, require_same_run
-from outreach_async.bulk.journal.lock import JournalLock
-from outreach_async.bulk.journal.making import create_journal
-from outreach_async.bulk.journal.opening import open_locked
-from outreach_async.bulk.journal.reader import Journal
-from outreach_async.bulk.journal.records import checksum, encode_batch, require, to_json, to_storable
+from outreach_async.bulk.journal.opening import LockedJournal, open_locked
+from outreach_async.bulk.journal.records import checksum, require, to_json
 from outreach_async.bulk.journal.store import Store
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
-from outreach_async.bulk.rows import WHOLE_INPUT, Repeats
+from outreach_async.bulk.rows import WHOLE_INPUT, Repeats, SpooledRow
 from outreach_async.errors import InvalidRequest
 from outreach_async.validation import masked_repr
 
 _PAGE_SIZE: Final = 200
 """Rows with the same e-mail that are merged at a time."""
 
-# One statement for many rows: each step of a statement releases the interpreter's lock, and a busy event loop gives it back late.
+
+def _insert_many(verb: str, table: str, columns: str) -> str:
+    """Return a statement that inserts the rows of a JSON array."""
+    # One statement for many rows: each step of a statement releases the interpreter's lock, and a busy event loop gives it back
+    # late.
+    values = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(columns.split(", "))))
+    return f"{verb} INTO {table} ({columns}) SELECT {values} FROM json_each(?)"  # noqa: S608 - names of this module
+
+
 # OR REPLACE: an existing row was left by a process that was killed while it spooled.
-_INSERT_ROWS: Final = """
-    INSERT OR REPLACE INTO spool (seq, key, payload, crc)
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]')
-    FROM json_each(?)
-"""
+_ADD_SPOOLED: Final = _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc")
+# OR IGNORE: an error is stored once for all its rows.
+_ADD_ERRORS: Final = _insert_many("INSERT OR IGNORE", "error", "digest, text")
+# A plain INSERT: a second outcome for a row is an error.
+_ADD_OUTCOMES: Final = _insert_many("INSERT", "outcome", "seq, status, id, attempts, possible, error, repeats, crc")
 _SELECT_ROWS: Final = """
     SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ? AND seq < ?
 """
@@ -55,148 +56,6 @@ _SELECT_GROUP: Final = """
     SELECT json_group_array(json_array(seq, payload)) FROM (
         SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?) AND seq > ? ORDER BY seq LIMIT ?
     )
-"""
-
-
-@attrs.frozen
-class SpooledRow:
-    """A row of the input, read from the spool.
-
-    Attributes:
-        index: Index of the row in the input, from 0.
-        payload: The spooled JSON; merged with that of other rows if this row is sent instead of them.
-        repeats: Index of the row that is sent instead of this one; `None` if this row is sent.
-    """
-
-    index: int
-    payload: bytes
-    repeats: int | None = None
-
-
-class Spool:
-    """The stored rows of the input.
-
-    Args:
-        store: The journal's tables.
-        total: Number of rows in the input; `None` until the whole input is spooled.
-    """
-
-    def __init__(self, store: Store, total: int | None) -> None:
-        self._store = store
-        self._indexed = False
-        self.total = total
-
-    def add(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
-        """Store rows as (index, exact e-mail or an empty string, payload as JSON).
-
-        Raises:
-            InvalidRequest: The spool is complete.
-        """
-        if self.total is not None:
-            raise InvalidRequest(f"journal: the spool is complete with {self.total} rows; no more can be added")
-        columns = [(index, to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
-        texts = to_json([(*each, checksum(each)) for each in columns])
-        with self._store.transaction() as db:
-            db.execute(_INSERT_ROWS, (texts,))
-
-    def end(self, rows: int) -> None:
-        """Record that the input is complete.
-
-        Raises:
-            InvalidRequest: Rows are missing.
-        """
-        with self._store.transaction() as db:
-            db.execute("DELETE FROM spool WHERE seq >= ?", (rows,))
-            (kept,) = db.execute("SELECT count(*) FROM spool").fetchone()
-            if kept != rows:
-                raise InvalidRequest(f"journal: expected {rows} spooled rows, got {kept}; spool every row before the end")
-            self._store.set_metadata(db, "spooled", rows)
-        self.total = rows
-
-    def read(self, first: int, rows: int, policy: Repeats, duplicates: str) -> list[SpooledRow]:
-        """Return rows from `first` on, each as it will be sent, or with the index of the row that is sent instead."""
-        keyed = policy in WHOLE_INPUT
-        if keyed and not self._indexed:
-            with self._store.transaction() as db:
-                db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
-            self._indexed = True
-        with self._store.connection() as db:
-            found = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, first + rows)
-            return [self._build_row(db, each, policy, duplicates) for each in sorted(found)]
-
-    def _build_row(self, db: sqlite3.Connection, found: Sequence[Any], policy: Repeats, duplicates: str) -> SpooledRow:
-        index, key, text, crc, earliest, latest = found
-        require(checksum([index, key, text]) == crc, f"checksum mismatch in spooled row {index}")
-        sent = latest if policy == "last" else earliest
-        if index != sent:
-            return SpooledRow(index, text.encode(), repeats=sent)
-        if policy == "coalesce" and latest != index and duplicates != "skip":
-            return SpooledRow(index, self._merge_rows(db, index, text, duplicates))
-        return SpooledRow(index, text.encode())
-
-    def _merge_rows(self, db: sqlite3.Connection, index: int, text: str, duplicates: str) -> bytes:
-        """Merge all rows with the same e-mail into the first, one page at a time: they may be the whole input."""
-        members, last = msgspec.json.decode(text), index
-        while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
-            for last, later in page:  # noqa: B007 - the next page begins after the last
-                members = merge(members, msgspec.json.decode(later), duplicates)
-        return msgspec.json.encode(members)
-
-
-def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:
-    (text,) = db.execute(query, arguments).fetchone()
-    rows: list[list[Any]] = msgspec.json.decode(text)
-    return rows
-
-
-Members: TypeAlias = Mapping[str, Any]
-
-
-def merge(earlier: Members, later: Members, duplicates: str) -> dict[str, Any]:
-    """Return the members to send once, instead of two rows one after the other.
-
-    Args:
-        earlier: Members of the row that comes first in the input.
-        later: Members of a later row with the same e-mail.
-        duplicates: The `duplicates` option of the run.
-    """
-    return _MERGES[duplicates](earlier, later)
-
-
-def _keep_earlier(earlier: Members, _: Members) -> dict[str, Any]:
-    return {**earlier}
-
-
-def _overwrite(earlier: Members, later: Members) -> dict[str, Any]:
-    return {**earlier, **later}
-
-
-def _fill_missing(earlier: Members, later: Members) -> dict[str, Any]:
-    """Take no blank value from the later row: the service would not fill a field with it, but would store it in a new contact."""
-    return {**earlier, **{name: value for name, value in later.items() if not _is_blank(value) and _is_blank(earlier.get(name))}}
-
-
-def _is_blank(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
-_MERGES: Final[dict[str, Callable[[Members, Members], dict[str, Any]]]] = {
-    "skip": _keep_earlier,
-    "overwrite": _overwrite,
-    "update_missing_fields": _fill_missing,
-}
-
-
-_ADD_ERRORS: Final = """
-    INSERT OR IGNORE INTO error (digest, text)
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
-"""
-# A plain INSERT: a second outcome for a row is an error.
-_ADD_OUTCOMES: Final = """
-    INSERT INTO outcome (seq, status, id, attempts, possible, error, repeats, crc)
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
-        json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]'), json_extract(value, '$[7]')
-    FROM json_each(?)
 """
 _SELECT_COMPLETED: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
 _ADD_WINDOW: Final = "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)"
@@ -214,38 +73,31 @@ class JournalWriter:
         state: `running`, or how the run ended.
         hwm: The high-water mark: rows below it may be sent. No row beyond it was sent, unless earlier runs are unknown.
         possibly_sent: Rows without an outcome that an earlier process may have sent.
+        spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
 
-    def __init__(
-        self,
-        hold: JournalLock,
-        store: Store,
-        identity: Identity,
-        meta: Mapping[str, Any],
-        wall: Callable[[], float],
-        *,
-        resumed: bool,
-    ) -> None:
-        self._lock = hold
+    def __init__(self, journal: LockedJournal, store: Store, identity: Identity, wall: Callable[[], float]) -> None:
+        metadata = journal.metadata
+        self._lock = journal.lock
         self._store = store
         self._identity = identity
         self._wall = wall
         self._opened_at = wall()
-        self._closed = False
-        self._totals = records.decode_totals(meta["totals"])
+        self._closed = self._spool_indexed = False
+        self._totals = records.decode_totals(metadata["totals"])
         self._earlier_seconds = self._totals.seconds
-        self._spool = Spool(store, meta["spooled"])
-        self._events: int = meta["events"]
-        self._fingerprint: str | None = meta["identity"]["fingerprint"]
-        self.resumed = resumed
-        self.state: str = meta["state"]
-        self.hwm: int = meta["hwm"]
-        self.possibly_sent = _possibly_sent_rows(meta)
+        self._events: int = metadata["events"]
+        self._fingerprint: str | None = metadata["identity"]["fingerprint"]
+        self.resumed = not journal.created
+        self.state: str = metadata["state"]
+        self.hwm: int = metadata["hwm"]
+        self.possibly_sent = _possibly_sent_rows(metadata)
+        self.spooled: int | None = metadata["spooled"]
 
     @classmethod
     def open(
         cls,
-        journal: Journal,
+        path: str | Path,
         identity: Identity,
         *,
         resume: bool,
@@ -255,7 +107,7 @@ class JournalWriter:
         """Create a journal, or resume one.
 
         Args:
-            journal: The journal.
+            path: Path of the journal.
             identity: Identity of the run.
             resume: Whether to resume an existing journal; a missing one is created.
             earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is renamed.
@@ -266,43 +118,34 @@ class JournalWriter:
                 by another run, or is on a file system whose locks are unreliable.
             JournalError: The journal is damaged, or cannot be read or written.
         """
-        found = open_locked(
-            os.fspath(journal.path), _create_metadata(identity, earlier), resume=resume, earlier=earlier, make=cls._create
-        )
-        try:
-            require_same_run(found.path, identity, found.metadata["identity"])
-            store = Store(found.path, found.metadata["log"])
-            try:
-                writer = cls(found.lock, store, identity, found.metadata, wall, resumed=not found.created)
-                writer._begin(earlier, found.damage)
-            except BaseException:
-                store.close()
-                raise
-        except BaseException:
-            found.lock.release()
-            raise
+        path, metadata = str(path), _create_metadata(identity, earlier)
+        locked = open_locked(path, metadata, resume=resume, earlier=earlier, link=cls._link)
+        with ExitStack() as stack:
+            # Closed in reverse: the lock last, because releasing it also drops SQLite's locks on the file.
+            stack.callback(locked.lock.release)
+            require_same_run(path, identity, locked.metadata["identity"])
+            store = Store(path, locked.metadata["log"])
+            stack.callback(store.close)
+            writer = cls(locked, store, identity, wall)
+            if not writer.finished:
+                writer._set_running(earlier)
+                if locked.damage is not None:
+                    writer.record_event("damaged", locked.damage)
+            stack.pop_all()
         return writer
 
     @staticmethod
-    def _create(path: str, facts: Mapping[str, Any]) -> None:
-        create_journal(path, facts)
-
-    def _begin(self, earlier: Earlier, damage: Mapping[str, Any] | None) -> None:
-        if self.finished:
-            return
-        if earlier == "unknown":
-            self.possibly_sent = _ALL_ROWS
-        self._set_running(earlier)
-        if damage is not None:
-            self.record_event("damaged", damage)
+    def _link(draft: str, path: str) -> None:
+        os.link(draft, path)
 
     def _set_running(self, earlier: Earlier) -> None:
-        """Set the state to `running` in the file itself before anything is sent: after a kill, marked rows are then suspects."""
+        """Set the state to `running` in the file before anything is sent: after a kill, marked rows count as possibly sent."""
         with self._store.first_transaction() as db:
             if self.resumed:
                 self._add_event(db, "resumed", {"after": self.state})
                 self._store.set_metadata(db, "state", "running")
             if earlier == "unknown":
+                self.possibly_sent = _ALL_ROWS
                 self._store.set_metadata(db, "earlier", earlier)
         self.state = "running"
 
@@ -319,20 +162,15 @@ class JournalWriter:
         """
         return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
 
-    @property
-    def spooled(self) -> int | None:
-        """Number of rows in the input; `None` until the whole input is spooled."""
-        return self._spool.total
-
     def create_counts(self) -> OutcomeCounts:
-        """Return a new tally that starts with the recorded outcomes; the caller may add to it."""
+        """Return new counts that start with the recorded outcomes; the caller may add to them."""
         return OutcomeCounts(self._totals)
 
     def window_at(self, first: int) -> MarkedWindow | None:
         """Return the marked window that starts at this row; `None` if there is none."""
         with self._store.connection() as db:
-            found = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
-        return None if found is None else MarkedWindow(*found)
+            columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
+        return None if columns is None else MarkedWindow(*columns)
 
     def mark(self, window: MarkedWindow) -> None:
         """Mark rows as about to be sent. If the window is already marked, check that its rows are the same.
@@ -364,8 +202,8 @@ class JournalWriter:
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
         """Return the indexes of those rows from `first` on, `rows` of them, that have an outcome."""
         with self._store.connection() as db:
-            (found,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
-        return frozenset(msgspec.json.decode(found))
+            (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
+        return frozenset(msgspec.json.decode(indexes))
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
         """Record outcomes, all or none.
@@ -376,13 +214,14 @@ class JournalWriter:
         """
         if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
             raise InvalidRequest(f"journal: expected rows below {self.hwm}, got row {beyond[0]}; mark a row before it is sent")
-        stored, figures = encode_batch(outcomes), records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
+        rows, errors = records.encode_batch(outcomes)
+        totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
         with self._store.transaction() as db:
-            if stored.errors is not None:
-                db.execute(_ADD_ERRORS, (stored.errors,))
-            db.execute(_ADD_OUTCOMES, (stored.rows,))
-            self._store.set_metadata(db, "totals", records.encode_totals(figures))
-        self._totals = figures
+            if errors is not None:
+                db.execute(_ADD_ERRORS, (errors,))
+            db.execute(_ADD_OUTCOMES, (rows,))
+            self._store.set_metadata(db, "totals", records.encode_totals(totals))
+        self._totals = totals
 
     def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Record an event.
@@ -400,12 +239,12 @@ class JournalWriter:
         self._store.set_metadata(db, "events", self._events + 1)
         self._events += 1
 
-    def end(self, state: str, suspects: PossiblySent = NO_ROWS) -> None:
+    def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
         """Record how the run ended; a finished run stays finished.
 
         Args:
             state: `finished`, `suspended`, `stopped` or `interrupted`.
-            suspects: Rows without an outcome that may have been sent.
+            possibly_sent: Rows without an outcome that may have been sent.
 
         Raises:
             InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
@@ -414,13 +253,16 @@ class JournalWriter:
             raise InvalidRequest(f"state: expected one of {', '.join(END_STATES)}, got {masked_repr(state)}; pass one of them")
         if self.finished:
             return
-        if state == "finished" and (left := self.hwm - self._totals.rows):
-            raise InvalidRequest(f"journal: expected an outcome for every row, got none for {left}; record them before the end")
-        figures = records.add_outcomes(self._totals, (), self._elapsed_seconds())
+        if state == "finished" and (missing := self.hwm - self._totals.rows):
+            raise InvalidRequest(
+                f"journal: expected an outcome for every row, got none for {missing}; record them before the end"
+            )
+        totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
         with self._store.transaction() as db:
-            for name, value in (("state", state), ("suspects", suspects.ranges), ("totals", records.encode_totals(figures))):
-                self._store.set_metadata(db, name, value)
-        self.state, self._totals = state, figures
+            self._store.set_metadata(db, "state", state)
+            self._store.set_metadata(db, "suspects", possibly_sent.ranges)
+            self._store.set_metadata(db, "totals", records.encode_totals(totals))
+        self.state, self._totals = state, totals
 
     def _elapsed_seconds(self) -> float:
         return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
@@ -431,7 +273,11 @@ class JournalWriter:
         Raises:
             InvalidRequest: The spool is complete.
         """
-        self._spool.add(rows)
+        if self.spooled is not None:
+            raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; no more can be added")
+        columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
+        with self._store.transaction() as db:
+            db.execute(_ADD_SPOOLED, (to_json([(*row, checksum(row)) for row in columns]),))
 
     def end_spool(self, rows: int) -> None:
         """Record that the whole input, with this number of rows, is spooled.
@@ -439,10 +285,16 @@ class JournalWriter:
         Raises:
             InvalidRequest: Rows are missing.
         """
-        self._spool.end(rows)
+        with self._store.transaction() as db:
+            db.execute("DELETE FROM spool WHERE seq >= ?", (rows,))
+            (stored,) = db.execute("SELECT count(*) FROM spool").fetchone()
+            if stored != rows:
+                raise InvalidRequest(f"journal: expected {rows} spooled rows, got {stored}; spool every row before the end")
+            self._store.set_metadata(db, "spooled", rows)
+        self.spooled = rows
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool.
+        """Return rows of a complete spool, each as it will be sent, or with the index of the row that is sent instead.
 
         Args:
             first: Index of the first row.
@@ -450,7 +302,25 @@ class JournalWriter:
             policy: `first` and `last` send one row per e-mail; `coalesce` sends the first with the others merged into it, as the
                 run's `duplicates` option would merge them; the other policies send every row.
         """
-        return self._spool.read(first, rows, policy, self._identity.options.get("duplicates", "skip"))
+        keyed = policy in WHOLE_INPUT
+        if keyed and not self._spool_indexed:
+            with self._store.transaction() as db:
+                db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
+            self._spool_indexed = True
+        with self._store.connection() as db:
+            stored = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, first + rows)
+            return [self._build_row(db, columns, policy) for columns in sorted(stored)]
+
+    def _build_row(self, db: sqlite3.Connection, columns: Sequence[Any], policy: Repeats) -> SpooledRow:
+        index, key, payload, crc, earliest, latest = columns
+        require(checksum([index, key, payload]) == crc, f"checksum mismatch in spooled row {index}")
+        sent = latest if policy == "last" else earliest
+        if index != sent:
+            return SpooledRow(index, payload.encode(), repeats=sent)
+        duplicates = self._identity.options.get("duplicates", "skip")
+        if policy == "coalesce" and latest != index and duplicates != "skip":
+            return SpooledRow(index, _merge_rows(db, index, payload, duplicates))
+        return SpooledRow(index, payload.encode())
 
     def close(self) -> None:
         """Close and unlock the journal; closing it again does nothing."""
@@ -475,7 +345,50 @@ def _create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
     }
 
 
-def _possibly_sent_rows(meta: Mapping[str, Any]) -> PossiblySent:
-    if meta["earlier"] == "unknown":
+def _possibly_sent_rows(metadata: Mapping[str, Any]) -> PossiblySent:
+    if metadata["earlier"] == "unknown":
         return _ALL_ROWS
-    return PossiblySent.of(ranges=[(0, meta["hwm"])] if meta["state"] == "running" else map(tuple, meta["suspects"]))
+    if metadata["state"] == "running":  # the process was killed: it could not say which rows it had sent
+        return PossiblySent.of(ranges=[(0, metadata["hwm"])])
+    return PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
+
+
+def _merge_rows(db: sqlite3.Connection, index: int, payload: str, duplicates: str) -> bytes:
+    """Merge all rows with the same e-mail into the first, one page at a time: they may be the whole input."""
+    members, last = msgspec.json.decode(payload), index
+    while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
+        for last, later in page:  # noqa: B007 - the next page begins after the last
+            members = merge(members, msgspec.json.decode(later), duplicates)
+    return msgspec.json.encode(members)
+
+
+def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:
+    (text,) = db.execute(query, arguments).fetchone()
+    return msgspec.json.decode(text, type=list[list[Any]])
+
+
+Members: TypeAlias = Mapping[str, Any]
+
+
+def merge(earlier: Members, later: Members, duplicates: str) -> dict[str, Any]:
+    """Return the members to send once, instead of two rows one after the other.
+
+    The result is the contact that the service would hold if it had received both rows. With `skip`, only the first row counts.
+    With `overwrite`, a later value replaces an earlier one. With `update_missing_fields`, a later value fills a blank one.
+
+    Args:
+        earlier: Members of the row that comes first in the input.
+        later: Members of a later row with the same e-mail.
+        duplicates: The `duplicates` option of the run.
+    """
+    if duplicates == "skip":
+        return {**earlier}
+    if duplicates == "overwrite":
+        return {**earlier, **later}
+    # No blank value of the later row is used: the service would not fill a field with it, but would store it in a new contact.
+    filled = {name: value for name, value in later.items() if not _is_blank(value) and _is_blank(earlier.get(name))}
+    return {**earlier, **filled}
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
