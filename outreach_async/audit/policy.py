@@ -152,13 +152,12 @@ class Policy:
             print(Policy.of({"OA120": {"warning": 0.03}}).used.thresholds)  # -> {'OA120': {'warning': 0.03}}
             ```
         """
-        off = _require_off(values.get("off", []))
-        moved = {key: _changed_thresholds(key, value) for key, value in values.items() if key not in _KEYS}
-        changed = {key: figures for key, figures in moved.items() if figures}
-        used = PolicyUsed(
-            name=_require_name(values.get("name", "unnamed")), off=off, thresholds=changed, fingerprint=_fingerprint(off, changed)
-        )
-        return cls._from_used(used)
+        name, off = values.get("name", "unnamed"), _require_off(values.get("off", []))
+        thresholds = {key: _changed_thresholds(key, value) for key, value in values.items() if key not in _KEYS}
+        changed = {key: figures for key, figures in thresholds.items() if figures}
+        if not isinstance(name, str):
+            raise InvalidRequest(f'policy: name: expected a string, got {type_name(name)}; write name = "ours"')
+        return cls._from_used(PolicyUsed(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed)))
 
     @classmethod
     def _from_used(cls, used: PolicyUsed) -> Self:
@@ -220,21 +219,15 @@ def _enabled_rules(rules: Iterable[AnyRule], used: PolicyUsed) -> tuple[AnyRule,
 
 
 def _apply_thresholds(rule: AnyRule, used: PolicyUsed) -> AnyRule:
-    moved = used.thresholds.get(rule.id)
-    return attrs.evolve(rule, thresholds=MappingProxyType({**rule.thresholds, **moved})) if moved else rule
-
-
-def _require_name(value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidRequest(f'policy: name: expected a string, got {type_name(value)}; write name = "ours"')
-    return value
+    changed = used.thresholds.get(rule.id)
+    return attrs.evolve(rule, thresholds=MappingProxyType({**rule.thresholds, **changed})) if changed else rule
 
 
 def _require_off(value: object) -> list[str]:
     if not isinstance(value, list):
         raise InvalidRequest(f'policy: off: expected a list of rule ids, got {type_name(value)}; write off = ["OA160"]')
-    named = {_require_rule_id(each, "off: ") for each in value}
-    return [rule.id for rule in RULES if rule.id in named]
+    ids = {_require_rule_id(name, "off: ") for name in value}
+    return [rule.id for rule in RULES if rule.id in ids]
 
 
 def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
@@ -284,18 +277,17 @@ def _check_order(key: str, figures: Mapping[str, float]) -> None:
 def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str:
     if not off and not thresholds:
         return ""
-    text = json.dumps([off, {rule: {name: float(figure) for name, figure in each.items()} for rule, each in thresholds.items()}])
-    return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
+    # As floats: 1 and 1.0 are the same threshold.
+    floats = {rule: {name: float(figure) for name, figure in figures.items()} for rule, figures in thresholds.items()}
+    return hashlib.sha256(json.dumps([off, floats], sort_keys=True).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
     """Return a suggestion for a misspelled name: of the close matches, the one with most characters in the same position."""
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))
-    if not near:
-        return ""
-    best = max((each for each in names if each in near), key=lambda each: sum(map(eq, name, each)))
-    return f"; did you mean {best!r}?"
+    best = max((each for each in names if each in near), key=lambda each: sum(map(eq, name, each)), default=None)
+    return f"; did you mean {best!r}?" if best else ""
 
 
 def _short_repr(name: str) -> str:
