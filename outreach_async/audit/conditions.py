@@ -339,9 +339,8 @@ def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
-    message = (
-        f"{format_number(sent)} e-mails sent in 30 days of the {format_number(limit * WORKDAYS)} that its daily limit allows"
-    )
+    allowed = format_number(limit * WORKDAYS)
+    message = f"{format_number(sent)} e-mails sent in 30 days of the {allowed} that its daily limit allows"
     return Sign(message, {"sent_30days": sent, "daily_limit": limit})
 
 

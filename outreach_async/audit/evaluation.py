@@ -104,36 +104,25 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
         return []
     mailbox, sent, domain = case.mailbox, valid_or_zero(case.mailbox.sent_30days), email_domain(case.mailbox.email)
     return [
-        build_finding(rule, sign, workspace, domain, sent, mailbox=mailbox)
+        build_finding(rule, sign, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
         for rule, sign in zip(policy.mailbox_rules, signs, strict=True)
         if sign is not None
     ]
 
 
-def build_finding(
-    rule: Rule,
-    sign: Sign,
-    workspace: str,
-    domain: str | None,
-    sent_30days: Number,
-    *,
-    mailbox: Mailbox | None = None,
-    server_ip: str | None = None,
-) -> Finding:
+def build_finding(rule: Rule, sign: Sign, workspace: str, domain: str | None, sent_30days: Number, **subject: Any) -> Finding:
     """Return the finding of a rule about a mailbox, or about the mailboxes of a domain or a server."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
         workspace=workspace,
-        mailbox=mailbox.id if mailbox else None,
-        email=mailbox.email if mailbox else None,
         domain=domain,
         message=sign.message,
         remedy=_fill_remedy(rule.remedy, domain),
         confidence="high" if sign.sure else "low",
         sent_30days=sent_30days,
-        server_ip=server_ip,
         figures=sign.figures,
+        **subject,
     )
 
 
@@ -256,8 +245,6 @@ class AuditState:
         if rule is None or rule.lack is None:
             return finding
         sign = build_missing_authentication_sign(rule.lack, facts, rule.thresholds)
-        if sign.message == finding.message:
-            return finding
         return attrs.evolve(finding, severity=sign.severity or rule.severity, message=sign.message)
 
     def _check_groups(self, lacking: Mapping[str, AbstractSet[str]]) -> Iterator[Finding]:
@@ -272,8 +259,7 @@ class AuditState:
     def _apply(self, rules: Iterable[Any], facts: Any, total: MailboxTotals, **subject: Any) -> Iterator[Finding]:
         for rule in rules:
             if sign := rule.applies(facts, rule.thresholds):
-                workspace = self.workspaces[total.first]
-                yield build_finding(rule, sign, workspace, sent_30days=total.sent_30days, **subject)
+                yield build_finding(rule, sign, self.workspaces[total.first], sent_30days=total.sent_30days, **subject)
 
     def _domain_facts(self, domain: str, lacking: Collection[str]) -> DomainFacts:
         total, repeated, rules = self._domains[domain], self._repeated[domain], self._authentication_rules.values()

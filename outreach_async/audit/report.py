@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Self
 import attrs
 import msgspec
 
-from outreach_async.audit.findings import Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit.findings import Finding, Group, GroupKind, Row, Severity, to_json_values
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.rules import CATALOGUE, INCOMPLETE, UNKNOWABLE
 from outreach_async.audit.scoring import Scores
@@ -113,7 +113,7 @@ class Report:
             Path("audit.json").write_text(json.dumps(report.to_dict()))
             ```
         """
-        return {"version": REPORT_VERSION, **msgspec.to_builtins(self)}
+        return {"version": REPORT_VERSION, **to_json_values(self)}
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
@@ -217,14 +217,11 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
     Returns:
         The later findings, each marked as new or unchanged, and the changes.
     """
-    places = _match_findings(earlier.findings, later.findings)
+    matches, gone = _match_findings(earlier.findings, later.findings)
     findings = [
-        attrs.evolve(after, state="new" if place is None else "unchanged")
-        for place, after in zip(places, later.findings, strict=True)
+        attrs.evolve(after, state="unchanged" if before else "new") for before, after in zip(matches, later.findings, strict=True)
     ]
-    pairs = [(earlier.findings[place], after) for place, after in zip(places, findings, strict=True) if place is not None]
-    matched = set(places)
-    gone = [finding for place, finding in enumerate(earlier.findings) if place not in matched]
+    pairs = [(before, after) for before, after in zip(matches, findings, strict=True) if before]
     is_unchecked = _unchecked_scope(later)
     return findings, Diff(
         at=earlier.at,
@@ -237,19 +234,18 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
     )
 
 
-def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> list[int | None]:
-    """Return for each later finding the index of the matching earlier one; an earlier finding is matched once."""
-    places: list[int | None] = [None] * len(later)
+def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
+    """Return the matching earlier finding for each later one, and the earlier findings without a match; each is matched once."""
+    matches: list[Finding | None] = [None] * len(later)
     left = dict(enumerate(earlier))
     for key in (_exact_key, _workspace_independent_key):
         waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
         for place, finding in left.items():
             waiting[key(finding)].append(place)
         for index, finding in enumerate(later):
-            if places[index] is None and waiting[key(finding)]:
-                place = places[index] = waiting[key(finding)].popleft()
-                del left[place]
-    return places
+            if matches[index] is None and waiting[key(finding)]:
+                matches[index] = left.pop(waiting[key(finding)].popleft())
+    return matches, list(left.values())
 
 
 def _exact_key(finding: Finding) -> Hashable:

@@ -14,8 +14,6 @@ from outreach_async.audit.findings import Severity
 RuleScope = Literal["mailbox", "domain", "server_ip", "workspace"]
 """Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, or the reading of a workspace."""
 
-NO_THRESHOLDS: Final[Thresholds] = MappingProxyType({})
-
 
 @attrs.frozen(kw_only=True)
 class Rule:
@@ -45,7 +43,7 @@ class Rule:
     wording: str
     source: str
     remedy: str
-    thresholds: Thresholds = NO_THRESHOLDS
+    thresholds: Thresholds = MappingProxyType({})
 
     @property
     def condition(self) -> str:

@@ -61,8 +61,8 @@ class WorkspaceReadResult:
         found: list[Finding] = []
 
         def add(rule: Rule, message: str, **subject: Any) -> None:
-            about = {"rule": rule.id, "severity": rule.severity, "remedy": rule.remedy, "workspace": self.workspace}
-            found.append(Finding(message=message, **about, **subject))
+            subject |= {"severity": rule.severity, "remedy": rule.remedy}
+            found.append(Finding(rule=rule.id, workspace=self.workspace, message=message, **subject))
 
         for item in self.undecodable:
             value = item.fields.get("email")

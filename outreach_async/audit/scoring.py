@@ -9,10 +9,19 @@ from itertools import chain
 from typing import Any, Final
 
 import attrs
-import msgspec
 
 from outreach_async.audit.evaluation import FinalFindings, FlaggedMailbox
-from outreach_async.audit.findings import GROUP_KINDS, Finding, Group, GroupKind, GroupTotals, MailboxTotals, Row, Severity
+from outreach_async.audit.findings import (
+    GROUP_KINDS,
+    Finding,
+    Group,
+    GroupKind,
+    GroupTotals,
+    MailboxTotals,
+    Row,
+    Severity,
+    to_json_values,
+)
 from outreach_async.audit.values import valid_or_zero
 from outreach_async.models import Number
 
@@ -84,7 +93,7 @@ class Scores:
             print(sorted(report.scores.to_dict()))  # -> ['domains', 'overall', 'workspaces']
             ```
         """
-        values: dict[str, Any] = msgspec.to_builtins(self)
+        values: dict[str, Any] = to_json_values(self)
         return values
 
 
@@ -167,9 +176,7 @@ class GroupScores:
             self._stats["workspace"][finding.workspace].add([finding])
         for finding in final.group_findings:
             self._add_group_finding(finding)
-        self._worst = {
-            kind: self._worst_keys(kind, MAX_SCORED_DOMAINS if kind == "domain" else MAX_GROUPS) for kind in GROUP_KINDS
-        }
+        self._worst = {kind: self._worst_keys(kind) for kind in GROUP_KINDS}
 
     def _add_mailbox(self, flagged: FlaggedMailbox, place: int) -> None:
         mailbox, findings, stats = flagged.mailbox, flagged.findings, self._stats
@@ -195,8 +202,9 @@ class GroupScores:
         group.group_points += deducted_points([finding])
         group.capped |= not about_server and finding.severity is Severity.CRITICAL
 
-    def _worst_keys(self, kind: GroupKind, most: int) -> list[str]:
+    def _worst_keys(self, kind: GroupKind) -> list[str]:
         totals, stats = self._totals[kind], self._stats[kind]
+        most = MAX_SCORED_DOMAINS if kind == "domain" else MAX_GROUPS
 
         def rank(key: str) -> tuple[int, float, int, str]:
             group, total = stats[key], totals[key]
