@@ -45,7 +45,7 @@ NOT_CALLED: Final = {
     "Journal": {"scribe", "writer"},
     "RequestLog": {"add"},
     "Pager": {"follow"},
-    "Findings": {"put", "end"},
+    "Findings": {"put", "end", "close"},
     "Columns": {"members"},
     "Faults": {"around"},
     "Fault": {"inject"},
