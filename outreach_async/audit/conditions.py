@@ -105,26 +105,26 @@ DomainCondition = Callable[[DomainFacts, Thresholds], Sign | None]
 ServerCondition = Callable[[ServerFacts, Thresholds], Sign | None]
 
 
-def check_domain_size(facts: DomainFacts, at: Thresholds) -> Sign | None:
+def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
     """Apply if too many mailboxes share the domain's reputation."""
-    if facts.mailboxes <= at["mailboxes"]:
+    if facts.mailboxes <= thresholds["mailboxes"]:
         return None
     return Sign(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
 
 
-def check_bulk_authentication(facts: DomainFacts, at: Thresholds) -> Sign | None:
+def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
     """Apply if the domain sends in bulk without the authentication that bulk senders need."""
     daily = facts.sent_30days / WORKDAYS
-    if not facts.lacking or daily < at["daily"]:
+    if not facts.lacking or daily < thresholds["daily"]:
         return None
     lacking = " and ".join(f"some have no {what}" for what in facts.lacking)
     message = f"its mailboxes send about {format_number(int(daily))} e-mails per working day; {lacking}"
     return Sign(message, {"sent_30days": facts.sent_30days})
 
 
-def check_shared_server(facts: ServerFacts, at: Thresholds) -> Sign | None:
+def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Sign | None:
     """Apply if mailboxes share a server with a blacklisted mailbox."""
-    if facts.mailboxes < at["mailboxes"] or not facts.listed:
+    if facts.mailboxes < thresholds["mailboxes"] or not facts.listed:
         return None
     message = f"{facts.mailboxes:,} mailboxes share this server (blacklisted: {facts.listed:,})"
     return Sign(message, {"mailboxes": facts.mailboxes, "listed": facts.listed})
@@ -140,8 +140,8 @@ _NUMERIC_FIELDS: Final = (
 
 _ACTIVE: Final = MailboxStatus.ACTIVE.value
 _GOOGLE: Final = MailboxType.GOOGLE.value
-_TYPES: Final = frozenset(each.value for each in MailboxType)
-_STATUSES: Final = frozenset(each.value for each in MailboxStatus)
+_TYPES: Final = frozenset(kind.value for kind in MailboxType)
+_STATUSES: Final = frozenset(status.value for status in MailboxStatus)
 
 
 def email_domain(email: str) -> str | None:
@@ -243,62 +243,51 @@ def _has_valid_figures(box: Mailbox) -> bool:
 Condition = Callable[[Case, Thresholds], Sign | None]
 
 
-def build_missing_authentication_sign(what: str, domain: DomainFacts, at: Thresholds) -> Sign:
+def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds: Thresholds) -> Sign:
     """Return the sign for a missing SPF, DKIM or DMARC; its severity depends on the daily limit of the whole domain."""
     volume = domain.daily_limit
-    if not volume >= at["critical"]:
+    if not volume >= thresholds["critical"]:
         return Sign(f"no {what}")
     return Sign(f"no {what}; its domain may send {format_number(volume)} e-mails a day", severity=Severity.CRITICAL)
 
 
-SPF: Final = "SPF record"
-DKIM: Final = "DKIM signature"
-DMARC: Final = "DMARC policy"
+def missing_authentication(field: str, name: str) -> Condition:
+    """Return the condition that applies if a field of a mailbox, `spf`, `dkim` or `dmarc`, is false."""
+
+    def check_field(case: Case, thresholds: Thresholds) -> Sign | None:
+        return None if getattr(case.mailbox, field) else build_missing_authentication_sign(name, case.domain, thresholds)
+
+    return check_field
 
 
-def check_spf(case: Case, at: Thresholds) -> Sign | None:
-    """Apply if `spf` is false."""
-    return None if case.mailbox.spf else build_missing_authentication_sign(SPF, case.domain, at)
-
-
-def check_dkim(case: Case, at: Thresholds) -> Sign | None:
-    """Apply if `dkim` is false."""
-    return None if case.mailbox.dkim else build_missing_authentication_sign(DKIM, case.domain, at)
-
-
-def check_dmarc(case: Case, at: Thresholds) -> Sign | None:
-    """Apply if `dmarc` is false."""
-    return None if case.mailbox.dmarc else build_missing_authentication_sign(DMARC, case.domain, at)
-
-
-def check_authentication(case: Case, _at: Thresholds) -> Sign | None:
+def check_authentication(case: Case, _thresholds: Thresholds) -> Sign | None:
     """Apply if SPF, DKIM and DMARC are all missing."""
     mailbox = case.mailbox
     return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Sign("none of SPF, DKIM and DMARC")
 
 
-def check_blacklists(case: Case, at: Thresholds) -> Sign | None:
+def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
     """Apply if the mailbox is on a blacklist."""
     lists = case.mailbox.blacklists
     if not lists:
         return None
-    grade = _severity_of(lists, at)
-    return Sign(f"on {_format_count(lists, 'blacklist')}", {"blacklists": lists}, grade) if grade else None
+    severity = _severity_of(lists, thresholds)
+    return Sign(f"on {_format_count(lists, 'blacklist')}", {"blacklists": lists}, severity) if severity else None
 
 
-def check_bounce_rate(case: Case, at: Thresholds) -> Sign | None:
+def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     """Apply if the bounce rate is too high; its severity comes from the rate's lower bound, given a large enough sample."""
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
-    if not sent or not bounced / sent >= at["warning"]:
+    if not sent or not bounced / sent >= thresholds["warning"]:
         return None
-    figure = wilson_lower(bounced, sent) if sent >= at["sample"] else 0.0
-    grade = _severity_of(figure, at)
-    proof = f"at least {format_percent(figure)} with 95 % confidence" if grade else "too few to be certain"
+    lower = wilson_lower(bounced, sent) if sent >= thresholds["sample"] else 0.0
+    severity = _severity_of(lower, thresholds)
+    proof = f"at least {format_percent(lower)} with 95 % confidence" if severity else "too few to be certain"
     message = f"{format_percent(bounced / sent)} bounced in 30 days ({format_number(bounced)} of {format_number(sent)}; {proof})"
-    return Sign(message, {"bounced_30days": bounced, "sent_30days": sent}, grade, sure=grade is not None)
+    return Sign(message, {"bounced_30days": bounced, "sent_30days": sent}, severity, sure=severity is not None)
 
 
-def check_figures(case: Case, _at: Thresholds) -> Sign | None:
+def check_figures(case: Case, _thresholds: Thresholds) -> Sign | None:
     """Apply if a figure is negative, not a number or implausibly large, or if more e-mails bounced than were sent."""
     if case.doubts:
         return Sign(case.doubts)
@@ -309,7 +298,7 @@ def check_figures(case: Case, _at: Thresholds) -> Sign | None:
     return Sign(message, {"bounced_30days": bounced, "sent_30days": sent})
 
 
-def check_daily_limit(case: Case, _at: Thresholds) -> Sign | None:
+def check_daily_limit(case: Case, _thresholds: Thresholds) -> Sign | None:
     """Apply if more e-mails were sent today than the daily limit allows."""
     sent, limit = case.mailbox.sent_today, case.mailbox.daily_limit
     if not sent > limit:
@@ -318,58 +307,56 @@ def check_daily_limit(case: Case, _at: Thresholds) -> Sign | None:
     return Sign(message, {"sent_today": sent, "daily_limit": limit})
 
 
-def check_provider_limit(case: Case, at: Thresholds) -> Sign | None:
+def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
     """Apply if the daily limit of a Google mailbox exceeds Google's own limits, or safe limits for cold e-mail."""
     limit = case.mailbox.daily_limit
-    if not (limit > at["young"] or limit > at["warning"]) or case.mailbox.type != _GOOGLE:
+    if not (limit > thresholds["young"] or limit > thresholds["warning"]) or case.mailbox.type != _GOOGLE:
         return None
     figures = {"daily_limit": limit}
     for severity, cap in ((Severity.CRITICAL, "Google's daily cap"), (Severity.ERROR, "the daily cap of a Google trial")):
-        if limit > at[severity]:
-            return Sign(
-                f"its daily limit of {format_number(limit)} is above {cap}, {format_number(at[severity])}", figures, severity
-            )
-    if limit > at["warning"]:
-        return Sign(f"its daily limit of {format_number(limit)} is above {format_number(at['warning'])}", figures)
-    if limit > at["young"] and case.younger(at["days"]):
+        if limit > thresholds[severity]:
+            message = f"its daily limit of {format_number(limit)} is above {cap}, {format_number(thresholds[severity])}"
+            return Sign(message, figures, severity)
+    if limit > thresholds["warning"]:
+        return Sign(f"its daily limit of {format_number(limit)} is above {format_number(thresholds['warning'])}", figures)
+    if limit > thresholds["young"] and case.younger(thresholds["days"]):
         return Sign(f"its daily limit is {format_number(limit)} at an age of {_format_age(case)}", figures)
     return None
 
 
-def check_warm_up(case: Case, at: Thresholds) -> Sign | None:
+def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
     """Apply if the daily limit of a new mailbox is too high for its warm-up."""
     limit = case.mailbox.daily_limit
-    if not limit > at["first"] or not case.younger(at["second_days"]):
+    if not limit > thresholds["first"] or not case.younger(thresholds["second_days"]):
         return None
-    if limit > at["second"] or case.younger(at["first_days"]):
+    if limit > thresholds["second"] or case.younger(thresholds["first_days"]):
         return Sign(f"its daily limit is {format_number(limit)} at an age of {_format_age(case)}", {"daily_limit": limit})
     return None
 
 
-def check_unused_capacity(case: Case, at: Thresholds) -> Sign | None:
+def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
     """Apply if the mailbox uses only a small share of its daily limit; certainly new mailboxes are exempt."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
-    if not sent < at["share"] * limit * WORKDAYS or case.younger(at["days"]):
+    if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
-    message = (
-        f"{format_number(sent)} e-mails sent in 30 days of the {format_number(limit * WORKDAYS)} that its daily limit allows"
-    )
+    allowed = format_number(limit * WORKDAYS)
+    message = f"{format_number(sent)} e-mails sent in 30 days of the {allowed} that its daily limit allows"
     return Sign(message, {"sent_30days": sent, "daily_limit": limit})
 
 
-def check_activity(case: Case, at: Thresholds) -> Sign | None:
+def check_activity(case: Case, thresholds: Thresholds) -> Sign | None:
     """Apply if the mailbox is in campaigns but has been idle for a long time."""
     campaigns = case.mailbox.campaigns
     if not campaigns > 0:
         return None
     ago = parse_relative_time(case.mailbox.last_activity)
-    if ago is None or ago.least <= at["days"] * DAY:
+    if ago is None or ago.least <= thresholds["days"] * DAY:
         return None
     message = f"no activity for {_format_days(ago.least)} or more, but {_format_count(campaigns, 'campaign')} may use it"
     return Sign(message, {"campaigns": campaigns})
 
 
-def check_status(case: Case, _at: Thresholds) -> Sign | None:
+def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
     """Apply if the mailbox is in campaigns but its status is not `active`."""
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
@@ -378,22 +365,22 @@ def check_status(case: Case, _at: Thresholds) -> Sign | None:
     return Sign(message, {"campaigns": campaigns})
 
 
-def check_open_rate(case: Case, at: Thresholds) -> Sign | None:
+def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     """Apply if the recent open rate is far below the average: the mailbox's e-mails may be going to spam."""
     opened, usual = case.mailbox.opened_14days, case.mailbox.avg_open_rate
-    if not opened < at["share"] * usual or not case.mailbox.sent_30days >= at["sample"]:
+    if not opened < thresholds["share"] * usual or not case.mailbox.sent_30days >= thresholds["sample"]:
         return None
     ago = parse_relative_time(case.mailbox.last_activity)
-    if ago is not None and ago.least >= at["days"] * DAY:  # nothing was sent recently, and nothing could be opened
+    if ago is not None and ago.least >= thresholds["days"] * DAY:  # nothing was sent recently, and nothing could be opened
         return None
     message = f"{opened:.1f} % opened in 14 days; its average is {usual:.1f} %"
     return Sign(message, {"opened_14days": opened, "avg_open_rate": usual})
 
 
-def check_automated_opens(case: Case, at: Thresholds) -> Sign | None:
+def check_automated_opens(case: Case, thresholds: Thresholds) -> Sign | None:
     """Apply if the open or click rate is implausibly high: mail clients prefetch images, and scanners follow links."""
     opens, clicks = case.mailbox.avg_open_rate, case.mailbox.avg_click_rate
-    if opens > at["opens"]:
+    if opens > thresholds["opens"]:
         return Sign(f"an open rate of {opens:.1f} % indicates automated opens", {"avg_open_rate": opens})
     if clicks >= opens and clicks > 0:
         message = f"a click rate of {clicks:.1f} % with an open rate of {opens:.1f} % indicates automated clicks"
@@ -401,7 +388,7 @@ def check_automated_opens(case: Case, at: Thresholds) -> Sign | None:
     return None
 
 
-def check_domain_ip(case: Case, _at: Thresholds) -> Sign | None:
+def check_domain_ip(case: Case, _thresholds: Thresholds) -> Sign | None:
     """Apply if the mailbox's domain has no IP address."""
     return _NO_DOMAIN_IP if case.mailbox.domain_ip is None else None
 
@@ -409,18 +396,18 @@ def check_domain_ip(case: Case, _at: Thresholds) -> Sign | None:
 _NO_DOMAIN_IP: Final = Sign("its domain has no IP address")  # shared: this sign may apply to a large share of all mailboxes
 
 
-def check_known_values(case: Case, _at: Thresholds) -> Sign | None:
+def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
     """Apply if the type or status is a value the interface does not show."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None
-    seen = [("type", box.type, _TYPES), ("status", box.status, _STATUSES)]
-    return Sign(" and ".join(f"its {name} is {_quote(value)}" for name, value, values in seen if value not in values))
+    values = (("type", box.type, _TYPES), ("status", box.status, _STATUSES))
+    return Sign(" and ".join(f"its {name} is {_quote(value)}" for name, value, known in values if value not in known))
 
 
-def _severity_of(figure: Number, at: Thresholds) -> Severity | None:
+def _severity_of(figure: Number, thresholds: Thresholds) -> Severity | None:
     """Return the worst severity whose threshold the figure reaches, if any."""
-    return next((severity for severity in Severity if severity in at and figure >= at[severity]), None)
+    return next((severity for severity in Severity if severity in thresholds and figure >= thresholds[severity]), None)
 
 
 def _format_count(count: Number, noun: str) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts, Sign, build_missing_authentication_sign, email_domain
-from outreach_async.audit.findings import GROUP_KINDS, Finding, GroupKind, GroupTotals
+from outreach_async.audit.findings import GROUP_KINDS, Finding, GroupKind, GroupTotals, MailboxTotals
 from outreach_async.audit.policy import Policy
 from outreach_async.audit.rules import Rule
 from outreach_async.audit.values import valid_or_zero
@@ -32,7 +32,7 @@ class CompactSet:
     """
 
     def __init__(self) -> None:
-        self._slots = _make_table(_MIN_SLOTS)
+        self._slots = array("Q", bytes(8 * _MIN_SLOTS))
         self._count = 0
 
     def __len__(self) -> int:
@@ -44,33 +44,26 @@ class CompactSet:
 
     def add(self, name: Hashable) -> bool:
         """Add a name; return whether it was new."""
-        if not _insert(self._slots, hash(name) & _HASH_MASK or 1):  # 0 marks an empty slot
+        if not self._insert(hash(name) & _HASH_MASK or 1):  # 0 marks an empty slot
             return False
         self._count += 1
         if 4 * self._count > 3 * len(self._slots):
-            self._grow()
+            full, self._slots = self._slots, array("Q", bytes(2 * 8 * len(self._slots)))
+            for digest in filter(None, full):
+                self._insert(digest)
         return True
 
-    def _grow(self) -> None:
-        held, self._slots = self._slots, _make_table(2 * len(self._slots))
-        for digest in filter(None, held):
-            _insert(self._slots, digest)
-
-
-def _make_table(slots: int) -> array[int]:
-    return array("Q", bytes(8 * slots))
-
-
-def _insert(slots: array[int], digest: int) -> bool:
-    """Put a digest into its slot or the next free one; return whether it was new."""
-    last = len(slots) - 1  # the size is a power of two: `&` takes the remainder
-    at = digest & last
-    while held := slots[at]:
-        if held == digest:
-            return False
-        at = (at + 1) & last
-    slots[at] = digest
-    return True
+    def _insert(self, digest: int) -> bool:
+        """Put a digest into its slot or the next free one; return whether it was new."""
+        slots = self._slots
+        last = len(slots) - 1  # the size is a power of two: `&` takes the remainder
+        slot = digest & last
+        while held := slots[slot]:
+            if held == digest:
+                return False
+            slot = (slot + 1) & last
+        slots[slot] = digest
+        return True
 
 
 def check(
@@ -106,41 +99,30 @@ def check(
 
 def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding]:
     """Evaluate the mailbox rules of a policy."""
-    signs = [applies(case, at) for applies, at in policy.conditions]
+    signs = [applies(case, thresholds) for applies, thresholds in policy.conditions]
     if not any(signs):
         return []
     mailbox, sent, domain = case.mailbox, valid_or_zero(case.mailbox.sent_30days), email_domain(case.mailbox.email)
     return [
-        build_finding(rule, sign, workspace, domain, sent, mailbox=mailbox)
+        build_finding(rule, sign, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
         for rule, sign in zip(policy.mailbox_rules, signs, strict=True)
         if sign is not None
     ]
 
 
-def build_finding(
-    rule: Rule,
-    sign: Sign,
-    workspace: str,
-    domain: str | None,
-    sent_30days: Number,
-    *,
-    mailbox: Mailbox | None = None,
-    server_ip: str | None = None,
-) -> Finding:
+def build_finding(rule: Rule, sign: Sign, workspace: str, domain: str | None, sent_30days: Number, **subject: Any) -> Finding:
     """Return the finding of a rule about a mailbox, or about the mailboxes of a domain or a server."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
         workspace=workspace,
-        mailbox=mailbox.id if mailbox else None,
-        email=mailbox.email if mailbox else None,
         domain=domain,
         message=sign.message,
         remedy=_fill_remedy(rule.remedy, domain),
         confidence="high" if sign.sure else "low",
         sent_30days=sent_30days,
-        server_ip=server_ip,
         figures=sign.figures,
+        **subject,
     )
 
 
@@ -199,22 +181,22 @@ class AuditState:
     def add_page(self, workspace: str, mailboxes: Iterable[Mailbox]) -> list[Finding]:
         """Check mailboxes of a workspace; return the findings that are final."""
         place, policy, now = self._indexes[workspace], self.policy, self.now
-        judged, settled = self._flagged[place], list[Finding]()
+        flagged, final = self._flagged[place], list[Finding]()
         sums: defaultdict[str, list[Number]] = defaultdict(lambda: [0, 0, 0])
         for mailbox in mailboxes:
             case = Case.of(mailbox, now)
             self._add_totals(case, place, sums[mailbox.type])
             if findings := evaluate_mailbox(case, policy, workspace):
-                judged.append(FlaggedMailbox(workspace, mailbox, findings))
-                settled += [finding for finding in findings if finding.rule not in self._authentication_rules]
+                flagged.append(FlaggedMailbox(workspace, mailbox, findings))
+                final += [finding for finding in findings if finding.rule not in self._authentication_rules]
         for kind, (count, sent, limit) in sums.items():
             self.totals["type"].add(kind, sent, limit, place, int(count))
             self.totals["workspace"].add(workspace, sent, limit, place, int(count))
-        return settled
+        return final
 
-    def add_errors(self, workspace: str, unread: Sequence[Finding]) -> None:
+    def add_errors(self, workspace: str, errors: Sequence[Finding]) -> None:
         """Store the reading errors of a workspace."""
-        self._errors[workspace] = unread
+        self._errors[workspace] = errors
 
     def _add_totals(self, case: Case, place: int, sums: list[Number]) -> None:
         """Add a mailbox to the tallies of its domain and server, and to the sums of its type."""
@@ -239,66 +221,54 @@ class AuditState:
     def finish(self) -> FinalFindings:
         """Return all findings; call this when every mailbox is read."""
         # Only now is the daily limit of every domain complete, which decides the severity of a missing SPF, DKIM or DMARC.
-        lacking = self._find_lacking()
-        judged = [list(map(self._regrade_mailbox, each)) for each in self._flagged] if lacking else self._flagged
-        late = (finding for each in chain(*judged) for finding in each.findings if finding.rule in self._authentication_rules)
-        together = [*self._check_domains(lacking), *self._check_servers()]
-        unread = [self._errors.get(workspace, ()) for workspace in self.workspaces]
-        return FinalFindings(flagged=judged, errors=unread, group_findings=together, deferred=[*late, *together])
-
-    def _find_lacking(self) -> dict[str, set[str]]:
-        """Return, by domain, the ids of the authentication rules that apply to its mailboxes."""
-        lacking: defaultdict[str, set[str]] = defaultdict(set)
-        for finding in chain.from_iterable(each.findings for each in chain(*self._flagged)):
+        lacking: defaultdict[str, set[str]] = defaultdict(set)  # ids of the authentication rules that apply, by domain
+        for finding in chain.from_iterable(flagged.findings for flagged in chain(*self._flagged)):
             if finding.rule in self._authentication_rules and finding.domain is not None:
                 lacking[finding.domain].add(finding.rule)
-        return lacking
+        mailboxes = [list(map(self._regrade_mailbox, flagged)) for flagged in self._flagged] if lacking else self._flagged
+        findings = chain.from_iterable(flagged.findings for flagged in chain(*mailboxes))
+        late = [finding for finding in findings if finding.rule in self._authentication_rules]
+        group_findings = list(self._check_groups(lacking))
+        errors = [self._errors.get(workspace, ()) for workspace in self.workspaces]
+        return FinalFindings(flagged=mailboxes, errors=errors, group_findings=group_findings, deferred=late + group_findings)
 
-    def _regrade_mailbox(self, judged: FlaggedMailbox) -> FlaggedMailbox:
+    def _regrade_mailbox(self, flagged: FlaggedMailbox) -> FlaggedMailbox:
         """Recompute the severity of authentication findings from the domain's total daily limit."""
-        domain = judged.findings[0].domain
-        if domain is None or not any(finding.rule in self._authentication_rules for finding in judged.findings):
-            return judged
-        facts = self._domain_facts(domain, {})
-        return attrs.evolve(judged, findings=[self._regrade_finding(finding, facts) for finding in judged.findings])
+        domain = flagged.findings[0].domain
+        if domain is None or not any(finding.rule in self._authentication_rules for finding in flagged.findings):
+            return flagged
+        facts = self._domain_facts(domain, ())
+        return attrs.evolve(flagged, findings=[self._regrade_finding(finding, facts) for finding in flagged.findings])
 
     def _regrade_finding(self, finding: Finding, facts: DomainFacts) -> Finding:
         rule = self._authentication_rules.get(finding.rule)
         if rule is None or rule.lack is None:
             return finding
         sign = build_missing_authentication_sign(rule.lack, facts, rule.thresholds)
-        if sign.message == finding.message:
-            return finding
         return attrs.evolve(finding, severity=sign.severity or rule.severity, message=sign.message)
 
-    def _check_domains(self, lacking: dict[str, set[str]]) -> Iterator[Finding]:
-        """Check domains, in the order of their names."""
-        found_here = ((domain, self._domain_facts(domain, lacking)) for domain in sorted(self._domains))
-        for domain, facts in found_here:
-            for rule in self.policy.domain_rules:
-                if sign := rule.applies(facts, rule.thresholds):
-                    total = self._domains[domain]
-                    yield build_finding(rule, sign, self.workspaces[total.first], domain, total.sent_30days)
-
-    def _domain_facts(self, domain: str, lacking: dict[str, set[str]]) -> DomainFacts:
-        total, again, broken = self._domains[domain], self._repeated[domain], lacking.get(domain, ())
-        return DomainFacts(
-            daily_limit=total.daily_limit - again.daily_limit,
-            mailboxes=total.mailboxes - again.mailboxes,
-            sent_30days=total.sent_30days - again.sent_30days,
-            lacking=tuple(rule.lack for rule in self._authentication_rules.values() if rule.lack and rule.id in broken)
-            if broken
-            else (),
-        )
-
-    def _check_servers(self) -> Iterator[Finding]:
-        """Check servers with a blacklisted mailbox, in the order of their addresses."""
+    def _check_groups(self, lacking: Mapping[str, AbstractSet[str]]) -> Iterator[Finding]:
+        """Check domains by name, and then servers with a blacklisted mailbox by address."""
+        for domain in sorted(self._domains):
+            domain_facts = self._domain_facts(domain, lacking.get(domain, ()))
+            yield from self._apply(self.policy.domain_rules, domain_facts, self._domains[domain], domain=domain)
         for server in sorted(self._blacklisted_counts):
             facts = ServerFacts(mailboxes=self._own_server_counts[server], listed=self._blacklisted_counts[server])
-            for rule in self.policy.server_rules:
-                if sign := rule.applies(facts, rule.thresholds):
-                    total = self._servers[server]
-                    yield build_finding(rule, sign, self.workspaces[total.first], None, total.sent_30days, server_ip=server)
+            yield from self._apply(self.policy.server_rules, facts, self._servers[server], domain=None, server_ip=server)
+
+    def _apply(self, rules: Iterable[Any], facts: Any, total: MailboxTotals, **subject: Any) -> Iterator[Finding]:
+        for rule in rules:
+            if sign := rule.applies(facts, rule.thresholds):
+                yield build_finding(rule, sign, self.workspaces[total.first], sent_30days=total.sent_30days, **subject)
+
+    def _domain_facts(self, domain: str, lacking: Collection[str]) -> DomainFacts:
+        total, repeated, rules = self._domains[domain], self._repeated[domain], self._authentication_rules.values()
+        return DomainFacts(
+            daily_limit=total.daily_limit - repeated.daily_limit,
+            mailboxes=total.mailboxes - repeated.mailboxes,
+            sent_30days=total.sent_30days - repeated.sent_30days,
+            lacking=tuple(rule.lack for rule in rules if rule.lack and rule.id in lacking) if lacking else (),
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -320,8 +290,8 @@ class FinalFindings:
     @property
     def findings(self) -> list[Finding]:
         """All findings, in the order of a report."""
-        found_here: list[Finding] = []
-        for judged, unread in zip(self.flagged, self.errors, strict=True):
-            found_here += chain.from_iterable(each.findings for each in judged)
-            found_here += unread
-        return found_here + self.group_findings
+        findings: list[Finding] = []
+        for mailboxes, errors in zip(self.flagged, self.errors, strict=True):
+            findings += chain.from_iterable(flagged.findings for flagged in mailboxes)
+            findings += errors
+        return findings + self.group_findings

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator
 from enum import Enum, StrEnum
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import attrs
 
@@ -15,15 +15,15 @@ from outreach_async.models import Number
 
 
 def to_json_values(value: Any) -> Any:
-    """Convert a value to dicts, lists, strings, numbers, booleans and `None`."""
+    """Convert a value to dicts, lists, strings, numbers, booleans and `None`, with the fields of a class in their order."""
     if value is None or type(value) in {str, int, float, bool}:
         return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):
-        return {str(key): to_json_values(each) for key, each in value.items()}
+        return {str(key): to_json_values(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [to_json_values(each) for each in value]
+        return [to_json_values(item) for item in value]
     return {name: to_json_values(getattr(value, name)) for name in _field_names(value.__class__)}
 
 
@@ -143,13 +143,7 @@ class Finding:
 
 GroupKind = Literal["workspace", "domain", "type", "server_ip"]
 
-GROUP_KINDS: Final[tuple[GroupKind, ...]] = ("workspace", "domain", "type", "server_ip")
-
-MAX_GROUPS: Final = 1_000
-"""Maximum groups of one kind in a report, the worst ones; a million mailboxes may use a quarter of a million domains."""
-
-MAX_ROWS: Final = 1_000
-"""Maximum mailboxes that a report lists individually, the worst ones."""
+GROUP_KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
 
 
 @attrs.frozen(kw_only=True)
@@ -251,32 +245,24 @@ class MailboxTotals:
 
 
 class GroupTotals:
-    """Sums of mailboxes by key."""
+    """Sums of mailboxes by key, in one array: a million mailboxes may have a quarter of a million domains."""
 
     def __init__(self) -> None:
         self._indexes: dict[str, int] = {}
-        self._mailboxes = array("Q")
-        self._sent = array("d")
-        self._limits = array("d")
-        self._first = array("I")
+        # Four for each key, in the order of `MailboxTotals`. A double holds every whole number up to 2**53 exactly.
+        self._sums = array("d")
 
     def add(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int = 1) -> None:
         """Add mailboxes, the e-mails they sent and their daily limits; `workspace` is the index of their workspace."""
-        place = self._indexes.get(key)
-        if place is None:
-            self._add_key(key, sent, limit, workspace, mailboxes)
+        sums = self._sums
+        place = self._indexes.setdefault(key, len(sums))
+        if place == len(sums):
+            sums.extend((mailboxes, sent, limit, workspace))
             return
-        self._mailboxes[place] += mailboxes
-        self._sent[place] += sent
-        self._limits[place] += limit
-        self._first[place] = min(self._first[place], workspace)
-
-    def _add_key(self, key: str, sent: Number, limit: Number, workspace: int, mailboxes: int) -> None:
-        self._indexes[key] = len(self._mailboxes)
-        self._mailboxes.append(mailboxes)
-        self._sent.append(sent)
-        self._limits.append(limit)
-        self._first.append(workspace)
+        sums[place] += mailboxes
+        sums[place + 1] += sent
+        sums[place + 2] += limit
+        sums[place + 3] = min(sums[place + 3], workspace)
 
     def __len__(self) -> int:
         return len(self._indexes)
@@ -286,16 +272,15 @@ class GroupTotals:
 
     def mailbox_count(self, key: str) -> int:
         """Return the number of mailboxes of a key that was added before."""
-        return self._mailboxes[self._indexes[key]]
+        return int(self._sums[self._indexes[key]])
 
     def __getitem__(self, key: str) -> MailboxTotals:
         """Return the sums of a key; zeros for a key that was never added."""
         place = self._indexes.get(key)
         if place is None:
             return MailboxTotals()
-        return MailboxTotals(
-            self._mailboxes[place], _round_sum(self._sent[place]), _round_sum(self._limits[place]), self._first[place]
-        )
+        mailboxes, sent, limit, workspace = self._sums[place : place + 4]
+        return MailboxTotals(int(mailboxes), _round_sum(sent), _round_sum(limit), int(workspace))
 
 
 def _round_sum(value: float) -> Number:

@@ -27,26 +27,15 @@ from typing import Any, Final, Self, TypeVar
 
 import attrs
 
+from outreach_async.audit import rules
 from outreach_async.audit.conditions import Condition, Thresholds
 from outreach_async.audit.findings import Severity
-from outreach_async.audit.rules import (
-    CATALOGUE,
-    DOMAIN_RULES,
-    INCOMPLETE,
-    MAILBOX_RULES,
-    RULES,
-    SERVER_RULES,
-    DomainRule,
-    MailboxRule,
-    Rule,
-    ServerRule,
-)
+from outreach_async.audit.rules import DomainRule, MailboxRule, Rule, ServerRule
 from outreach_async.errors import InvalidRequest
 from outreach_async.validation import type_name
 
 AnyRule = TypeVar("AnyRule", bound=Rule)
 
-_DEFAULT_NAME: Final = "default"
 _KEYS: Final = ("name", "off")
 _FINGERPRINT_LENGTH: Final = 12
 """Length in hexadecimal digits; enough to distinguish the policies of one organization."""
@@ -69,7 +58,7 @@ class PolicyUsed:
         ```
     """
 
-    name: str = _DEFAULT_NAME
+    name: str = "default"
     fingerprint: str = ""
     off: list[str] = attrs.field(factory=list)
     thresholds: dict[str, dict[str, float]] = attrs.field(factory=dict)
@@ -152,21 +141,20 @@ class Policy:
             print(Policy.of({"OA120": {"warning": 0.03}}).used.thresholds)  # -> {'OA120': {'warning': 0.03}}
             ```
         """
-        off = _require_off(values.get("off", []))
-        moved = {key: _changed_thresholds(key, value) for key, value in values.items() if key not in _KEYS}
-        changed = {key: figures for key, figures in moved.items() if figures}
-        used = PolicyUsed(
-            name=_require_name(values.get("name", "unnamed")), off=off, thresholds=changed, fingerprint=_fingerprint(off, changed)
-        )
-        return cls._from_used(used)
+        name, off = values.get("name", "unnamed"), _require_off(values.get("off", []))
+        thresholds = {key: _changed_thresholds(key, value) for key, value in values.items() if key not in _KEYS}
+        changed = {key: figures for key, figures in thresholds.items() if figures}
+        if not isinstance(name, str):
+            raise InvalidRequest(f'policy: name: expected a string, got {type_name(name)}; write name = "ours"')
+        return cls._from_used(PolicyUsed(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed)))
 
     @classmethod
     def _from_used(cls, used: PolicyUsed) -> Self:
         return cls(
             used=used,
-            mailbox_rules=_enabled_rules(MAILBOX_RULES, used),
-            domain_rules=_enabled_rules(DOMAIN_RULES, used),
-            server_rules=_enabled_rules(SERVER_RULES, used),
+            mailbox_rules=_enabled_rules(rules.MAILBOX_RULES, used),
+            domain_rules=_enabled_rules(rules.DOMAIN_RULES, used),
+            server_rules=_enabled_rules(rules.SERVER_RULES, used),
         )
 
     def rule(self, name: str) -> Rule:
@@ -180,11 +168,10 @@ class Policy:
             print(Policy.of({"OA170": {"mailboxes": 3}}).rule("OA170").condition)  # -> more than 3 mailboxes share a domain
             ```
         """
-        if name not in CATALOGUE:
-            raise InvalidRequest(
-                f"rule: expected one of {', '.join(CATALOGUE)}, got {_short_repr(name)}{_suggest(name, CATALOGUE)}"
-            )
-        return _apply_thresholds(CATALOGUE[name], self.used)
+        known = rules.CATALOGUE
+        if name not in known:
+            raise InvalidRequest(f"rule: expected one of {', '.join(known)}, got {_short_repr(name)}{_suggest(name, known)}")
+        return _apply_thresholds(known[name], self.used)
 
 
 def explain(name: str, policy: Policy | None = None) -> str:
@@ -204,54 +191,47 @@ def explain(name: str, policy: Policy | None = None) -> str:
     """
     policy = policy or Policy.default()
     rule = policy.rule(name.strip().upper())
-    figures = ", ".join(f"{name} {figure:g}" for name, figure in rule.thresholds.items())
     lines = {
         "Severity": f"{rule.severity}{' (turned off by the policy)' if rule.id in policy.used.off else ''}",
         "Condition": rule.condition,
-        "Thresholds": figures or "none",
+        "Thresholds": ", ".join(f"{name} {figure:g}" for name, figure in rule.thresholds.items()) or "none",
         "Source": rule.source,
         "Remedy": rule.remedy,
     }
     return "\n".join([f"{rule.id}  {rule.title}", *(f"{label}: {text}" for label, text in lines.items())])
 
 
-def _enabled_rules(rules: Iterable[AnyRule], used: PolicyUsed) -> tuple[AnyRule, ...]:
-    return tuple(_apply_thresholds(rule, used) for rule in rules if rule.id not in used.off)
+def _enabled_rules(candidates: Iterable[AnyRule], used: PolicyUsed) -> tuple[AnyRule, ...]:
+    return tuple(_apply_thresholds(rule, used) for rule in candidates if rule.id not in used.off)
 
 
 def _apply_thresholds(rule: AnyRule, used: PolicyUsed) -> AnyRule:
-    moved = used.thresholds.get(rule.id)
-    return attrs.evolve(rule, thresholds=MappingProxyType({**rule.thresholds, **moved})) if moved else rule
-
-
-def _require_name(value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidRequest(f'policy: name: expected a string, got {type_name(value)}; write name = "ours"')
-    return value
+    changed = used.thresholds.get(rule.id)
+    return attrs.evolve(rule, thresholds=MappingProxyType({**rule.thresholds, **changed})) if changed else rule
 
 
 def _require_off(value: object) -> list[str]:
     if not isinstance(value, list):
         raise InvalidRequest(f'policy: off: expected a list of rule ids, got {type_name(value)}; write off = ["OA160"]')
-    named = {_require_rule_id(each, "off: ") for each in value}
-    return [rule.id for rule in RULES if rule.id in named]
+    ids = {_require_rule_id(name, "off: ") for name in value}
+    return [rule.id for rule in rules.RULES if rule.id in ids]
 
 
 def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
     """Check that a policy may change this rule, and return its id."""
     if not isinstance(name, str):
         raise InvalidRequest(f'policy: {where}expected a rule id, got {type_name(name)}; write for example "OA160"')
-    if name in INCOMPLETE:
+    if name in rules.INCOMPLETE:
         raise InvalidRequest(f"policy: {where}expected a rule that can be changed, got {name} (incomplete reading); remove it")
-    if name not in CATALOGUE:
-        hint = _suggest(name, [*keys, *(rule.id for rule in RULES)])
+    if name not in rules.CATALOGUE:
+        hint = _suggest(name, [*keys, *(rule.id for rule in rules.RULES)])
         raise InvalidRequest(f"policy: {where}expected a known name, got {_short_repr(name)}{hint}")
     return name
 
 
 def _changed_thresholds(key: str, value: object) -> dict[str, float]:
     """Return the thresholds that differ from the rule's defaults."""
-    rule = CATALOGUE[_require_rule_id(key, keys=_KEYS)]
+    rule = rules.CATALOGUE[_require_rule_id(key, keys=_KEYS)]
     if not isinstance(value, dict):
         raise InvalidRequest(
             f"policy: {key}: expected a table of thresholds, got {type_name(value)}; to turn it off, add it to off"
@@ -284,18 +264,17 @@ def _check_order(key: str, figures: Mapping[str, float]) -> None:
 def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str:
     if not off and not thresholds:
         return ""
-    text = json.dumps([off, {rule: {name: float(figure) for name, figure in each.items()} for rule, each in thresholds.items()}])
-    return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
+    # As floats: 1 and 1.0 are the same threshold.
+    floats = {rule: {name: float(figure) for name, figure in figures.items()} for rule, figures in thresholds.items()}
+    return hashlib.sha256(json.dumps([off, floats], sort_keys=True).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
     """Return a suggestion for a misspelled name: of the close matches, the one with most characters in the same position."""
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))
-    if not near:
-        return ""
-    best = max((each for each in names if each in near), key=lambda each: sum(map(eq, name, each)))
-    return f"; did you mean {best!r}?"
+    best = max((each for each in names if each in near), key=lambda each: sum(map(eq, name, each)), default=None)
+    return f"; did you mean {best!r}?" if best else ""
 
 
 def _short_repr(name: str) -> str:

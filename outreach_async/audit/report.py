@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, Literal, Self
 
 import attrs
@@ -217,39 +217,35 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
     Returns:
         The later findings, each marked as new or unchanged, and the changes.
     """
-    before = _match_findings(earlier.findings, later.findings)
+    matches, gone = _match_findings(earlier.findings, later.findings)
     findings = [
-        attrs.evolve(after, state="new" if place is None else "unchanged")
-        for place, after in zip(before, later.findings, strict=True)
+        attrs.evolve(after, state="unchanged" if before else "new") for before, after in zip(matches, later.findings, strict=True)
     ]
-    pairs = [(earlier.findings[place], after) for place, after in zip(before, findings, strict=True) if place is not None]
-    kept = set(before)
-    gone = [finding for place, finding in enumerate(earlier.findings) if place not in kept]
-    hidden = _UncheckedScope(later)
+    pairs = [(before, after) for before, after in zip(matches, findings, strict=True) if before]
+    is_unchecked = _unchecked_scope(later)
     return findings, Diff(
         at=earlier.at,
         new=[finding for finding in findings if finding.state == "new"],
         unchanged=[after for _, after in pairs],
-        resolved=[attrs.evolve(finding, state="resolved") for finding in gone if not hidden.is_unchecked(finding)],
-        not_judged=[attrs.evolve(finding, state=None) for finding in gone if hidden.is_unchecked(finding)],
-        deltas=[delta for pair in pairs for delta in _changed_figures(*pair)],
+        resolved=[attrs.evolve(finding, state="resolved") for finding in gone if not is_unchecked(finding)],
+        not_judged=[attrs.evolve(finding, state=None) for finding in gone if is_unchecked(finding)],
+        deltas=[delta for before, after in pairs for delta in _changed_figures(before, after)],
         scores=list(_changed_scores(earlier, later)),
     )
 
 
-def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> list[int | None]:
-    """Return for each later finding the index of the matching earlier one; an earlier finding is matched once."""
-    places: list[int | None] = [None] * len(later)
+def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
+    """Return the matching earlier finding for each later one, and the earlier findings without a match; each is matched once."""
+    matches: list[Finding | None] = [None] * len(later)
     left = dict(enumerate(earlier))
     for key in (_exact_key, _workspace_independent_key):
         waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
         for place, finding in left.items():
             waiting[key(finding)].append(place)
-        for at, finding in enumerate(later):
-            if places[at] is None and waiting[key(finding)]:
-                place = places[at] = waiting[key(finding)].popleft()
-                del left[place]
-    return places
+        for index, finding in enumerate(later):
+            if matches[index] is None and waiting[key(finding)]:
+                matches[index] = left.pop(waiting[key(finding)].popleft())
+    return matches, list(left.values())
 
 
 def _exact_key(finding: Finding) -> Hashable:
@@ -262,21 +258,22 @@ def _workspace_independent_key(finding: Finding) -> Hashable:
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
-class _UncheckedScope:
-    """The parts that an audit did not check; an earlier finding about them is not resolved by its absence."""
+def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
+    """Return a function that tells whether a finding may still apply although this audit does not contain it.
 
-    def __init__(self, report: Report) -> None:
-        self._off = frozenset(report.policy.off)
-        unread = [finding for finding in report.findings if finding.rule in INCOMPLETE]
-        self._mailboxes = {finding.mailbox for finding in unread if finding.mailbox is not None}
-        self._workspaces = {finding.workspace for finding in unread if finding.mailbox is None}
-        self._audited = frozenset(report.workspaces)
+    The audit did not check everything: rules were off, and workspaces and mailboxes may not have been read.
+    """
+    unread = [finding for finding in report.findings if finding.rule in INCOMPLETE]
+    mailboxes = {finding.mailbox for finding in unread if finding.mailbox is not None}
+    workspaces = {finding.workspace for finding in unread if finding.mailbox is None}
+    off, checked = set(report.policy.off), set(report.workspaces) - workspaces
 
-    def is_unchecked(self, finding: Finding) -> bool:
-        """Return whether the finding may still apply although this audit does not contain it."""
-        if finding.rule in self._off or finding.workspace not in self._audited or finding.workspace in self._workspaces:
+    def is_unchecked(finding: Finding) -> bool:
+        if finding.rule in off or finding.workspace not in checked:
             return True
-        return finding.mailbox in self._mailboxes or (finding.mailbox is None and bool(self._workspaces | self._mailboxes))
+        return finding.mailbox in mailboxes or (finding.mailbox is None and bool(unread))
+
+    return is_unchecked
 
 
 _SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
@@ -285,16 +282,13 @@ _SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity 
 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
     """Yield the changed figures of a finding."""
-    old, new = ({"severity": _SEVERITY_LEVELS[each.severity], **each.figures} for each in (before, after))
+    old, new = ({"severity": _SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
+    kind = CATALOGUE[after.rule].scope if after.rule in CATALOGUE and after.mailbox is None else "mailbox"
+    key = after.mailbox or after.domain or after.server_ip or after.workspace
     for figure in dict.fromkeys([*old, *new]):
-        if old.get(figure) != new.get(figure):
-            yield _build_delta(after, figure, old.get(figure), new.get(figure))
-
-
-def _build_delta(finding: Finding, figure: str, before: Number | None, after: Number | None) -> Delta:
-    kind = CATALOGUE[finding.rule].scope if finding.rule in CATALOGUE and finding.mailbox is None else "mailbox"
-    key = finding.mailbox or finding.domain or finding.server_ip or finding.workspace
-    return Delta(kind=kind, key=key, name=finding.email or key, rule=finding.rule, figure=figure, before=before, after=after)
+        values = {"before": old.get(figure), "after": new.get(figure)}
+        if values["before"] != values["after"]:
+            yield Delta(kind=kind, key=key, name=after.email or key, rule=after.rule, figure=figure, **values)
 
 
 def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
@@ -311,6 +305,6 @@ def _report_figures(report: Report) -> dict[tuple[SubjectKind, str, str], Number
     figures: dict[tuple[SubjectKind, str, str], Number | None] = {("audit", "", "score"): report.scores.overall}
     figures["audit", "", "mailboxes"] = report.mailboxes
     figures |= {("audit", "", severity.value): counts[severity] for severity in Severity}
-    figures |= {("workspace", key, "score"): each.score for key, each in report.scores.workspaces.items()}
-    figures |= {("domain", key, "score"): each.score for key, each in report.scores.domains.items()}
+    figures |= {("workspace", key, "score"): score.score for key, score in report.scores.workspaces.items()}
+    figures |= {("domain", key, "score"): score.score for key, score in report.scores.domains.items()}
     return figures

@@ -14,8 +14,6 @@ from outreach_async.audit.findings import Severity
 RuleScope = Literal["mailbox", "domain", "server_ip", "workspace"]
 """Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, or the reading of a workspace."""
 
-NO_THRESHOLDS: Final[Thresholds] = MappingProxyType({})
-
 
 @attrs.frozen(kw_only=True)
 class Rule:
@@ -45,7 +43,7 @@ class Rule:
     wording: str
     source: str
     remedy: str
-    thresholds: Thresholds = NO_THRESHOLDS
+    thresholds: Thresholds = MappingProxyType({})
 
     @property
     def condition(self) -> str:
@@ -112,46 +110,46 @@ class ServerRule(Rule):
     applies: ServerCondition = attrs.field(repr=False)
 
 
-_BULK_THRESHOLDS: Final = MappingProxyType({"critical": 5000})
-_BULK_WORDING: Final = "critical if the daily_limit of the domain's mailboxes adds up to {critical:,} or more"
 _BULK_SOURCE: Final = (
     "Gmail requires SPF or DKIM of every sender, and SPF, DKIM and DMARC from 5,000 e-mails a day "
     "(support.google.com/mail/answer/81126); since 2025-05-05 Microsoft rejects that volume without them (550 5.7.515)"
 )
 
-MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
-    MailboxRule(
-        id="OA101",
-        title="No SPF",
+
+def _authentication_rule(id_: str, *, name: str, lack: str, remedy: str) -> MailboxRule:
+    """Return the rule about a field of a mailbox that is named as its kind of authentication, in lower case."""
+    field = name.lower()
+    return MailboxRule(
+        id=id_,
+        title=f"No {name}",
         severity=Severity.ERROR,
-        wording=f"spf is false; {_BULK_WORDING}",
-        thresholds=_BULK_THRESHOLDS,
-        applies=conditions.check_spf,
-        lack=conditions.SPF,
+        wording=f"{field} is false; critical if the daily_limit of the domain's mailboxes adds up to {{critical:,}} or more",
+        thresholds=MappingProxyType({"critical": 5000}),
+        applies=conditions.missing_authentication(field, lack),
+        lack=lack,
         source=_BULK_SOURCE,
+        remedy=remedy,
+    )
+
+
+MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
+    _authentication_rule(
+        "OA101",
+        name="SPF",
+        lack="SPF record",
         remedy="Publish one TXT record at <domain> that starts with v=spf1, includes every service that sends for it, and "
         "ends with ~all or -all.",
     ),
-    MailboxRule(
-        id="OA102",
-        title="No DKIM",
-        severity=Severity.ERROR,
-        wording=f"dkim is false; {_BULK_WORDING}",
-        thresholds=_BULK_THRESHOLDS,
-        applies=conditions.check_dkim,
-        lack=conditions.DKIM,
-        source=_BULK_SOURCE,
+    _authentication_rule(
+        "OA102",
+        name="DKIM",
+        lack="DKIM signature",
         remedy="Enable DKIM signing at the mailbox provider, and publish the key it shows at <selector>._domainkey.<domain>.",
     ),
-    MailboxRule(
-        id="OA103",
-        title="No DMARC",
-        severity=Severity.ERROR,
-        wording=f"dmarc is false; {_BULK_WORDING}",
-        thresholds=_BULK_THRESHOLDS,
-        applies=conditions.check_dmarc,
-        lack=conditions.DMARC,
-        source=_BULK_SOURCE,
+    _authentication_rule(
+        "OA103",
+        name="DMARC",
+        lack="DMARC policy",
         remedy="Publish a TXT record at _dmarc.<domain>: v=DMARC1; p=none; rua=mailto: and an address whose mail is read.",
     ),
     MailboxRule(
@@ -306,24 +304,6 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
 )
 """The rules about one mailbox, in the order in which a mailbox's findings are listed."""
 
-
-__all__ = [
-    "CATALOGUE",
-    "DOMAIN_RULES",
-    "INCOMPLETE",
-    "MAILBOX_RULES",
-    "MISSING",
-    "READING_RULES",
-    "RULES",
-    "SERVER_RULES",
-    "UNDECODABLE",
-    "UNKNOWABLE",
-    "UNREADABLE",
-    "DomainRule",
-    "MailboxRule",
-    "Rule",
-    "ServerRule",
-]
 
 DOMAIN_RULES: Final[tuple[DomainRule, ...]] = (
     DomainRule(

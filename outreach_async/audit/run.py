@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
@@ -35,9 +37,6 @@ _PAGES_AT_ONCE: Final = 2
 _MAX_ERROR_SHOWN: Final = 400
 """Maximum characters of an error in a message; a mailbox may have as many errors as fields."""
 
-PageCallback = Callable[[str, list[Mailbox]], Awaitable[None]]
-"""Callback that receives a workspace id and mailboxes of that workspace."""
-
 
 @attrs.frozen(kw_only=True)
 class WorkspaceReadResult:
@@ -59,99 +58,24 @@ class WorkspaceReadResult:
 
     def findings(self) -> list[Finding]:
         """Return the findings about the reading itself."""
-        found = [_build_undecodable_finding(self.workspace, item) for item in self.undecodable]
+        found: list[Finding] = []
+
+        def add(rule: Rule, message: str, **subject: Any) -> None:
+            subject |= {"severity": rule.severity, "remedy": rule.remedy}
+            found.append(Finding(rule=rule.id, workspace=self.workspace, message=message, **subject))
+
+        for item in self.undecodable:
+            value = item.fields.get("email")
+            email = value if isinstance(value, str) else None
+            domain = None if email is None else email_domain(email)
+            message = f"does not match the interface: {_truncate(item.error)}"
+            add(UNDECODABLE, message, mailbox=item.id, email=email, domain=domain)
         if self.error is not None:
-            whole = f" completely (mailboxes read: {self.mailboxes:,})" if self.mailboxes else ""
-            found.append(
-                _build_reading_finding(UNREADABLE, self.workspace, f"could not be read{whole}: {_truncate(str(self.error))}")
-            )
+            read = f" completely (mailboxes read: {self.mailboxes:,})" if self.mailboxes else ""
+            add(UNREADABLE, f"could not be read{read}: {_truncate(str(self.error))}")
         if self.missing:
-            message = f"the service reports more mailboxes than it listed (missing: {self.missing:,})"
-            found.append(_build_reading_finding(MISSING, self.workspace, message))
+            add(MISSING, f"the service reports more mailboxes than it listed (missing: {self.missing:,})")
         return found
-
-
-class WorkspaceReader:
-    """Reads workspaces.
-
-    Args:
-        client: Client to read with.
-        display: Mailboxes per page.
-        take: Callback for the mailboxes of each page; each mailbox is passed once, and pages of a workspace arrive in order.
-    """
-
-    def __init__(self, client: OutreachClient, display: int, take: PageCallback) -> None:
-        self._client = client
-        self._display = display
-        self._on_page = take
-        self._large_slots = anyio.Semaphore(_LARGE_AT_ONCE)
-
-    async def read(self, workspaces: Sequence[str]) -> list[WorkspaceReadResult]:
-        """Read every mailbox of the workspaces; return the results in the order of `workspaces`."""
-        readings: dict[str, WorkspaceReadResult] = {}
-        waiting = iter(workspaces)
-
-        async def work() -> None:
-            # All workers share this iterator. `next` does not await, and no two workers get the same workspace.
-            for workspace in waiting:
-                readings[workspace] = await self._read_workspace(workspace)
-
-        async with anyio.create_task_group() as group:
-            for _ in range(min(_WORKSPACES_AT_ONCE, len(workspaces))):
-                group.start_soon(work)
-        return [readings[workspace] for workspace in workspaces]
-
-    async def _read_workspace(self, workspace: str) -> WorkspaceReadResult:
-        walk: PageCursor[Mailbox] = PageCursor(1, met=CompactSet())
-        seen = _PageSink(workspace, walk, self._on_page, self._large_slots)
-        try:
-            # `keep` turns an unreadable mailbox into a finding; the default would end the whole workspace with an error.
-            pager = self._client.mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
-            await pager.follow(walk, seen.add_page, _PAGES_AT_ONCE)
-        except OutreachError as error:
-            return WorkspaceReadResult(workspace=workspace, mailboxes=seen.mailboxes, undecodable=walk.undecodable, error=error)
-        finally:
-            seen.close()
-        return WorkspaceReadResult(
-            workspace=workspace, mailboxes=seen.mailboxes, undecodable=walk.undecodable, missing=walk.missing
-        )
-
-
-class _PageSink:
-    """Passes on the pages of one workspace, and limits how many workspaces with several pages are read at a time."""
-
-    def __init__(self, workspace: str, walk: PageCursor[Mailbox], take: PageCallback, large: anyio.Semaphore) -> None:
-        self.mailboxes = 0
-        self._workspace = workspace
-        self._cursor = walk
-        self._on_page = take
-        self._large_slots = large
-        self._is_large = False
-
-    async def add_page(self, mailboxes: list[Mailbox]) -> None:
-        self.mailboxes += len(mailboxes)
-        await self._on_page(self._workspace, mailboxes)
-        # The size of a workspace is known only after its first page. Many small workspaces are read at a time, but a large one
-        # waits here for a slot before its second page is taken. It holds the slot until it is read completely (see `close`).
-        if not self._cursor.done and not self._is_large:
-            await self._large_slots.acquire()
-            self._is_large = True
-
-    def close(self) -> None:
-        if self._is_large:
-            self._large_slots.release()
-
-
-def _build_undecodable_finding(workspace: str, item: Undecodable) -> Finding:
-    given = item.fields.get("email")
-    email = given if isinstance(given, str) else None
-    domain = None if email is None else email_domain(email)
-    message = f"does not match the interface: {_truncate(item.error)}"
-    return _build_reading_finding(UNDECODABLE, workspace, message, mailbox=item.id, email=email, domain=domain)
-
-
-def _build_reading_finding(rule: Rule, workspace: str, message: str, **about: Any) -> Finding:
-    return Finding(rule=rule.id, severity=rule.severity, workspace=workspace, message=message, remedy=rule.remedy, **about)
 
 
 def _truncate(text: str) -> str:
@@ -223,19 +147,19 @@ def stream(
                 print(finding.rule, finding.severity, finding.email)  # -> OA101 error bob@north.example
         ```
     """
-    ledger = AuditState(_require_workspace_ids(workspaces), policy or Policy.default(), clock())
-    return AuditRun(client, ledger, require_display("display", display, mailboxes=True))
+    state = AuditState(_require_workspace_ids(workspaces), policy or Policy.default(), clock())
+    return AuditRun(client, state, require_display("display", display, mailboxes=True))
 
 
 def _require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
-    given: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
-    if not given:
+    ids: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
+    if not ids:
         raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
-    if others := [workspace for workspace in given if not isinstance(workspace, str)]:
+    if others := [workspace for workspace in ids if not isinstance(workspace, str)]:
         raise InvalidRequest(f"workspaces: expected strings, got {type_name(others[0])}; pass ids such as 'space_1'")
-    if any(workspace.startswith(ID_PREFIXES["owner_key"]) for workspace in given):  # a finding would print it
+    if any(workspace.startswith(ID_PREFIXES["owner_key"]) for workspace in ids):  # a finding would print it
         raise InvalidRequest("workspaces: expected workspace ids, got what looks like an API key; pass ids such as 'space_1'")
-    return list(dict.fromkeys(given))
+    return list(dict.fromkeys(ids))
 
 
 class AuditRun:
@@ -248,12 +172,14 @@ class AuditRun:
         ```
     """
 
-    def __init__(self, client: OutreachClient, ledger: AuditState, display: int) -> None:
+    def __init__(self, client: OutreachClient, state: AuditState, display: int) -> None:
         self._client = client
-        self._state = ledger
+        self._state = state
         self._display = display
+        self._large_slots = anyio.Semaphore(_LARGE_AT_ONCE)
         self._group: TaskGroup
-        self._findings: Findings | None = None
+        self._findings: Findings
+        self._started = False
 
     def __await__(self) -> Generator[Any, Any, Report]:
         """Run the audit to its end and return the report."""
@@ -267,8 +193,9 @@ class AuditRun:
 
     async def __aenter__(self) -> Findings:
         """Start reading; return the findings to iterate over."""
-        if self._findings is not None:
+        if self._started:
             raise InvalidRequest("stream: this audit was already started; call stream() again")
+        self._started = True
         self._findings = Findings()
         # Entered by hand, because the group must outlive this method; `__aexit__` leaves it.
         self._group = await anyio.create_task_group().__aenter__()
@@ -279,26 +206,70 @@ class AuditRun:
         """Cancel all remaining reads. An exception of the block propagates unchanged."""
         self._group.cancel_scope.cancel()
         # The group does not see the block's exception: it would raise it again inside an exception group.
-        await self._group.__aexit__(None, None, None)
+        try:
+            await self._group.__aexit__(None, None, None)
+        finally:
+            self._findings.close()
 
     def __aiter__(self) -> NoReturn:
         """Raise an error that explains the usage: reading needs a block that ends it."""
         raise InvalidRequest("stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside it")
 
     async def _run(self, findings: Findings) -> None:
-        ledger = self._state
-
-        async def take(workspace: str, mailboxes: list[Mailbox]) -> None:
-            await findings.put(ledger.add_page(workspace, mailboxes))
-
         try:
-            readings = await WorkspaceReader(self._client, self._display, take).read(ledger.workspaces)
-            settled = finish_reading(ledger, readings)
-            await findings.put([*(finding for unread in settled.errors for finding in unread), *settled.deferred])
-            findings.end(build_report(ledger, readings, settled))
+            results = await self._read_workspaces(findings)
+            final = finish_reading(self._state, results)
+            await findings.put([*chain.from_iterable(final.errors), *final.deferred])
+            findings.end(build_report(self._state, results, final))
         # Raised from the task, an error would cancel the block and reach the caller in an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
+
+    async def _read_workspaces(self, findings: Findings) -> list[WorkspaceReadResult]:
+        """Read every mailbox of the workspaces; return the results in the order of the audit."""
+        workspaces = self._state.workspaces
+        results: dict[str, WorkspaceReadResult] = {}
+        waiting = iter(workspaces)
+
+        async def work() -> None:
+            # All workers share this iterator. `next` does not await, and no two workers get the same workspace.
+            for workspace in waiting:
+                results[workspace] = await self._read_workspace(workspace, findings)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(min(_WORKSPACES_AT_ONCE, len(workspaces))):
+                group.start_soon(work)
+        return [results[workspace] for workspace in workspaces]
+
+    async def _read_workspace(self, workspace: str, findings: Findings) -> WorkspaceReadResult:
+        cursor: PageCursor[Mailbox] = PageCursor(1, met=CompactSet())
+        count = 0
+        is_large = False
+
+        async def add_page(mailboxes: list[Mailbox]) -> None:
+            nonlocal count, is_large
+            count += len(mailboxes)
+            await findings.put(self._state.add_page(workspace, mailboxes))
+            # The size of a workspace is known only after its first page. Many small workspaces are read at a time, but a large
+            # one waits here for a slot before its second page is taken. It holds the slot until it is read completely.
+            if not cursor.done and not is_large:
+                await self._large_slots.acquire()
+                is_large = True
+
+        error = None
+        try:
+            # `keep` turns an unreadable mailbox into a finding; the default would end the whole workspace with an error.
+            pager = self._client.mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
+            await pager.follow(cursor, add_page, _PAGES_AT_ONCE)
+        except OutreachError as raised:
+            error = raised
+        finally:
+            if is_large:
+                self._large_slots.release()
+        missing = 0 if error else cursor.missing
+        return WorkspaceReadResult(
+            workspace=workspace, mailboxes=count, undecodable=cursor.undecodable, missing=missing, error=error
+        )
 
 
 class Findings(AsyncIterator[Finding]):
@@ -313,8 +284,11 @@ class Findings(AsyncIterator[Finding]):
     """
 
     def __init__(self) -> None:
-        self._ready: deque[Finding] = deque()
-        self._changed = self._drained = anyio.Event()
+        # Without a buffer: a batch is handed over when the iteration asks for it, and not before.
+        self._sender, self._receiver = anyio.create_memory_object_stream[tuple[deque[Finding], anyio.Event]](0)
+        self._batch: deque[Finding] = deque()
+        self._taken: anyio.Event
+        self._guard = anyio.ResourceGuard("iterating over")  # a second task would overwrite the batch of the first
         self._result: Report | Exception | None = None
 
     @property
@@ -324,69 +298,69 @@ class Findings(AsyncIterator[Finding]):
         Raises:
             InvalidRequest: The iteration has not finished.
         """
-        if not isinstance(self._result, Report) or self._ready:
+        if not isinstance(self._result, Report):
             raise InvalidRequest("report: the audit has not finished; iterate over all of its findings first")
         return self._result
 
     async def put(self, findings: Sequence[Finding]) -> None:
         """Pass findings to the iteration, and wait until it has taken them."""
-        if not findings:
-            return
-        # Backpressure: each reader waits here until the queue is empty, and takes in no further page until then. This bounds the
-        # memory when the consumer is slow. Readers that find findings in the queue wait for the event that the first one created.
-        if not self._ready:
-            self._drained = anyio.Event()
-        self._ready.extend(findings)
-        self._changed.set()
-        await self._drained.wait()
+        if findings:
+            # Backpressure: `send` returns when the iteration starts on the batch, and the event is set when it takes the last
+            # finding. Until then the reader takes in no further page, which bounds the memory when the consumer is slow.
+            taken = anyio.Event()
+            await self._sender.send((deque(findings), taken))
+            await taken.wait()
 
-    def end(self, end: Report | Exception) -> None:
+    def end(self, result: Report | Exception) -> None:
         """Finish with the report, or with the error to raise from the iteration."""
-        self._result = end
-        self._changed.set()
+        self._result = result
+        self._sender.close()
+
+    def close(self) -> None:
+        """End the iteration, also if the audit has not finished."""
+        self._sender.close()
+        self._receiver.close()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Finding:
         """Return the next finding. If the audit failed, raise its error after the last finding."""
-        while not self._ready:
-            if isinstance(self._result, Exception):
-                raise self._result
-            if self._result is not None:
-                raise StopAsyncIteration
-            # No `await` stands between the checks above and the new event: a `put` or `end` in between cannot be missed.
-            self._changed = anyio.Event()
-            await self._changed.wait()
-        finding = self._ready.popleft()
-        if not self._ready:
-            self._drained.set()
+        if not self._batch:
+            # Both mean that nothing follows: the audit has ended, or its block was left.
+            with self._guard, suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+                self._batch, self._taken = await self._receiver.receive()
+        if not self._batch:
+            raise self._result if isinstance(self._result, Exception) else StopAsyncIteration
+        finding = self._batch.popleft()
+        if not self._batch:
+            self._taken.set()
         return finding
 
 
-def finish_reading(ledger: AuditState, readings: Iterable[WorkspaceReadResult]) -> FinalFindings:
+def finish_reading(state: AuditState, results: Iterable[WorkspaceReadResult]) -> FinalFindings:
     """Return all findings once the readings are complete. Performs no I/O."""
-    for reading in readings:
-        ledger.add_errors(reading.workspace, reading.findings())
-    return ledger.finish()
+    for result in results:
+        state.add_errors(result.workspace, result.findings())
+    return state.finish()
 
 
-def build_report(ledger: AuditState, readings: Sequence[WorkspaceReadResult], settled: FinalFindings) -> Report:
+def build_report(state: AuditState, results: Sequence[WorkspaceReadResult], final: FinalFindings) -> Report:
     """Build the report. Performs no I/O."""
-    standing = GroupScores(ledger.totals, settled)
-    errors = {reading.workspace: reading.error for reading in readings if reading.error is not None}
-    judged = sum(reading.mailboxes for reading in readings)
+    scores = GroupScores(state.totals, final)
+    errors = {result.workspace: result.error for result in results if result.error is not None}
+    checked = sum(result.mailboxes for result in results)
     refused = all(error.status_code in _DENIED_STATUSES for error in errors.values())
     return Report(
-        workspaces=list(ledger.workspaces),
-        mailboxes=judged,
+        workspaces=list(state.workspaces),
+        mailboxes=checked,
         unreadable=list(errors),
-        findings=settled.findings,
-        scores=standing.scores(),
-        denied=not judged and len(errors) == len(readings) and refused,
-        at=ledger.now,
-        policy=ledger.policy.used,
-        groups=standing.groups(),
-        totals=standing.totals(),
-        rows=standing.rows(),
+        findings=final.findings,
+        scores=scores.scores(),
+        denied=not checked and len(errors) == len(results) and refused,
+        at=state.now,
+        policy=state.policy.used,
+        groups=scores.groups(),
+        totals=scores.totals(),
+        rows=scores.rows(),
     )

@@ -13,8 +13,6 @@ import attrs
 from outreach_async.audit.evaluation import FinalFindings, FlaggedMailbox
 from outreach_async.audit.findings import (
     GROUP_KINDS,
-    MAX_GROUPS,
-    MAX_ROWS,
     Finding,
     Group,
     GroupKind,
@@ -36,6 +34,12 @@ CRITICAL_CAP: Final = 40
 
 MAX_SCORED_DOMAINS: Final = 10_000
 """Maximum domains with a score in a report, the worst ones."""
+
+MAX_GROUPS: Final = 1_000
+"""Maximum groups of one kind in a report, the worst ones; a million mailboxes may use a quarter of a million domains."""
+
+MAX_ROWS: Final = 1_000
+"""Maximum mailboxes that a report lists individually, the worst ones."""
 
 
 @attrs.frozen(kw_only=True)
@@ -95,10 +99,10 @@ class Scores:
 
 def deducted_points(findings: Iterable[Finding]) -> int:
     """Return the points deducted by findings about one subject; each rule deducts once, by its worst finding."""
-    each: dict[str, int] = {}
+    points: dict[str, int] = {}
     for finding in findings:
-        each[finding.rule] = max(DEDUCTIONS[finding.severity], each.get(finding.rule, 0))
-    return min(MAX_SCORE, sum(each.values()))
+        points[finding.rule] = max(DEDUCTIONS[finding.severity], points.get(finding.rule, 0))
+    return min(MAX_SCORE, sum(points.values()))
 
 
 def mailbox_score(findings: Iterable[Finding]) -> int:
@@ -113,20 +117,29 @@ def mailbox_score(findings: Iterable[Finding]) -> int:
 
 
 @attrs.define
-class ScoreDeductions:
-    """Points lost by the mailboxes of a group and by the group as a whole.
+class GroupStats:
+    """Points lost by the mailboxes of a group and by the group as a whole, and the number of findings.
 
     Attributes:
         weighted_points: Sum of each mailbox's lost points times its e-mails sent in 30 days.
         points: Sum of each mailbox's lost points.
         group_points: Points lost by the group as a whole.
         capped: Whether a critical finding caps the score.
+        counts: Number of findings by severity.
     """
 
     weighted_points: Number = 0
     points: int = 0
     group_points: int = 0
     capped: bool = False
+    counts: dict[Severity, int] = attrs.field(factory=lambda: dict.fromkeys(Severity, 0))
+
+    def add(self, findings: Iterable[Finding], points: int = 0, sent: Number = 0) -> None:
+        """Count findings, and the points that they deduct from a mailbox that sent this many e-mails."""
+        self.weighted_points += points * sent
+        self.points += points
+        for finding in findings:
+            self.counts[finding.severity] += 1
 
     def score(self, total: MailboxTotals) -> float:
         """Return the score of the group."""
@@ -134,123 +147,107 @@ class ScoreDeductions:
         score = max(0.0, MAX_SCORE - mean - self.group_points)
         return round(min(float(CRITICAL_CAP), score) if self.capped else score, 1)
 
-
-_RANKS: Final = {severity: severity.rank for severity in Severity}
-
-_NO_FINDINGS_RANK: Final = len(Severity)
-"""Rank of a group without findings; it sorts after the mildest severity."""
-
-
-@attrs.define
-class _GroupStats(ScoreDeductions):
-    """Lost points and number of findings of a group."""
-
-    counts: dict[Severity, int] = attrs.field(factory=lambda: dict.fromkeys(Severity, 0))
-
-    def add(self, points: int, sent: Number, severities: Iterable[Severity]) -> None:
-        """Add the findings of one mailbox."""
-        self.weighted_points += points * sent
-        self.points += points
-        for severity in severities:
-            self.counts[severity] += 1
-
     @property
     def severity(self) -> Severity | None:
         """Severity of the worst finding."""
         return next((severity for severity, count in self.counts.items() if count), None)
 
 
-_NO_FINDINGS = _GroupStats()
+_NO_FINDINGS: Final = GroupStats()
 
 
 class GroupScores:
     """The groups of an audit, with their scores.
 
     Args:
-        tallies: Sums of the checked mailboxes.
-        settled: All findings.
+        totals: Sums of the checked mailboxes.
+        final: All findings.
     """
 
-    def __init__(self, tallies: dict[GroupKind, GroupTotals], settled: FinalFindings) -> None:
-        self._totals = tallies
-        self._findings = settled
-        self._overall = _GroupStats()
+    def __init__(self, totals: dict[GroupKind, GroupTotals], final: FinalFindings) -> None:
+        self._totals = totals
+        self._overall = GroupStats()
         self._ranked: list[tuple[int, int, Number, int]] = []
-        self._flagged = list(chain.from_iterable(settled.flagged))
-        self._stats: dict[GroupKind, defaultdict[str, _GroupStats]] = {kind: defaultdict(_GroupStats) for kind in GROUP_KINDS}
-        for place, judged in enumerate(self._flagged):
-            self._add_mailbox(judged, place)
-        for unread in settled.errors:
-            for finding in unread:
-                self._stats["workspace"][finding.workspace].add(0, 0, [finding.severity])
-        for finding in settled.group_findings:
+        self._flagged = list(chain.from_iterable(final.flagged))
+        self._stats: dict[GroupKind, defaultdict[str, GroupStats]] = {kind: defaultdict(GroupStats) for kind in GROUP_KINDS}
+        for place, flagged in enumerate(self._flagged):
+            self._add_mailbox(flagged, place)
+        for finding in chain.from_iterable(final.errors):
+            self._stats["workspace"][finding.workspace].add([finding])
+        for finding in final.group_findings:
             self._add_group_finding(finding)
-        self._worst = {
-            kind: self._worst_keys(kind, MAX_SCORED_DOMAINS if kind == "domain" else MAX_GROUPS) for kind in GROUP_KINDS
-        }
+        self._worst = {kind: self._worst_keys(kind) for kind in GROUP_KINDS}
 
-    def _add_mailbox(self, judged: FlaggedMailbox, place: int) -> None:
-        mailbox, findings, marks = judged.mailbox, judged.findings, self._stats
+    def _add_mailbox(self, flagged: FlaggedMailbox, place: int) -> None:
+        mailbox, findings, stats = flagged.mailbox, flagged.findings, self._stats
         points, sent, domain = deducted_points(findings), valid_or_zero(mailbox.sent_30days), findings[0].domain
-        severities = [finding.severity for finding in findings]
-        worst = min([_RANKS[severity] for severity in severities])
-        self._overall.add(points, sent, severities)
+        worst = min([finding.severity.rank for finding in findings])
         self._ranked.append((-points, worst, -sent, place))
-        groups = [marks["workspace"][judged.workspace], marks["type"][mailbox.type], marks["server_ip"][mailbox.server_ip]]
+        groups = [
+            self._overall,
+            stats["workspace"][flagged.workspace],
+            stats["type"][mailbox.type],
+            stats["server_ip"][mailbox.server_ip],
+        ]
         if domain is not None:
-            groups.append(marks["domain"][domain])
+            groups.append(stats["domain"][domain])
             groups[-1].capped |= worst == 0
-        for mark in groups:
-            mark.add(points, sent, severities)
+        for group in groups:
+            group.add(findings, points, sent)
 
     def _add_group_finding(self, finding: Finding) -> None:
         about_server = finding.server_ip is not None
-        mark = self._stats["server_ip" if about_server else "domain"][finding.server_ip or finding.domain or ""]
-        mark.add(0, 0, [finding.severity])
-        mark.group_points += deducted_points([finding])
-        mark.capped |= not about_server and finding.severity is Severity.CRITICAL
+        group = self._stats["server_ip" if about_server else "domain"][finding.server_ip or finding.domain or ""]
+        group.add([finding])
+        group.group_points += deducted_points([finding])
+        group.capped |= not about_server and finding.severity is Severity.CRITICAL
 
-    def _worst_keys(self, kind: GroupKind, most: int) -> list[str]:
-        tally, marks = self._totals[kind], self._stats[kind]
-        worst = nsmallest(most, (key for key in tally if key in marks), key=lambda key: _group_rank(marks[key], tally[key], key))
-        well = ((-tally.mailbox_count(key), key) for key in tally if key not in marks)
-        return worst + [key for _, key in nsmallest(most - len(worst), well)]
+    def _worst_keys(self, kind: GroupKind) -> list[str]:
+        totals, stats = self._totals[kind], self._stats[kind]
+        most = MAX_SCORED_DOMAINS if kind == "domain" else MAX_GROUPS
+
+        def rank(key: str) -> tuple[int, float, int, str]:
+            group, total = stats[key], totals[key]
+            return (group.severity or Severity.INFO).rank, group.score(total), -total.mailboxes, key
+
+        worst = nsmallest(most, (key for key in totals if key in stats), key=rank)
+        clean = ((-totals.mailbox_count(key), key) for key in totals if key not in stats)
+        return worst + [key for _, key in nsmallest(most - len(worst), clean)]
 
     def scores(self) -> Scores:
         """Return the scores."""
-        workspaces, domains = self._totals["workspace"], self._worst["domain"]
-        every = MailboxTotals(
-            sum(workspaces[key].mailboxes for key in workspaces), sum(workspaces[key].sent_30days for key in workspaces)
+        totals = self._totals["workspace"]
+        workspaces = {key: totals[key] for key in sorted(totals, key=lambda key: totals[key].first)}
+        overall = MailboxTotals(
+            sum(total.mailboxes for total in workspaces.values()), sum(total.sent_30days for total in workspaces.values())
         )
         return Scores(
-            overall=self._overall.score(every) if every.mailboxes else None,
-            workspaces={
-                key: self._group_score("workspace", key) for key in sorted(workspaces, key=lambda key: workspaces[key].first)
-            },
-            domains={key: self._group_score("domain", key) for key in domains},
+            overall=self._overall.score(overall) if overall.mailboxes else None,
+            workspaces={key: self._group_score("workspace", key) for key in workspaces},
+            domains={key: self._group_score("domain", key) for key in self._worst["domain"]},
         )
 
     def _group_score(self, kind: GroupKind, key: str) -> Score:
-        total, mark = self._totals[kind][key], self._stats[kind].get(key, _NO_FINDINGS)
-        return Score(score=mark.score(total), mailboxes=total.mailboxes, sent_30days=total.sent_30days)
+        total, stats = self._totals[kind][key], self._stats[kind].get(key, _NO_FINDINGS)
+        return Score(score=stats.score(total), mailboxes=total.mailboxes, sent_30days=total.sent_30days)
 
     def totals(self) -> dict[GroupKind, int]:
         """Return the number of groups of each kind."""
-        return {kind: len(tally) for kind, tally in self._totals.items()}
+        return {kind: len(totals) for kind, totals in self._totals.items()}
 
     def groups(self) -> list[Group]:
         """Return the groups, the worst of each kind first."""
         return [self._build_group(kind, key) for kind in GROUP_KINDS for key in self._worst[kind][:MAX_GROUPS]]
 
     def _build_group(self, kind: GroupKind, key: str) -> Group:
-        total, mark = self._totals[kind][key], self._stats[kind].get(key, _NO_FINDINGS)
+        total, stats = self._totals[kind][key], self._stats[kind].get(key, _NO_FINDINGS)
         return Group(
             kind=kind,
             key=str(key),
             mailboxes=total.mailboxes,
-            score=mark.score(total),
-            severity=mark.severity,
-            counts=dict(mark.counts),
+            score=stats.score(total),
+            severity=stats.severity,
+            counts=dict(stats.counts),
             sent_30days=total.sent_30days,
             daily_limit=total.daily_limit,
         )
@@ -260,28 +257,24 @@ class GroupScores:
         return [_build_row(self._flagged[place]) for *_, place in nsmallest(MAX_ROWS, self._ranked)]
 
 
-def _group_rank(mark: _GroupStats, total: MailboxTotals, key: str) -> tuple[int, float, int, str]:
-    return _NO_FINDINGS_RANK if mark.severity is None else mark.severity.rank, mark.score(total), -total.mailboxes, key
+_ROW_FIGURES: Final = (
+    "daily_limit", "sent_today", "sent_30days", "bounced_30days", "blacklists", "opened_14days", "avg_open_rate",
+)  # fmt: skip
 
 
-def _build_row(judged: FlaggedMailbox) -> Row:
-    mailbox, findings = judged.mailbox, judged.findings
+def _build_row(flagged: FlaggedMailbox) -> Row:
+    mailbox, findings = flagged.mailbox, flagged.findings
+    figures: dict[str, Any] = {name: valid_or_zero(getattr(mailbox, name)) for name in _ROW_FIGURES}
     return Row(
         id=mailbox.id,
         email=mailbox.email,
-        workspace=judged.workspace,
+        workspace=flagged.workspace,
         domain=findings[0].domain,
         type=str(mailbox.type),
         status=str(mailbox.status),
         server_ip=mailbox.server_ip,
         score=mailbox_score(findings),
-        severity=min((finding.severity for finding in findings), key=lambda severity: severity.rank),
+        severity=min(findings, key=lambda finding: finding.severity.rank).severity,
         rules=[finding.rule for finding in findings],
-        daily_limit=valid_or_zero(mailbox.daily_limit),
-        sent_today=valid_or_zero(mailbox.sent_today),
-        sent_30days=valid_or_zero(mailbox.sent_30days),
-        bounced_30days=valid_or_zero(mailbox.bounced_30days),
-        blacklists=valid_or_zero(mailbox.blacklists),
-        opened_14days=valid_or_zero(mailbox.opened_14days),
-        avg_open_rate=valid_or_zero(mailbox.avg_open_rate),
+        **figures,
     )

@@ -124,10 +124,8 @@ def _parse_span(words: str) -> Interval | None:
     if found is None:
         return None
     article, count, unit = found.groups()
-    return _SINGLE_UNITS[unit] if article else _interval_of(int(count), unit)
-
-
-def _interval_of(count: int, unit: str) -> Interval:
-    """Return the interval for a count that was rounded to the nearest number or down."""
+    if article:
+        return _SINGLE_UNITS[unit]
+    # The count was rounded to the nearest number or down.
     shortest, longest = _UNITS[unit]
-    return Interval(max(0.0, (count - 0.5) * shortest), (count + 1) * longest)
+    return Interval(max(0.0, (int(count) - 0.5) * shortest), (int(count) + 1) * longest)

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support.audit import NOW, MailboxService, mailbox, wire
+from support.audit import NOW, ConductedService, MailboxService, mailbox, wire
 
 from outreach_async.audit import Policy, audit, stream
 from outreach_async.client import OutreachClient
@@ -65,6 +65,52 @@ async def test_what_hangs_on_a_whole_domain_comes_when_everything_is_read() -> N
         first = await anext(findings)
 
     assert (first.rule, first.severity, len(service.asked)) == ("OA101", "critical", 5)
+
+
+async def test_reading_goes_on_only_when_the_last_finding_of_a_page_is_taken() -> None:
+    service = MailboxService({"space_1": boxes(20, blacklists=1)})
+
+    async with stream(OutreachClient(transport=service), ["space_1"], display=4) as findings:
+        asked = []
+        for _ in range(4):
+            await anext(findings)
+            await anyio.wait_all_tasks_blocked()
+            asked.append(len(service.asked))
+
+    assert asked[0] == asked[1] == asked[2] < asked[3] < 5
+
+
+async def test_leaving_the_block_early_ends_the_readers_and_the_iteration() -> None:
+    service = MailboxService({f"space_{n}": boxes(40, blacklists=1) for n in range(9)})
+
+    async with stream(OutreachClient(transport=service), service.workspaces, display=4) as findings:
+        first = await anext(findings)
+    left = [finding async for finding in findings]
+
+    assert [first.mailbox, *(finding.mailbox for finding in left)] == [f"mailbox_{n}" for n in range(4)]
+    assert len(service.asked) < 9 * 10
+    with pytest.raises(InvalidRequest, match="has not finished"):
+        _ = findings.report
+
+
+async def test_an_iteration_that_has_ended_stays_ended() -> None:
+    async with stream(OutreachClient(transport=MailboxService(FLEET)), ["space_1"]) as findings:
+        came = [finding async for finding in findings]
+        assert [finding async for finding in findings] == []
+
+    assert came
+    assert [finding async for finding in findings] == []
+
+
+async def test_two_tasks_cannot_iterate_at_the_same_time() -> None:
+    client = OutreachClient(transport=ConductedService(FLEET, seed=None))
+
+    async with stream(client, ["space_1"]) as findings, anyio.create_task_group() as group:
+        group.start_soon(anext, findings)
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(anyio.BusyResourceError):
+            await anext(findings)
+        group.cancel_scope.cancel()
 
 
 async def test_the_report_is_refused_before_the_end() -> None:

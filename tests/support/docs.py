@@ -45,7 +45,7 @@ NOT_CALLED: Final = {
     "Journal": {"writer", "writer_thread"},
     "RequestLog": {"add"},
     "Pager": {"follow"},
-    "Findings": {"put", "end"},
+    "Findings": {"put", "end", "close"},
     "Columns": {"members"},
     "Faults": {"around"},
     "Fault": {"inject"},

@@ -17,7 +17,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`terminal.report_renderable` renders the report for a rich console; it is the only part that needs the extra `cli`.
+`terminal.build_renderable` renders the report for a rich console; it is the only part that needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -41,34 +41,24 @@ from outreach_async.audit.reports.text import render_markdown, render_text
 from outreach_async.errors import InvalidRequest
 from outreach_async.spreadsheets import escape_formula
 
-_COLUMNS: Final = tuple(field.name for field in attrs.fields(Finding))
-
 
 def render_csv(report: Report) -> str:
     r"""Render the findings as CSV (RFC 4180), in the order of the report.
 
     Strings are as the service sent them, with two exceptions: an apostrophe precedes anything that a spreadsheet would evaluate
-    as a formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unshield` reverses both.
+    as a formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unescape_formula` reverses both.
     """
     page = io.StringIO()
     writer = csv.writer(page)
-    writer.writerow(_COLUMNS)
-    writer.writerows(_csv_row(finding.to_dict()) for finding in report.findings)
+    writer.writerow(field.name for field in attrs.fields(Finding))
+    writer.writerows(map(_csv_cell, finding.to_dict().values()) for finding in report.findings)
     return page.getvalue()
 
 
-def _csv_row(values: dict[str, Any]) -> list[Any]:
-    return [_csv_cell(values[column]) for column in _COLUMNS]
-
-
 def _csv_cell(value: Any) -> Any:
-    match value:
-        case str():
-            return escape_formula(value)
-        case dict() | list():
-            return escape_formula(json.dumps(value)) if value else ""
-        case _:
-            return value
+    if isinstance(value, dict):
+        value = json.dumps(value) if value else None
+    return escape_formula(value) if isinstance(value, str) else value
 
 
 def render_json(report: Report) -> str:
@@ -79,8 +69,8 @@ def render_json(report: Report) -> str:
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`."""
     text = (files("outreach_async.audit.reports") / "data" / "report.schema.json").read_text(encoding="utf-8")
-    described: dict[str, Any] = json.loads(text)
-    return described
+    values: dict[str, Any] = json.loads(text)
+    return values
 
 
 __all__ = ["SUFFIXES", "WRITERS", "Writer", "format_of", "schema", "write"]
@@ -106,15 +96,13 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
 """Formats by file suffix."""
 
 
-_FIRST_BYTES: Final[Mapping[str, re.Pattern[bytes]]] = MappingProxyType(
-    {
-        "terminal": re.compile(b"Mailbox audit: "),
-        "json": re.compile(rb'\s*\{\s*"version":'),
-        "csv": re.compile(b"(?:\xef\xbb\xbf)?rule,severity,workspace,"),
-        "markdown": re.compile(b"# Mailbox audit\r?\n"),
-        "html": re.compile(b"<!doctype html>.*?<title>Mailbox audit, ", re.DOTALL),
-    }
-)
+_FIRST_BYTES: Final = {
+    "terminal": re.compile(b"Mailbox audit: "),
+    "json": re.compile(rb'\s*\{\s*"version":'),
+    "csv": re.compile(b"(?:\xef\xbb\xbf)?rule,severity,workspace,"),
+    "markdown": re.compile(b"# Mailbox audit\r?\n"),
+    "html": re.compile(b"<!doctype html>.*?<title>Mailbox audit, ", re.DOTALL),
+}
 _HEAD_SIZE: Final = 4096
 
 

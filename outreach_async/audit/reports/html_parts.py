@@ -82,45 +82,55 @@ class Bar:
 
     Attributes:
         label: Label above the bar.
-        parts: Length of each part, by the CSS class that colours it.
+        length: Length of the bar.
         end: Figure at the end of the bar.
+        tone: CSS class that colours the bar.
     """
 
     label: str
-    parts: Mapping[str, float]
+    length: float
     end: str
+    tone: str
 
 
 def render_gauge(score: float | None, tone: str) -> Markup:
     """Render a score from 0 to 100 as a ring."""
-    spoken = "No score" if score is None else f"Score {score:g} of 100"
-    return _render_svg(
-        *(140, 140, spoken, "gauge"),
-        tag("circle", class_="ring", cx=70, cy=70, r=_RADIUS),
-        _render_arc(score, tone) if score else None,
+    circle: dict[str, float] = {"cx": 70, "cy": 70, "r": _RADIUS}
+    arc = None
+    if score:
+        dashes = f"{_CIRCUMFERENCE * min(100.0, score) / 100:.1f} {_CIRCUMFERENCE:.1f}"
+        arc = tag("circle", class_=f"ring arc {tone}", **circle, stroke_dasharray=dashes, transform="rotate(-90 70 70)")
+    return tag(
+        "svg",
+        tag("circle", class_="ring", **circle),
+        arc,
         tag("text", "-" if score is None else f"{score:g}", class_="big", x=70, y=80, text_anchor="middle"),
         tag("text", "of 100", class_="soft", x=70, y=100, text_anchor="middle"),
+        class_="gauge",
+        viewBox="0 0 140 140",
+        role="img",
+        aria_label="No score" if score is None else f"Score {score:g} of 100",
     )
 
 
 def render_bars(
-    title: str, note: str, lines: Sequence[Bar], *, full: float | None = None, legend: Markup | None = None
+    title: str, note: str, bars: Sequence[Bar], *, full: float | None = None, legend: Mapping[str, str] | None = None
 ) -> Markup:
     """Render a horizontal bar chart.
 
     Args:
         title: Title of the chart.
         note: Explanation of the chart.
-        lines: The bars, from top to bottom.
+        bars: The bars, from top to bottom.
         full: Length that fills the whole width; by default that of the longest bar.
-        legend: Legend of the colours.
+        legend: Meaning of each colour, by its CSS class.
     """
-    most = full or max((sum(line.parts.values()) for line in lines), default=0) or 1
-    drawn = (_render_bar(line, at * _ROW_HEIGHT, most) for at, line in enumerate(lines))
-    spoken = "; ".join(f"{line.label}: {line.end}" for line in lines)
-    return _render_figure(
-        title, note, _render_svg(_WIDTH, max(1, len(lines)) * _ROW_HEIGHT, f"{title}. {spoken}", "", *drawn), legend
-    )
+    most = full or max(bar.length for bar in bars) or 1
+    drawn = [_render_bar(bar, index * _ROW_HEIGHT, most) for index, bar in enumerate(bars)]
+    spoken = "; ".join(f"{bar.label}: {bar.end}" for bar in bars)
+    key = [tag("li", meaning, class_=tone) for tone, meaning in (legend or {}).items()]
+    chart = _render_chart(len(bars) * _ROW_HEIGHT, f"{title}. {spoken}", drawn)
+    return _render_figure(title, note, chart, tag("ul", *key, class_="key", aria_hidden="true") if key else None)
 
 
 def render_columns(title: str, note: str, counts: Sequence[tuple[str, int, str]]) -> Markup:
@@ -131,78 +141,45 @@ def render_columns(title: str, note: str, counts: Sequence[tuple[str, int, str]]
         note: Explanation of the chart.
         counts: Label, count and CSS class of each column, from left to right.
     """
-    most = max((count for _, count, _ in counts), default=0) or 1
+    most = max(count for _, count, _ in counts) or 1
     width = _WIDTH / len(counts)
-    drawn = (_render_column(each, at * width, width, most) for at, each in enumerate(counts))
+    drawn = [_render_column(column, index * width, width, most) for index, column in enumerate(counts)]
+    drawn.append(tag("line", class_="axis", x1=0, y1=_FLOOR + 0.5, x2=_WIDTH, y2=_FLOOR + 0.5))
     spoken = "; ".join(f"{label}: {count:,}" for label, count, _ in counts)
-    axis = tag("line", class_="axis", x1=0, y1=_FLOOR + 0.5, x2=_WIDTH, y2=_FLOOR + 0.5)
-    return _render_figure(title, note, _render_svg(_WIDTH, _HEIGHT, f"{title}. {spoken}", "", *drawn, axis))
+    return _render_figure(title, note, _render_chart(_HEIGHT, f"{title}. {spoken}", drawn))
 
 
-def render_legend(entries: Iterable[tuple[str, str]]) -> Markup:
-    """Render a legend from pairs of CSS class and meaning."""
-    return tag("ul", *(tag("li", meaning, class_=kind) for kind, meaning in entries), class_="key", aria_hidden="true")
+def _render_figure(title: str, note: str, *content: Markup | None) -> Markup:
+    return tag("figure", tag("figcaption", title, tag("small", note)), *content, class_="card")
 
 
-def _render_figure(title: str, note: str, *drawn: Markup | None) -> Markup:
-    return tag("figure", tag("figcaption", title, tag("small", note)), *drawn, class_="card")
+def _render_chart(height: int, spoken: str, drawn: Iterable[Markup]) -> Markup:
+    return tag("svg", *drawn, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=spoken)
 
 
-def _render_svg(width: int, height: int, spoken: str, kind: str, *drawn: Markup | None) -> Markup:
-    return tag("svg", *drawn, class_=kind or None, viewBox=f"0 0 {width} {height}", role="img", aria_label=spoken)
-
-
-def _render_arc(score: float, tone: str) -> Markup:
-    length = _CIRCUMFERENCE * min(100.0, score) / 100
-    return tag(
-        "circle",
-        class_=f"ring arc {tone}",
-        cx=70,
-        cy=70,
-        r=_RADIUS,
-        stroke_dasharray=f"{length:.1f} {_CIRCUMFERENCE:.1f}",
-        transform="rotate(-90 70 70)",
-    )
-
-
-def _render_bar(line: Bar, top: int, most: float) -> Markup:
-    room, left = _WIDTH - _FIGURE_WIDTH, 0.0
-    drawn = [tag("rect", class_="track", x=0, y=top + _LABEL_HEIGHT + 3, width=room, height=_BAR_HEIGHT, rx=3)]
-    for kind, length in line.parts.items():
-        wide = room * length / most
-        if wide > 0:
-            drawn.append(
-                tag(
-                    "rect", class_=kind, x=f"{left:.1f}", y=top + _LABEL_HEIGHT + 3, width=f"{wide:.1f}", height=_BAR_HEIGHT, rx=3
-                )
-            )
-        left += wide
-    label = line.label if len(line.label) <= _MAX_LABEL else f"{line.label[: _MAX_LABEL - 1]}…"
+def _render_bar(bar: Bar, top: int, most: float) -> Markup:
+    room, y = _WIDTH - _FIGURE_WIDTH, top + _LABEL_HEIGHT + 3
+    width = room * bar.length / most
+    label = bar.label if len(bar.label) <= _MAX_LABEL else f"{bar.label[: _MAX_LABEL - 1]}…"
     return join_markup(
         (
             tag("text", label, x=0, y=top + 11, direction="ltr"),
-            *drawn,
-            tag("text", line.end, x=_WIDTH, y=top + _LABEL_HEIGHT + _BAR_HEIGHT + 2, text_anchor="end"),
+            tag("rect", class_="track", x=0, y=y, width=room, height=_BAR_HEIGHT, rx=3),
+            tag("rect", class_=bar.tone, x="0.0", y=y, width=f"{width:.1f}", height=_BAR_HEIGHT, rx=3) if width > 0 else None,
+            tag("text", bar.end, x=_WIDTH, y=top + _LABEL_HEIGHT + _BAR_HEIGHT + 2, text_anchor="end"),
         )
     )
 
 
-def _render_column(each: tuple[str, int, str], left: float, width: float, most: int) -> Markup:
-    label, count, kind = each
-    tall = (_FLOOR - 22) * count / most
+def _render_column(column: tuple[str, int, str], left: float, width: float, most: int) -> Markup:
+    label, count, tone = column
     middle = f"{left + width / 2:.1f}"
-    top = _FLOOR - max(tall, 2 if count else 0)
+    height = max((_FLOOR - 22) * count / most, 2 if count else 0)
+    top = _FLOOR - height
+    size = {"width": f"{width - 4:.1f}", "height": f"{_FLOOR - top:.1f}"}
     return join_markup(
         (
-            tag(
-                "rect",
-                class_=kind,
-                x=f"{left + 2:.1f}",
-                y=f"{top:.1f}",
-                width=f"{width - 4:.1f}",
-                height=f"{_FLOOR - top:.1f}",
-                rx=3,
-            ),
+            tag("rect", class_=tone, x=f"{left + 2:.1f}", y=f"{top:.1f}", **size, rx=3),
             tag("text", format_figure(count) if count else "", x=middle, y=f"{top - 6:.1f}", text_anchor="middle"),
             tag("text", label, class_="soft", x=middle, y=_FLOOR + 18, text_anchor="middle"),
         )
@@ -220,24 +197,14 @@ class Column(Generic[T]):
         head: Heading of the column.
         cell: Returns the content of a row's cell.
         sort_value: Returns the number to sort by; by default the cell's text is used.
-        figure: Whether the column holds figures, which are sorted from the highest first.
-        what: Whether this is the main, widest column.
-        rules: Whether the column lists rules.
-        minor: Whether the column is hidden on phones and in print.
+        classes: CSS classes: `figure` for figures, which are sorted from the highest first; `what` for the main, widest column;
+            `rules` for a list of rules; `minor` for a column that is hidden on phones and in print.
     """
 
     head: str
     cell: Callable[[T], Content]
     sort_value: Callable[[T], float | None] | None = None
-    figure: bool = False
-    what: bool = False
-    rules: bool = False
-    minor: bool = False
-
-    @property
-    def classes(self) -> str | None:
-        """CSS classes of the column's cells."""
-        return " ".join(kind for kind in ("figure", "what", "rules", "minor") if getattr(self, kind)) or None
+    classes: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -267,7 +234,6 @@ class TableSpec(Generic[T]):
         columns: Columns from left to right; the first is the row's heading.
         filters: Drop-downs that filter the rows.
         max_rows: Maximum rows in the page.
-        omitted_note: Note on where to find the omitted rows.
     """
 
     id: str
@@ -275,60 +241,43 @@ class TableSpec(Generic[T]):
     columns: Sequence[Column[T]]
     filters: Sequence[Filter[T]] = ()
     max_rows: int = 2000
-    omitted_note: str = "the JSON report contains all of them, and the CSV report all findings"
 
 
 def render_table(view: TableSpec[Any], rows: Sequence[Any]) -> Markup:
     """Render a table with its filters; the filters are hidden until the script runs."""
     shown = rows[: view.max_rows]
-    cut = f" The first {len(shown):,} of {len(rows):,}; {view.omitted_note}." if len(shown) < len(rows) else ""
-    written = tag(
+    rest = "the JSON report contains all of them, and the CSV report all findings"
+    cut = f" The first {len(shown):,} of {len(rows):,}; {rest}." if len(shown) < len(rows) else ""
+    table = tag(
         "table",
         tag("caption", f"{view.caption}{cut}"),
-        tag("thead", tag("tr", *map(_render_heading, view.columns))),
+        tag("thead", tag("tr", *(tag("th", column.head, scope="col", class_=column.classes) for column in view.columns))),
         tag("tbody", *(_render_row(view, row) for row in shown)),
     )
-    return join_markup((_render_filters(view, shown), tag("div", written, class_="card table", data_rows=len(shown), id=view.id)))
-
-
-_ALL_OPTION: Final = "All"
-
-
-def _render_filters(view: TableSpec[Any], rows: Sequence[Any]) -> Markup:
     search = tag("label", "Search", tag("input", type="search", name="words", autocomplete="off"), class_="wide")
-    return tag(
-        "form", search, *(_render_filter(pick, rows) for pick in view.filters), class_="tools", hidden=True, aria_controls=view.id
-    )
+    filters = (_render_filter(filter_, shown) for filter_ in view.filters)
+    form = tag("form", search, *filters, class_="tools", hidden=True, aria_controls=view.id)
+    return join_markup((form, tag("div", table, class_="card table", data_rows=len(shown), id=view.id)))
 
 
-def _render_filter(pick: Filter[Any], rows: Iterable[Any]) -> Markup:
-    options = pick.options or {value: value for value in sorted(set(map(pick.value, rows)))}
+def _render_filter(filter_: Filter[Any], rows: Iterable[Any]) -> Markup:
+    options = filter_.options or {value: value for value in sorted(set(map(filter_.value, rows)))}
     choices = (tag("option", label, value=value) for value, label in options.items())
-    return tag("label", pick.label, tag("select", tag("option", _ALL_OPTION, value=""), *choices, name=pick.name))
-
-
-def _render_heading(column: Column[Any]) -> Markup:
-    return tag("th", column.head, scope="col", class_=column.classes)
+    return tag("label", filter_.label, tag("select", tag("option", "All", value=""), *choices, name=filter_.name))
 
 
 def _render_row(view: TableSpec[Any], row: Any) -> Markup:
-    cells = (_render_cell(column, row, first=at == 0) for at, column in enumerate(view.columns))
-    return tag("tr", *cells, **{f"data-{pick.name}": pick.value(row) for pick in view.filters})
+    cells = (_render_cell(column, row, is_first=column is view.columns[0]) for column in view.columns)
+    return tag("tr", *cells, **{f"data-{filter_.name}": filter_.value(row) for filter_ in view.filters})
 
 
-def _render_cell(column: Column[Any], row: Any, *, first: bool) -> Markup:
+def _render_cell(column: Column[Any], row: Any, *, is_first: bool) -> Markup:
+    value = column.sort_value(row) if column.sort_value else None
     return tag(
-        "th" if first else "td",
+        "th" if is_first else "td",
         column.cell(row),
-        scope="row" if first else None,
+        scope="row" if is_first else None,
         class_=column.classes,
-        data_label=None if first else column.head,
-        data_value=_format_sort_value(column, row),
+        data_label=None if is_first else column.head,
+        data_value=f"{value:g}" if value is not None else "" if column.sort_value else None,
     )
-
-
-def _format_sort_value(column: Column[Any], row: Any) -> str | None:
-    if column.sort_value is None:
-        return None
-    value = column.sort_value(row)
-    return "" if value is None else f"{value:g}"

@@ -10,7 +10,7 @@ import attrs
 
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.report import Delta, Diff, Report
+from outreach_async.audit.report import Delta, Report
 from outreach_async.audit.reports.wording import (
     figure_name,
     format_count,
@@ -19,11 +19,9 @@ from outreach_async.audit.reports.wording import (
     format_time,
     replace_unprintable,
 )
-from outreach_async.audit.rules import CATALOGUE, Rule
+from outreach_async.audit.rules import CATALOGUE
 from outreach_async.audit.scoring import MAX_SCORE, mailbox_score
 from outreach_async.models import Number
-
-_MAX_EXAMPLES: Final = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +36,7 @@ class Action:
         mailboxes: Number of affected mailboxes.
         groups: Affected domains (or servers, or workspaces) with their number of findings, the highest first.
         group_kind: Kind of the places: domain, server or workspace.
-        examples: Up to three findings, the worst first, each as address or id and message.
+        example: The worst finding: address or id, and message.
         remedy: Recommended action.
         condition: Description of the rule's condition.
         source: Source of the rule's thresholds.
@@ -50,7 +48,7 @@ class Action:
     findings: int
     mailboxes: int
     groups: list[tuple[str, int]]
-    examples: list[str]
+    example: str
     group_kind: str
     remedy: str
     condition: str
@@ -73,7 +71,8 @@ def build_actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]
     by_rule: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         by_rule[finding.rule].append(finding)
-    return sorted((_build_action(each, used) for each in by_rule.values()), key=_urgency_key)
+    actions = (_build_action(group, used) for group in by_rule.values())
+    return sorted(actions, key=lambda action: (action.severity.rank, -action.findings, action.rule))
 
 
 def subject_name(finding: Finding) -> str:
@@ -96,37 +95,34 @@ def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
     return finding.severity.rank, finding.domain or "", subject_name(finding), finding.rule
 
 
-def _urgency_key(action: Action) -> tuple[int, int, str]:
-    return action.severity.rank, -action.findings, action.rule
-
-
 def _build_action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
-    first, *_ = ordered = sorted(findings, key=worst_first_key)
-    rule = _find_rule(first.rule, used)
-    remedies = {finding.remedy for finding in findings}
-    places = Counter(replace_unprintable(group_name(finding)) for finding in findings)
+    first = min(findings, key=worst_first_key)
+    rule = CATALOGUE.get(first.rule)  # none for a finding from another version
+    if rule:
+        rule = attrs.evolve(rule, thresholds={**rule.thresholds, **used.thresholds.get(rule.id, {})})
+    groups = Counter(replace_unprintable(group_name(finding)) for finding in findings)
+    remedy = rule.remedy if rule and len({finding.remedy for finding in findings}) > 1 else first.remedy
     return Action(
         rule=first.rule,
         title=rule.title if rule else first.rule,
         severity=first.severity,
         findings=len(findings),
-        mailboxes=len({(each.workspace, each.mailbox, each.email) for each in findings if each.mailbox or each.email}),
-        groups=sorted(places.items(), key=lambda place: (-place[1], place[0])),
-        examples=[replace_unprintable(f"{subject_name(finding)}: {finding.message}") for finding in ordered[:_MAX_EXAMPLES]],
+        mailboxes=count_mailboxes(findings),
+        groups=sorted(groups.items(), key=lambda group: (-group[1], group[0])),
+        example=replace_unprintable(f"{subject_name(first)}: {first.message}"),
         group_kind=group_kind(first),
-        remedy=replace_unprintable(rule.remedy if rule and len(remedies) > 1 else first.remedy),
+        remedy=replace_unprintable(remedy),
         condition=rule.condition if rule else "",
         source=rule.source if rule else "",
     )
 
 
-def _find_rule(name: str, used: PolicyUsed) -> Rule | None:
-    """Return a rule with the thresholds of the audit; `None` for an unknown rule (from another version)."""
-    rule = CATALOGUE.get(name)
-    return rule and attrs.evolve(rule, thresholds={**rule.thresholds, **used.thresholds.get(name, {})})
+def count_mailboxes(findings: Iterable[Finding]) -> int:
+    """Return the number of mailboxes that findings are about."""
+    return len({(finding.workspace, finding.mailbox, finding.email) for finding in findings if finding.mailbox or finding.email})
 
 
-MAX_CHANGES: Final = 10
+_MAX_CHANGES: Final = 10
 """Maximum changed figures in the terminal, text and Markdown formats."""
 
 _SCORE: Final = "score"
@@ -151,31 +147,44 @@ class FigureChange:
     after: str
     better: bool | None
 
-    @property
-    def description(self) -> str:
-        """The change as one line."""
-        return f"{self.name}: {self.figure} {self.before} -> {self.after}"
-
 
 @attrs.frozen(kw_only=True)
 class Changes:
     """The changes since an earlier audit.
 
     Attributes:
-        since: Time of the earlier audit.
         summary: Number of changes, in one sentence.
         new: New findings by rule, the most urgent first.
         resolved: Resolved findings by rule, the most urgent first.
-        counts: Number of new, resolved and unchanged findings.
         figure_changes: Changed figures: those of the whole audit first, then scores, the largest loss first.
     """
 
-    since: str
     summary: str
     new: list[Action]
     resolved: list[Action]
-    counts: dict[str, int]
     figure_changes: list[FigureChange]
+
+    @property
+    def labelled_actions(self) -> list[tuple[str, Action]]:
+        """The new and the resolved findings by rule, each with a label."""
+        return [("New", action) for action in self.new] + [("Resolved", action) for action in self.resolved]
+
+    @property
+    def figure_lines(self) -> list[str]:
+        """A line for each changed figure, and one for those that are too many."""
+        shown = self.figure_changes[:_MAX_CHANGES]
+        more = len(self.figure_changes) - len(shown)
+        lines = [f"{change.name}: {change.figure} {change.before} -> {change.after}" for change in shown]
+        return [*lines, f"and {format_count(more, 'more figure')} changed"] if more else lines
+
+    @property
+    def lines(self) -> list[str]:
+        """The summary, a line for each rule, and the lines of the figures."""
+        actions = [
+            f"{label}: {action.severity.upper()} {action.rule} {action.title}: {action.extent}"
+            for label, action in self.labelled_actions
+        ]
+        return [self.summary, *actions, *self.figure_lines]
 
 
 def build_changes(report: Report) -> Changes | None:
@@ -183,40 +192,27 @@ def build_changes(report: Report) -> Changes | None:
     diff = report.diff
     if diff is None:
         return None
-    counts = {
-        "new": len(diff.new),
-        "resolved": len(diff.resolved),
-        "unchanged": len(diff.unchanged),
-    }
     since = format_time(diff.at)
+    counts = f"{len(diff.new):,} new, {len(diff.resolved):,} resolved, {len(diff.unchanged):,} unchanged"
+    unchecked = f", {len(diff.not_judged):,} not checked this time" if diff.not_judged else ""
     return Changes(
-        since=since,
-        summary=_format_summary(diff, counts, since),
+        summary=f"Nothing changed since {since}." if diff.empty else f"Findings since {since}: {counts}{unchecked}.",
         new=build_actions(diff.new, report.policy),
         resolved=build_actions(diff.resolved, report.policy),
-        counts=counts,
-        figure_changes=list(_build_figure_changes((*diff.scores, *diff.deltas))),
+        figure_changes=list(map(_build_figure_change, sorted((*diff.scores, *diff.deltas), key=_importance_key))),
     )
 
 
-def _format_summary(diff: Diff, counts: dict[str, int], since: str) -> str:
-    if diff.empty:
-        return f"Nothing changed since {since}."
-    told = [f"{counts['new']:,} new", f"{counts['resolved']:,} resolved", f"{counts['unchanged']:,} unchanged"]
-    if diff.not_judged:
-        told.append(f"{len(diff.not_judged):,} not checked this time")
-    return f"Findings since {since}: {', '.join(told)}."
-
-
-def _build_figure_changes(deltas: Iterable[Delta]) -> Iterable[FigureChange]:
-    for delta in sorted(deltas, key=_importance_key):
-        yield FigureChange(
-            name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
-            figure=figure_name(delta.figure),
-            before=_format_value(delta, delta.before),
-            after=_format_value(delta, delta.after),
-            better=_is_better(delta),
-        )
+def _build_figure_change(delta: Delta) -> FigureChange:
+    # A higher score is better, and so is a lower figure of a finding. Other figures are neither better nor worse.
+    gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
+    return FigureChange(
+        name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
+        figure=figure_name(delta.figure),
+        before=_format_value(delta, delta.before),
+        after=_format_value(delta, delta.after),
+        better=gain > 0 if gain else None,
+    )
 
 
 def _format_value(delta: Delta, value: Number | None) -> str:
@@ -234,12 +230,6 @@ def _compute_gain(delta: Delta) -> float:
     return 0.0 if delta.before is None or delta.after is None else float(delta.after) - float(delta.before)
 
 
-def _is_better(delta: Delta) -> bool | None:
-    """Return whether a change is an improvement: a higher score, or a lower figure of a finding."""
-    gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
-    return gain > 0 if gain else None
-
-
 SCORE_BANDS: Final = ((0, 19), (20, 39), (40, 59), (60, 79), (80, 99), (MAX_SCORE, MAX_SCORE))
 """Ranges of scores that are counted together, both ends included."""
 
@@ -252,55 +242,35 @@ class MailboxHealth:
         boxes: Number of mailboxes by the severity of their worst finding.
         clean: Number of mailboxes without findings.
         bands: Number of mailboxes with a score in each of `SCORE_BANDS`.
-        unsafe_sent: E-mails sent in 30 days by mailboxes with a critical finding or an error.
-        sent: E-mails sent in 30 days by all mailboxes.
+        summary: The share of e-mails sent by mailboxes to stop or fix, in one sentence; `None` if it is zero or inconsistent.
     """
 
     boxes: Mapping[Severity, int]
     clean: int
     bands: Sequence[int]
-    unsafe_sent: Number
-    sent: Number
-
-    @property
-    def summary(self) -> str | None:
-        """The share of e-mails sent by unsafe mailboxes, in one sentence; `None` if it is zero or inconsistent."""
-        if not 0 < self.unsafe_sent <= self.sent:
-            return None
-        share = 100 * self.unsafe_sent / self.sent
-        return (
-            f"Mailboxes to stop or fix sent {self.unsafe_sent:,.0f} of the {self.sent:,.0f} e-mails of the last 30 days "
-            f"({share:.1f} %)."
-        )
+    summary: str | None
 
 
 def build_health(report: Report) -> MailboxHealth:
     """Summarize the checked mailboxes; findings about a domain or server as a whole are not included."""
-    found = _group_by_mailbox(report.findings)
-    worst = {
-        key: min((each.severity for each in findings), key=lambda severity: severity.rank) for key, findings in found.items()
-    }
-    scores = Counter(_band_index(mailbox_score(findings)) for findings in found.values())
-    clean = max(0, report.mailboxes - len(found))
-    scores[_band_index(MAX_SCORE)] += clean
-    boxes = Counter(worst.values())
-    unsafe = (found[key][0].sent_30days or 0 for key, severity in worst.items() if severity.reaches(Severity.ERROR))
-    return MailboxHealth(
-        boxes={severity: boxes[severity] for severity in Severity},
-        clean=clean,
-        bands=[scores[at] for at in range(len(SCORE_BANDS))],
-        unsafe_sent=sum(unsafe),
-        sent=sum(score.sent_30days for score in report.scores.workspaces.values()),
-    )
-
-
-def _group_by_mailbox(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
-    found: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for finding in findings:
+    by_mailbox: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
+    for finding in report.findings:
         if finding.mailbox is not None and finding.sent_30days is not None:
-            found[finding.workspace, finding.mailbox].append(finding)
-    return found
-
-
-def _band_index(score: int) -> int:
-    return next(at for at, (_, highest) in enumerate(SCORE_BANDS) if score <= highest)
+            by_mailbox[finding.workspace, finding.mailbox].append(finding)
+    boxes: Counter[Severity] = Counter()
+    bands = [0] * len(SCORE_BANDS)
+    unsafe: list[Number] = []
+    for findings in by_mailbox.values():
+        severity = min(findings, key=lambda finding: finding.severity.rank).severity
+        score = mailbox_score(findings)
+        boxes[severity] += 1
+        bands[next(index for index, (_, highest) in enumerate(SCORE_BANDS) if score <= highest)] += 1
+        if severity.reaches(Severity.ERROR):
+            unsafe.append(findings[0].sent_30days or 0)
+    clean = max(0, report.mailboxes - len(by_mailbox))
+    bands[-1] += clean
+    total, part, summary = sum(score.sent_30days for score in report.scores.workspaces.values()), sum(unsafe), None
+    if 0 < part <= total:
+        share = f"{part:,.0f} of the {total:,.0f} e-mails of the last 30 days ({100 * part / total:.1f} %)"
+        summary = f"Mailboxes to stop or fix sent {share}."
+    return MailboxHealth(boxes=boxes, clean=clean, bands=bands, summary=summary)

@@ -13,17 +13,11 @@ from rich.text import Text
 
 from outreach_async.audit.findings import Severity
 from outreach_async.audit.report import Report
-from outreach_async.audit.reports.summary import Action, Changes
-from outreach_async.audit.reports.text import format_changes
+from outreach_async.audit.reports.summary import Action
 from outreach_async.audit.reports.view import COUNTED_SEVERITIES, DomainView, Overview, build_overview, score_tone
 from outreach_async.audit.reports.wording import format_mailboxes
 
-_SEVERITY_STYLES: Final = {
-    Severity.CRITICAL: "bold white on red",
-    Severity.ERROR: "bold red",
-    Severity.WARNING: "yellow",
-    Severity.INFO: "cyan",
-}
+_SEVERITY_STYLES: Final = dict(zip(Severity, ("bold white on red", "bold red", "yellow", "cyan"), strict=True))
 _TONE_STYLES: Final = {"good": "green", "warning": "yellow", "critical": "red", "info": "dim"}
 
 
@@ -35,11 +29,15 @@ def build_renderable(report: Report) -> RenderableType:
 def _rich_parts(view: Overview) -> Iterator[RenderableType]:
     yield Text(view.headline)
     yield Text(view.verdict, style="bold")
-    yield _rich_counts(view)
+    counts = [
+        Text(f"{count:,} {severity}", style=_SEVERITY_STYLES[severity] if count else "dim")
+        for severity, count in view.counts.items()
+    ]
+    yield Text.assemble(Text(", ").join(counts), f". Audited {view.audited_at}.")
     if view.unread:
-        yield from _rich_list("Not read and not checked", _rich_unread(view), "bold red")
+        yield from _rich_list("Not read and not checked", view.unread_lines, "bold red")
     if view.changes:
-        yield from _rich_list("What changed", _rich_changes(view.changes), "bold")
+        yield from _rich_list("What changed", view.changes.lines, "bold")
     if view.actions:
         yield Text("\nWhat to do, most urgent first", style="bold")
         yield Padding(_rich_actions(view.actions), (0, 0, 0, 2))
@@ -50,26 +48,7 @@ def _rich_parts(view: Overview) -> Iterator[RenderableType]:
     if view.other_domains:
         yield _rich_other_domains(view.other_domains)
     yield Text(f"\n{view.summary}")
-    yield from _rich_list("What this audit cannot check", (Text(line, style="dim") for line in view.unknowable), "dim")
-
-
-def _rich_counts(view: Overview) -> Text:
-    parts = [
-        Text(f"{count:,} {severity}", style=_SEVERITY_STYLES[severity] if count else "dim")
-        for severity, count in view.counts.items()
-    ]
-    return Text.assemble(Text(", ").join(parts), f". Audited {view.audited_at}.")
-
-
-def _rich_unread(view: Overview) -> Iterator[Text]:
-    yield from map(Text, view.unread)
-    if view.unread_names:
-        yield Text(f"and {', '.join(view.unread_names)}")
-
-
-def _rich_changes(view: Changes) -> Iterator[Text]:
-    yield Text(view.summary)
-    yield from map(Text, format_changes(view))
+    yield from _rich_list("What this audit cannot check", view.unknowable, "dim", "dim")
 
 
 def _rich_actions(actions: Iterable[Action]) -> Table:
@@ -81,20 +60,19 @@ def _rich_actions(actions: Iterable[Action]) -> Table:
     return table
 
 
-def _rich_list(title: str, lines: Iterable[Text], style: str) -> Iterator[RenderableType]:
-    yield Text(f"\n{title}", style=style)
+def _rich_list(title: str, lines: Iterable[str], title_style: str, style: str = "") -> Iterator[RenderableType]:
+    yield Text(f"\n{title}", style=title_style)
     for line in lines:
-        yield Padding(line, (0, 0, 0, 2))
+        yield Padding(Text(line, style=style), (0, 0, 0, 2))
 
 
 def _rich_domain(view: DomainView) -> Iterator[RenderableType]:
-    yield Text.assemble(
-        (view.name, "bold"), "  ", (view.score_label, _score_style(view)), f", {format_mailboxes(view.mailboxes)}"
-    )
+    size = f", {format_mailboxes(view.mailboxes)}"
+    yield Text.assemble((view.name, "bold"), "  ", (view.score_label, _score_style(view)), size)
     table = Table.grid(padding=(0, 2, 0, 0))
     for issue in view.visible_issues:
         label = Text(issue.severity.upper(), style=_SEVERITY_STYLES[issue.severity])
-        table.add_row(label, issue.rule, Text.assemble((f"{issue.title}\n", "bold"), issue.labelled_example))
+        table.add_row(label, issue.rule, Text.assemble((f"{issue.title}\n", "bold"), issue.example))
     yield Padding(table, (0, 0, 1, 2))
 
 

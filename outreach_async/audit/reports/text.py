@@ -10,8 +10,8 @@ from typing import Final
 
 from outreach_async.audit.findings import Finding
 from outreach_async.audit.report import Report
-from outreach_async.audit.reports.summary import MAX_CHANGES, Action, Changes, subject_name, worst_first_key
-from outreach_async.audit.reports.view import COUNTED_SEVERITIES, DomainView, Issue, Overview, build_overview
+from outreach_async.audit.reports.summary import Action, Changes, subject_name, worst_first_key
+from outreach_async.audit.reports.view import COUNTED_SEVERITIES, DomainView, Overview, build_overview
 from outreach_async.audit.reports.wording import format_count, format_figure, format_mailboxes, format_time, replace_unprintable
 
 WIDTH: Final = 80
@@ -26,14 +26,12 @@ def render_text(report: Report) -> str:
 
 
 def _text_lines(view: Overview) -> Iterator[str]:
-    yield from _wrap(view.headline)
-    yield from _wrap(view.verdict)
-    yield from _wrap(
-        f"{', '.join(f'{count:,} {severity}' for severity, count in view.counts.items())}. Audited {view.audited_at}."
-    )
-    yield from _text_unread(view)
+    for line in (view.headline, view.verdict, f"{view.counts_line}. Audited {view.audited_at}."):
+        yield from _wrap(line)
+    if view.unread:
+        yield from _text_list("Not read and not checked", view.unread_lines)
     if view.changes:
-        yield from _text_changes(view.changes)
+        yield from _text_list("What changed", view.changes.lines)
     if view.actions:
         yield from ("", "WHAT TO DO, MOST URGENT FIRST")
     for action in view.actions:
@@ -45,39 +43,16 @@ def _text_lines(view: Overview) -> Iterator[str]:
     if view.other_domains:
         yield from ("", *_text_domain_row("Other domains with errors", "score", COUNTED_SEVERITIES))
     for domain in view.other_domains:
-        yield from _text_domain_row(
-            domain.name, domain.points, [f"{domain.count(severity):,}" for severity in COUNTED_SEVERITIES]
-        )
+        counts = [f"{domain.count(severity):,}" for severity in COUNTED_SEVERITIES]
+        yield from _text_domain_row(domain.name, domain.points, counts)
     yield from ("", *_wrap(view.summary))
-    yield from ("", "WHAT THIS AUDIT CANNOT CHECK")
-    for line in view.unknowable:
-        yield from _text_entry(line)
+    yield from _text_list("What this audit cannot check", view.unknowable)
 
 
-def _text_unread(view: Overview) -> Iterator[str]:
-    if view.unread:
-        yield from ("", "NOT READ AND NOT CHECKED")
-    for line in view.unread:
-        yield from _text_entry(line)
-    if view.unread_names:
-        yield from _text_entry(f"and {', '.join(view.unread_names)}")
-
-
-def _text_changes(view: Changes) -> Iterator[str]:
-    yield from ("", "WHAT CHANGED")
-    yield from _text_entry(view.summary)
-    for line in format_changes(view):
-        yield from _text_entry(line)
-
-
-def format_changes(view: Changes) -> Iterator[str]:
-    """Yield a line for each new and resolved finding by rule, and for each changed figure."""
-    for label, found in (("New", view.new), ("Resolved", view.resolved)):
-        for action in found:
-            yield f"{label}: {action.severity.upper()} {action.rule} {action.title}: {action.extent}"
-    yield from (move.description for move in view.figure_changes[:MAX_CHANGES])
-    if len(view.figure_changes) > MAX_CHANGES:
-        yield f"and {format_count(len(view.figure_changes) - MAX_CHANGES, 'more figure')} changed"
+def _text_list(title: str, lines: Iterable[str]) -> Iterator[str]:
+    yield from ("", title.upper())
+    for line in lines:
+        yield from _wrap(line, initial_indent="  ", subsequent_indent="    ")
 
 
 def _text_action(action: Action) -> Iterator[str]:
@@ -89,12 +64,8 @@ def _text_action(action: Action) -> Iterator[str]:
 def _text_domain(view: DomainView) -> Iterator[str]:
     yield from _text_name_row(view.name, f"{view.score_label}, {format_mailboxes(view.mailboxes)}")
     for issue in view.visible_issues:
-        yield from _text_issue(issue)
-
-
-def _text_issue(issue: Issue) -> Iterator[str]:
-    yield f"  {issue.severity.upper():<8}  {issue.rule}  {issue.title}"
-    yield from _wrap(issue.labelled_example, initial_indent=" " * 12, subsequent_indent=" " * 12)
+        yield f"  {issue.severity.upper():<8}  {issue.rule}  {issue.title}"
+        yield from _wrap(issue.example, initial_indent=" " * 12, subsequent_indent=" " * 12)
 
 
 def _text_domain_row(name: str, score: str, counts: Iterable[str]) -> Iterator[str]:
@@ -107,10 +78,6 @@ def _text_name_row(name: str, figures: str) -> Iterator[str]:
         yield from _wrap(name)
         name = ""
     yield f"{name:<{_NAME_WIDTH}}  {figures}"
-
-
-def _text_entry(text: str) -> list[str]:
-    return _wrap(text, initial_indent="  ", subsequent_indent="    ")
 
 
 MAX_FINDINGS: Final = 200
@@ -142,8 +109,11 @@ def format_code(text: str) -> str:
 
 def _markdown_lines(report: Report, view: Overview) -> Iterator[str]:
     yield from ("# Mailbox audit", "", f"**{escape_markdown(view.verdict)}**", "", f"{escape_markdown(view.headline)}  ")
-    yield f"{format_time(report.at)}: {', '.join(f'{count:,} {severity}' for severity, count in view.counts.items())}"
-    yield from _markdown_unread(view)
+    yield f"{format_time(report.at)}: {view.counts_line}"
+    if view.unread:
+        yield from ("", "## Not read and not checked", "", *(f"- {escape_markdown(line)}" for line in view.unread))
+    if view.unread_names:
+        yield f"- and {', '.join(map(format_code, view.unread_names))}"
     if view.actions:
         yield from ("", "## What to do, most urgent first", "", *_markdown_actions(view.actions))
     if view.changes:
@@ -152,13 +122,6 @@ def _markdown_lines(report: Report, view: Overview) -> Iterator[str]:
     if report.findings:
         yield from ("", "## Findings", "", *_markdown_findings(report))
     yield from ("", "## What this audit cannot check", "", *(f"- {escape_markdown(line)}" for line in view.unknowable))
-
-
-def _markdown_unread(view: Overview) -> Iterator[str]:
-    if view.unread:
-        yield from ("", "## Not read and not checked", "", *(f"- {escape_markdown(line)}" for line in view.unread))
-    if view.unread_names:
-        yield f"- and {', '.join(map(format_code, view.unread_names))}"
 
 
 def _markdown_actions(actions: Sequence[Action]) -> Iterator[str]:
@@ -171,16 +134,12 @@ def _markdown_actions(actions: Sequence[Action]) -> Iterator[str]:
 
 
 def _markdown_changes(view: Changes) -> Iterator[str]:
-    yield escape_markdown(view.summary)
-    yield ""
-    for label, found in (("New", view.new), ("Resolved", view.resolved)):
-        for action in found:
-            title, extent = escape_markdown(action.title), escape_markdown(action.extent)
-            yield f"- {label}: {action.severity}, {title} ({action.rule}): {extent}"
-    for move in view.figure_changes[:MAX_CHANGES]:
-        yield f"- {escape_markdown(move.description)}"
-    if len(view.figure_changes) > MAX_CHANGES:
-        yield f"- and {format_count(len(view.figure_changes) - MAX_CHANGES, 'more figure')} changed"
+    yield from (escape_markdown(view.summary), "")
+    for label, action in view.labelled_actions:
+        title, extent = escape_markdown(action.title), escape_markdown(action.extent)
+        yield f"- {label}: {action.severity}, {title} ({action.rule}): {extent}"
+    for line in view.figure_lines:
+        yield f"- {escape_markdown(line)}"
 
 
 def _markdown_domains(view: Overview) -> Iterator[str]:
@@ -188,7 +147,8 @@ def _markdown_domains(view: Overview) -> Iterator[str]:
     if domains:
         yield from ("", "## Domains, worst first", "")
         rows = (
-            [format_code(each.name), each.points, each.severity.value, f"{each.mailboxes:,}"] for each in domains[:_MAX_DOMAINS]
+            [format_code(domain.name), domain.points, domain.severity.value, f"{domain.mailboxes:,}"]
+            for domain in domains[:_MAX_DOMAINS]
         )
         yield from _markdown_table(("Domain", "Score", "Worst finding", "Mailboxes"), rows)
         yield ""
@@ -199,14 +159,11 @@ def _markdown_domains(view: Overview) -> Iterator[str]:
 
 def _markdown_findings(report: Report) -> Iterator[str]:
     ordered = sorted(report.findings, key=worst_first_key)
-    yield from _markdown_table(
-        ("Severity", "Rule", "Mailbox", "Finding", "Workspace"), map(_finding_cells, ordered[:MAX_FINDINGS])
-    )
+    heads = ("Severity", "Rule", "Mailbox", "Finding", "Workspace")
+    yield from _markdown_table(heads, map(_finding_cells, ordered[:MAX_FINDINGS]))
     if len(ordered) > MAX_FINDINGS:
-        yield from (
-            "",
-            f"The worst {MAX_FINDINGS} of {format_figure(len(ordered))}; the JSON and CSV formats contain all of them.",
-        )
+        total = format_figure(len(ordered))
+        yield from ("", f"The worst {MAX_FINDINGS} of {total}; the JSON and CSV formats contain all of them.")
 
 
 def _finding_cells(finding: Finding) -> list[str]:
@@ -221,10 +178,5 @@ def _finding_cells(finding: Finding) -> list[str]:
 
 
 def _markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield _markdown_row(heads)
-    yield _markdown_row(["---"] * len(heads))
-    yield from map(_markdown_row, rows)
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    for cells in (heads, ["---"] * len(heads), *rows):
+        yield f"| {' | '.join(cells)} |"

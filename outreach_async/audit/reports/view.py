@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
 
 from outreach_async.audit.findings import Finding, Severity
 from outreach_async.audit.report import Report
-from outreach_async.audit.reports.summary import (
-    Action,
-    Changes,
-    build_actions,
-    build_changes,
-    group_kind,
-    group_name,
-    subject_name,
-)
-from outreach_async.audit.reports.wording import NO_DOMAIN, format_count, format_mailboxes, format_time, replace_unprintable
+from outreach_async.audit.reports import summary as summaries
+from outreach_async.audit.reports.wording import format_count, format_mailboxes, format_time, replace_unprintable
 from outreach_async.audit.rules import CATALOGUE
+from outreach_async.audit.scoring import Score
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
 """Severities with a count in the short line of a domain."""
@@ -39,27 +32,17 @@ class Issue:
 
     Attributes:
         rule: Id of the rule.
-        rule_title: Title of the rule.
+        title: Title of the rule, with the number of findings if it is more than one.
         severity: Severity of the findings.
         findings: Number of findings.
-        example: One finding: the address or id, and the message.
+        example: One finding, as address or id and message; marked as an example if there are several.
     """
 
     rule: str
-    rule_title: str
+    title: str
     severity: Severity
     findings: int
     example: str
-
-    @property
-    def title(self) -> str:
-        """Title of the rule, with the number of mailboxes if it is more than one."""
-        return f"{self.rule_title}: {format_mailboxes(self.findings)}" if self.findings > 1 else self.rule_title
-
-    @property
-    def labelled_example(self) -> str:
-        """The example, marked as such if there are several findings."""
-        return f"for example {self.example}" if self.findings > 1 else self.example
 
 
 @attrs.frozen(kw_only=True)
@@ -130,38 +113,49 @@ class Overview:
     audited_at: str
     unread: list[str]
     unread_names: list[str]
-    changes: Changes | None
-    actions: list[Action]
+    changes: summaries.Changes | None
+    actions: list[summaries.Action]
     worst_domains: list[DomainView]
     other_domains: list[DomainView]
     summary: str
     unknowable: list[str]
 
+    @property
+    def counts_line(self) -> str:
+        """The number of findings by severity, in one line."""
+        return ", ".join(f"{count:,} {severity}" for severity, count in self.counts.items())
+
+    @property
+    def unread_lines(self) -> list[str]:
+        """The reading errors, and a line with the further workspaces."""
+        return [*self.unread, f"and {', '.join(self.unread_names)}"] if self.unread_names else self.unread
+
 
 def build_overview(report: Report) -> Overview:
     """Prepare a report for display."""
     unread = [finding for finding in report.findings if _is_about_workspace(finding)]
+    names = [replace_unprintable(finding.workspace) for finding in unread]
+    errors = [replace_unprintable(finding.message) for finding in unread[:MAX_DETAILED]]
     views = build_domain_views(report)
     worst, others = views[:MAX_DETAILED], views[MAX_DETAILED:]
     rest = [view for view in others if view.severity.reaches(Severity.ERROR)]
+    mild = len(others) - len(rest)
     clean = report.scores.domains.keys() - {finding.domain for finding in report.findings}
-    tally = Counter(finding.severity for finding in report.findings)
+    counts = Counter(finding.severity for finding in report.findings)
+    further = f"{format_count(mild, 'more domain')} with warnings or notes only; " if mild else ""
     return Overview(
         headline=format_headline(report),
         verdict=format_verdict(report),
-        tone=next((severity.value for severity in Severity if tally[severity]), "good"),
-        counts={severity: tally[severity] for severity in Severity},
+        tone=next((severity.value for severity in Severity if counts[severity]), "good"),
+        counts={severity: counts[severity] for severity in Severity},
         audited_at=format_time(report.at),
-        unread=[
-            f"{replace_unprintable(finding.workspace)}: {replace_unprintable(finding.message)}"
-            for finding in unread[:MAX_DETAILED]
-        ],
-        unread_names=[replace_unprintable(finding.workspace) for finding in unread[MAX_DETAILED:]],
-        changes=build_changes(report),
-        actions=build_actions(report.findings, report.policy),
+        unread=[f"{name}: {error}" for name, error in zip(names, errors, strict=False)],
+        unread_names=names[MAX_DETAILED:],
+        changes=summaries.build_changes(report),
+        actions=summaries.build_actions(report.findings, report.policy),
         worst_domains=worst,
         other_domains=rest,
-        summary=_format_other_domains(mild=len(others) - len(rest), clean=len(clean)),
+        summary=f"{further}{format_count(len(clean), 'domain')} without findings.",
         unknowable=list(map(replace_unprintable, report.not_judged)),
     )
 
@@ -183,16 +177,11 @@ def format_verdict(report: Report) -> str:
     if report.denied:
         return "Nothing could be read: the service denied access to every workspace."
     partly = "Not everything could be read. " if report.incomplete else ""
-    return f"{partly}{_format_state(report)}"
-
-
-def _format_state(report: Report) -> str:
-    judged = [finding for finding in report.findings if not _is_about_workspace(finding)]
-    for severity, saying in _VERDICTS.items():
-        found = [finding for finding in judged if finding.severity is severity]
-        if found:
-            return saying.format(extent=_format_extent(found))
-    return "No problems found." if report.mailboxes else "No mailboxes were checked."
+    for severity, verdict in _VERDICTS.items():
+        findings = [finding for finding in report.findings if finding.severity is severity and not _is_about_workspace(finding)]
+        if findings:
+            return f"{partly}{verdict.format(extent=_format_extent(findings))}"
+    return f"{partly}{'No problems found.' if report.mailboxes else 'No mailboxes were checked.'}"
 
 
 _VERDICTS: Final = {
@@ -203,12 +192,12 @@ _VERDICTS: Final = {
 }
 
 
-def _format_extent(findings: Iterable[Finding]) -> str:
-    given = list(findings)
-    boxes = {(each.workspace, each.mailbox, each.email) for each in given if each.mailbox or each.email}
-    kinds = {group_kind(each) for each in given}
-    on = format_count(len({group_name(each) for each in given}), kinds.pop() if len(kinds) == 1 else "place")
-    return f"{format_mailboxes(len(boxes))} on {on}" if boxes else on
+def _format_extent(findings: Sequence[Finding]) -> str:
+    mailboxes = summaries.count_mailboxes(findings)
+    kinds = {summaries.group_kind(finding) for finding in findings}
+    noun = kinds.pop() if len(kinds) == 1 else "place"
+    groups = format_count(len({summaries.group_name(finding) for finding in findings}), noun)
+    return f"{format_mailboxes(mailboxes)} on {groups}" if mailboxes else groups
 
 
 def score_tone(score: float | None) -> str:
@@ -222,48 +211,39 @@ def _is_about_workspace(finding: Finding) -> bool:
     return not (finding.domain or finding.mailbox or finding.email or finding.server_ip)
 
 
-def _format_other_domains(*, mild: int, clean: int) -> str:
-    further = f"{format_count(mild, 'more domain')} with warnings or notes only; " if mild else ""
-    return f"{further}{format_count(clean, 'domain')} without findings."
-
-
 def build_domain_views(report: Report) -> list[DomainView]:
     """Return the domains with findings, the worst first."""
-    found: defaultdict[str, list[Finding]] = defaultdict(list)
+    by_domain: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in report.findings:
         if not _is_about_workspace(finding):
-            found[finding.domain or (NO_DOMAIN if finding.server_ip is None else f"server {finding.server_ip}")].append(finding)
-    return sorted((_build_domain_view(report, name, findings) for name, findings in found.items()), key=_domain_rank)
+            name = finding.domain or ("(no domain)" if finding.server_ip is None else f"server {finding.server_ip}")
+            by_domain[name].append(finding)
+    views = (_build_domain_view(report.scores.domains.get(name), name, findings) for name, findings in by_domain.items())
+    return sorted(
+        views, key=lambda view: (view.severity.rank, -1.0 if view.score is None else view.score, -view.mailboxes, view.name)
+    )
 
 
-def _domain_rank(view: DomainView) -> tuple[int, float, int, str]:
-    return view.severity.rank, -1.0 if view.score is None else view.score, -view.mailboxes, view.name
-
-
-def _build_domain_view(report: Report, name: str, findings: Iterable[Finding]) -> DomainView:
-    score = report.scores.domains.get(name)
+def _build_domain_view(score: Score | None, name: str, findings: Iterable[Finding]) -> DomainView:
+    groups: defaultdict[tuple[int, str], list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[finding.severity.rank, finding.rule].append(finding)
     return DomainView(
         name=replace_unprintable(name),
         score=score.score if score else None,
         mailboxes=score.mailboxes if score else 0,
-        issues=_build_issues(findings),
+        issues=[_build_issue(group) for _, group in sorted(groups.items())],
     )
 
 
-def _build_issues(findings: Iterable[Finding]) -> list[Issue]:
-    groups: defaultdict[tuple[int, str], list[Finding]] = defaultdict(list)
-    for finding in findings:
-        groups[finding.severity.rank, finding.rule].append(finding)
-    return [_build_issue(rule, each) for (_, rule), each in sorted(groups.items())]
-
-
-def _build_issue(rule: str, findings: list[Finding]) -> Issue:
-    known = CATALOGUE.get(rule)
-    first = findings[0]
+def _build_issue(findings: Sequence[Finding]) -> Issue:
+    first, count = findings[0], len(findings)
+    title = CATALOGUE[first.rule].title if first.rule in CATALOGUE else first.rule
+    example = replace_unprintable(f"{summaries.subject_name(first)}: {first.message}")
     return Issue(
-        rule=rule,
-        rule_title=known.title if known else rule,
+        rule=first.rule,
+        title=f"{title}: {format_mailboxes(count)}" if count > 1 else title,
         severity=first.severity,
-        findings=len(findings),
-        example=replace_unprintable(f"{subject_name(first)}: {first.message}"),
+        findings=count,
+        example=f"for example {example}" if count > 1 else example,
     )

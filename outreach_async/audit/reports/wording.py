@@ -8,12 +8,7 @@ from typing import Final
 
 from outreach_async.models import Number
 
-NO_DOMAIN: Final = "(no domain)"
-
 _YEAR_10000: Final = 253_402_300_800
-
-NO_FIGURE: Final = "-"
-"""Placeholder for a missing figure."""
 
 
 def replace_unprintable(text: str) -> str:
@@ -34,7 +29,7 @@ def format_mailboxes(count: int) -> str:
 def format_figure(value: Number | None) -> str:
     """Format a figure; without decimals if it is a whole number."""
     if value is None or not math.isfinite(value):
-        return NO_FIGURE
+        return "-"
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
 
 
