@@ -277,7 +277,7 @@ async def _prepare_rows(
     """Check the file; return the findings, the rows and the mapping. A finished run needs none of them."""
     earlier = job.read_earlier_report()
     if earlier is not None and job.is_settled(earlier):
-        return Preflight.for_unread(earlier.rows), (), None
+        return Preflight(rows=earlier.rows), (), None
     columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen)
     rows = job.file.rows(columns)
     guarded = rows if job.checks is None else Checks(columns, job.checks).guarded(rows)

@@ -49,9 +49,8 @@ def require_rate(rate: float | None) -> float | None:
         InvalidRequest: It is not positive and finite.
     """
     if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidRequest(
-            f"rate: expected a positive number of requests per second, got {rate}; pass your rate limit as --rate"
-        )
+        expected = f"expected a positive number of requests per second, got {rate}"
+        raise InvalidRequest(f"rate: {expected}; pass your rate limit as --rate")
     return rate
 
 
@@ -115,7 +114,6 @@ MAX_EXAMPLES: Final = 3
 _CHUNK_SIZE: Final = 1000
 
 OnRejected = Callable[[Row, InvalidRequest], None]
-OnProgress = Callable[[int], None]
 
 
 @attrs.define
@@ -154,15 +152,10 @@ class Preflight:
     """
 
     rows: int
-    refused: int
-    superseded: int
-    kinds: dict[str, CheckFindings]
-    lines: array[int]
-
-    @classmethod
-    def for_unread(cls, rows: int) -> Preflight:
-        """Return the result for a file that is not read: the given number of rows, and no findings."""
-        return cls(rows=rows, refused=0, superseded=0, kinds={}, lines=array("Q"))
+    refused: int = 0
+    superseded: int = 0
+    kinds: dict[str, CheckFindings] = attrs.Factory(dict)
+    lines: array[int] = attrs.Factory(lambda: array("Q"))
 
     @property
     def sent(self) -> int:
@@ -189,7 +182,7 @@ async def run_preflight(
     *,
     repeats: Repeats = "serial",
     tell: OnRejected = ignore_rejected,
-    show: OnProgress = lambda _rows: None,
+    show: Callable[[int], None] = lambda _rows: None,
 ) -> Preflight:
     """Read the whole file once and return the findings.
 
@@ -255,10 +248,8 @@ class _PreflightRun:
         if fault := next((finding.message for finding in findings if finding.level == "error"), None):
             return InvalidRequest(fault)
         # A readable row with an e-mail is never refused, because its codes are known: skip the check.
-        if row.fault is not None or not row.members["email"].strip():
-            refusal = row.refusal()
-            if refusal is not None:
-                return refusal
+        if (row.fault is not None or not row.members["email"].strip()) and (refusal := row.refusal()):
+            return refusal
         return self._check_repeat(self.rows, row)
 
     def _check_repeat(self, index: int, row: Row) -> InvalidRequest | None:
