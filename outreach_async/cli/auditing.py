@@ -18,19 +18,10 @@ from outreach_async.atomic import atomic_write
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
 from outreach_async.audit.reports.terminal import build_renderable
 from outreach_async.audit.reports.view import format_headline, format_verdict
+from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import open_client, workspaces_of
 from outreach_async.cli.exits import OK
-from outreach_async.cli.files import (
-    PATH,
-    FileUse,
-    OutputPath,
-    explain_read_errors,
-    explain_write_errors,
-    force_option,
-    require_folder,
-    require_writable,
-)
 from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
@@ -47,19 +38,19 @@ _MAX_DIGITS: Final = 19
     show_default=True,
     help="Lowest severity that makes the exit code 1.",
 )
-@click.option("--policy", type=PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds.")
+@click.option("--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds.")
 @click.option(
-    "--compare", type=PATH, metavar="EARLIER.json", help="Show the changes since an earlier audit, given as its JSON file."
+    "--compare", type=files.PATH, metavar="EARLIER.json", help="Show the changes since an earlier audit, given as its JSON file."
 )
 @click.option(
     "--output",
     "outputs",
-    type=OutputPath(),
+    type=files.OutputPath(),
     metavar="FILE",
     multiple=True,
     help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
 )
-@force_option
+@files.force_option
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of what is printed.")
 @click.option(
     "--explain",
@@ -92,7 +83,7 @@ def audit(
         return _print_result(screen, json.dumps(schema(), indent=2), schema())
     chosen = auditing.Policy.default()
     if policy is not None:
-        with explain_read_errors("--policy", policy):
+        with files.explain_read_errors("--policy", policy):
             chosen = auditing.Policy.load(policy)
     if explain is not None:
         try:
@@ -100,11 +91,11 @@ def audit(
         except InvalidRequest as error:
             raise InvalidRequest(f"--explain: {str(error).removeprefix('rule: ')}") from error
         return _print_result(screen, text, {"rule": explain.upper(), "explanation": text})
-    files = _choose_formats(outputs, form)
-    require_writable(
-        FileUse.for_reading("--policy", policy),
-        FileUse.for_reading("--compare", compare),
-        *(FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in files),
+    formats = _choose_formats(outputs, form)
+    files.require_writable(
+        files.FileUse.for_reading("--policy", policy),
+        files.FileUse.for_reading("--compare", compare),
+        *(files.FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in formats),
         force=force,
     )
     earlier = _load_earlier(compare) if compare else None
@@ -116,21 +107,21 @@ def audit(
             report = await auditing.audit(client, workspaces, policy=chosen, clock=clock_of(options))
         if earlier is not None:
             report = report.since(earlier)
-        _output_report(screen, report, dict(files), print_format)
+        _output_report(screen, report, dict(formats), print_format)
         return report.exit_code(fail_on)
 
     return run_async(run_audit)
 
 
-def _output_report(screen: Screen, report: auditing.Report, files: dict[Path, str], print_format: str | None) -> None:
+def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
     """Write a report to files, or print it in a format; `None` chooses the format by what stdout is."""
-    for path, form in files.items():
-        with explain_write_errors("--output", path):
+    for path, form in formats.items():
+        with files.explain_write_errors("--output", path):
             atomic_write(path, write(report, form))
-    if files:
+    if formats:
         screen.print_line(format_headline(report), "bold")
         screen.print_line(format_verdict(report))
-        for path in files:
+        for path in formats:
             screen.print_line(f"Written: {path}")
     elif print_format is not None:
         sys.stdout.write(write(report, print_format))
@@ -175,7 +166,7 @@ def _choose_formats(paths: Sequence[Path], form: str | None) -> list[tuple[Path,
     if form and len(paths) > 1:
         raise click.UsageError("--format: expected one --output, got several; omit it, as each suffix sets a format.")
     for path in paths:
-        require_folder("--output", path)
+        files.require_folder("--output", path)
         if form is None and path.suffix.lower() not in SUFFIXES:
             suffixes = ", ".join(SUFFIXES)
             raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
@@ -183,7 +174,7 @@ def _choose_formats(paths: Sequence[Path], form: str | None) -> list[tuple[Path,
 
 
 def _load_earlier(path: Path) -> auditing.Report:
-    with explain_read_errors("--compare", path):
+    with files.explain_read_errors("--compare", path):
         text = path.read_bytes()
     try:
         return auditing.Report.from_dict(

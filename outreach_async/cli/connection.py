@@ -67,9 +67,8 @@ def _create_embedded() -> tuple[Transport, str]:
 
 def _create_transport(options: Options, max_in_flight: int) -> Transport:
     if options.base_url is None:
-        raise click.UsageError(
-            f"--base-url: missing; pass --base-url URL (or --base-url {FAKE} for an embedded service), or set OUTREACH_BASE_URL."
-        )
+        remedy = f"pass --base-url URL (or --base-url {FAKE} for an embedded service), or set OUTREACH_BASE_URL."
+        raise click.UsageError(f"--base-url: missing; {remedy}")
     if options.backend == "aiohttp":
         from outreach_async.transport.aiohttp import AiohttpTransport
 

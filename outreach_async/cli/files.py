@@ -6,7 +6,7 @@ A command never writes a file that it reads, one file twice, or over a file of a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from itertools import combinations
@@ -19,8 +19,7 @@ import attrs
 import click
 
 from outreach_async.atomic import parse_descriptor
-from outreach_async.importer import FORMATS, File, RejectsFile, open_file
-from outreach_async.importer.rejects import Reject
+from outreach_async.importer import FORMATS, File, open_file
 from outreach_async.importer.source import STDIN
 
 PATH: Final = click.Path(path_type=Path)
@@ -212,28 +211,6 @@ explain_write_errors: Final = partial(
     explain_os_errors, remedy="free space on its disk, or pass another path that can be written"
 )
 """Writes a file that an option names."""
-
-
-@contextmanager
-def open_rejects_file(path: Path, headers: Sequence[str]) -> Iterator[Callable[[Reject], None]]:
-    """Open a rejects file, and yield what adds a row to it. The file takes its name when the block ends, however it ends.
-
-    Raises:
-        click.ClickException: The file cannot be written.
-    """
-    rejects = RejectsFile(path, headers)
-
-    def add(row: Reject) -> None:
-        with explain_write_errors("--rejects", path):
-            rejects.add(row)
-
-    with explain_write_errors("--rejects", path):
-        rejects.__enter__()
-    try:
-        yield add
-    finally:
-        with explain_write_errors("--rejects", path):  # an error of the block is none of the file's
-            rejects.__exit__(None, None, None)
 
 
 def _has_content(path: Path) -> bool:

@@ -87,8 +87,8 @@ def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> Non
         screen.print_table(("column", "code", "why"), decisions)
 
 
-def print_findings(screen: Screen, preflight: Preflight) -> None:
-    """Print the findings in a file: the number of each kind, and the first few."""
+def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstimate | None) -> None:
+    """Print the findings in a file: the number of each kind, and the first few. Print the estimated duration, if it is known."""
     for kind in preflight.kinds.values():
         screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
         for line, message in kind.first:
@@ -97,10 +97,6 @@ def print_findings(screen: Screen, preflight: Preflight) -> None:
             screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
     if preflight.refused:
         screen.print_line(f"{preflight.refused:,} of {preflight.rows:,} rows are invalid and will be rejected")
-
-
-def print_estimate(screen: Screen, estimate: DurationEstimate | None) -> None:
-    """Print the estimated duration, if it is known."""
     if estimate is not None:
         pace = f"{estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.rate_source})"
         screen.print_line(f"estimated time: {format_duration(estimate.seconds)} for {pace}")
@@ -113,14 +109,12 @@ def print_report(screen: Screen, report: BulkReport, total: int | None, journal:
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
     if report.repeats:
-        screen.print_line(
-            f"{report.repeats:,} of the not_applied rows are duplicates; a row with the same e-mail was sent instead"
-        )
+        instead = "a row with the same e-mail was sent instead"
+        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates; {instead}")
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
-        screen.print_line(
-            f"list them with: outreach-async report {journal} --uncertain" if journal else "--journal lets you list them"
-        )
+        command = f"outreach-async report {journal} --uncertain"
+        screen.print_line(f"list them with: {command}" if journal else "--journal lets you list them")
     if total is not None and report.rows < total and journal:
         screen.print_line(f"Rows remain. Resume with the same command and --journal {journal} --resume.")
     elif total is not None and report.rows < total:

@@ -20,45 +20,20 @@ from outreach_async.bulk.journal import JournalReport
 from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.outcomes import unsent_outcome
 from outreach_async.bulk.rows import WHOLE_INPUT
+from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client
 from outreach_async.cli.exits import INCOMPLETE, INTERRUPTED, OK, exit_code_of_rows
-from outreach_async.cli.files import (
-    PATH,
-    FileUse,
-    OpenInput,
-    OutputPath,
-    explain_write_errors,
-    file_options,
-    force_option,
-    open_rejects_file,
-    rejects_option,
-    require_writable,
-)
-from outreach_async.cli.import_report import (
-    FailedRows,
-    max_listed_rows,
-    print_columns,
-    print_estimate,
-    print_findings,
-    print_report,
-)
+from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, format_progress, show_progress
 from outreach_async.cli.process import DRAIN_TIMEOUT, PAUSED_DRAIN_TIMEOUT, InterruptHandler, handle_interrupts, run_async
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.importer import Columns, File, Row, columns_for, is_reject, open_file, parse_overrides, reject
+from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject
 from outreach_async.importer.checks import CHECKS, CheckPolicy, Checks, Level
 from outreach_async.importer.mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
-from outreach_async.importer.preflight import (
-    OnRejected,
-    Preflight,
-    estimate_duration,
-    ignore_rejected,
-    require_rate,
-    run_preflight,
-)
+from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, require_rate, run_preflight
 from outreach_async.importer.rejects import LineOf, export_rejects, is_rejects_file
 from outreach_async.importer.source import STDIN
 from outreach_async.validation import require_id
@@ -147,20 +122,8 @@ def is_spooled(report: JournalReport | None) -> bool:
     return report.marked > 0 or report.state == "finished"
 
 
-def require_fitting_journal(*, resume: bool, repeats: Repeats, journal: Path | None) -> None:
-    """Check that a run can be recorded as its options demand; a dry run records nothing.
-
-    Raises:
-        click.UsageError: No journal is given where one is needed, or the journal of another run exists.
-    """
-    if repeats in WHOLE_INPUT and journal is None:
-        raise click.UsageError(f"--repeats {repeats}: needs a journal, to store the whole input first; pass --journal PATH.")
-    if journal is not None and not resume and os.path.lexists(journal):
-        raise click.UsageError(f"--journal {journal}: the file exists; resume its run with --resume, or pass another path.")
-
-
 async def prepare(
-    client: OutreachClient | None, job: ImportJob, screen: Screen, on_rejected: OnRejected = ignore_rejected
+    client: OutreachClient | None, job: ImportJob, screen: Screen, on_rejected: OnRejected = lambda _row, _error: None
 ) -> tuple[Columns, Preflight]:
     """Map the columns, check the whole file and print the findings. Return the mapping and the findings.
 
@@ -175,7 +138,7 @@ async def prepare(
     """
     columns = await columns_for(client, job.file.headers, job.overrides, ignore_unknown=job.ignore_unknown)
     if job.save_mapping is not None:
-        with explain_write_errors("--save-mapping", job.save_mapping):
+        with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
     if job.checks is None:
         return columns, await run_preflight(job.file, columns, CheckPolicy.of(["off"]), repeats=job.repeats)
@@ -184,8 +147,7 @@ async def prepare(
         preflight = await run_preflight(
             job.file, columns, job.checks, repeats=job.repeats, tell=on_rejected, show=lambda rows: show(rows, "")
         )
-    print_findings(screen, preflight)
-    print_estimate(screen, estimate_duration(preflight.sent, job.rate, job.read_earlier_report()))
+    print_findings(screen, preflight, estimate_duration(preflight.sent, job.rate, job.read_earlier_report()))
     return columns, preflight
 
 
@@ -220,18 +182,31 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 def _open_rejects(
     path: Path | None, file: File, line_of: LineOf = lambda _index: None
 ) -> Iterator[Callable[[ContactOutcome], None]]:
-    """Open the rejects file, if one is requested. Yield what writes the row of an outcome to it if the row failed."""
+    """Open the rejects file, if one is requested. Yield what writes the row of an outcome to it if the row failed.
+
+    The file takes its name when the block ends, however it ends.
+
+    Raises:
+        click.ClickException: The file cannot be written.
+    """
     if path is None:
         yield lambda _outcome: None
         return
-    with open_rejects_file(path, file.headers) as add:
+    rejects = RejectsFile(path, file.headers)
 
-        def write_reject(outcome: ContactOutcome) -> None:
-            row = cast("Row", outcome.contact)
-            if is_reject(outcome):
-                add(reject(row.line, row.cells, outcome, line_of))
+    def write_reject(outcome: ContactOutcome) -> None:
+        row = cast("Row", outcome.contact)
+        if is_reject(outcome):
+            with files.explain_write_errors("--rejects", path):
+                rejects.add(reject(row.line, row.cells, outcome, line_of))
 
+    with files.explain_write_errors("--rejects", path):
+        rejects.__enter__()
+    try:
         yield write_reject
+    finally:
+        with files.explain_write_errors("--rejects", path):  # an error of the block is none of the file's
+            rejects.__exit__(None, None, None)
 
 
 async def run_import(
@@ -307,7 +282,7 @@ def _print_counts_at_end(
                 recorded = journal.report()
                 report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
                 if job.rejects is not None:
-                    with explain_write_errors("--rejects", job.rejects):
+                    with files.explain_write_errors("--rejects", job.rejects):
                         export_rejects(job.rejects, None if job.spooled else job.file, journal)
             print_report(screen, report, total, job.journal)
             closing(report)
@@ -336,7 +311,7 @@ _LEVELS: Final = get_args(Level)
 
 
 @click.command("import")
-@click.argument("file", type=PATH)
+@click.argument("file", type=files.PATH)
 @click.option(
     "--duplicates",
     type=click.Choice(DUPLICATE_POLICIES),
@@ -356,7 +331,7 @@ _LEVELS: Final = get_args(Level)
     show_default=True,
     help="What to do with duplicates within the file; first, last and coalesce need --journal.",
 )
-@click.option("--journal", metavar="PATH", type=PATH, help="Record the run in this file, so that it can be resumed.")
+@click.option("--journal", metavar="PATH", type=files.PATH, help="Record the run in this file, so that it can be resumed.")
 @click.option("--resume", is_flag=True, help="Resume the run in --journal, if the file exists.")
 @click.option(
     "--earlier",
@@ -365,7 +340,7 @@ _LEVELS: Final = get_args(Level)
     show_default=True,
     help="'unknown' continues after the journal was damaged or lost, and marks every row as possibly sent.",
 )
-@rejects_option
+@files.rejects_option
 @click.option("--dry-run", is_flag=True, help="Only check the file; at most the workspace's fields are requested.")
 @click.option(
     "--map",
@@ -374,9 +349,11 @@ _LEVELS: Final = get_args(Level)
     multiple=True,
     help="Send a column as a field, given by its code, or skip it with the code 'ignore'; repeatable.",
 )
-@click.option("--mapping", metavar="PATH", type=PATH, help="Read the column mapping from this TOML file; --map overrides it.")
-@click.option("--save-mapping", metavar="PATH", type=OutputPath(), help="Write the column mapping to this TOML file.")
-@force_option
+@click.option(
+    "--mapping", metavar="PATH", type=files.PATH, help="Read the column mapping from this TOML file; --map overrides it."
+)
+@click.option("--save-mapping", metavar="PATH", type=files.OutputPath(), help="Write the column mapping to this TOML file.")
+@files.force_option
 @click.option("--ignore-unknown", is_flag=True, help="Skip columns that match no field.")
 @click.option(
     "--check",
@@ -387,9 +364,9 @@ _LEVELS: Final = get_args(Level)
     help=f"Level of all checks, or of one: {', '.join(CHECKS)}; repeatable.  [default: warn]",
 )
 @click.option("--rate", type=float, metavar="N", help="Your quota in requests per second, to estimate the duration.")
-@file_options
+@files.file_options
 @shared_options
-def import_(*, options: Options, open_input: OpenInput, file: Path, dry_run: bool, force: bool, **settings: Any) -> int:
+def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_run: bool, force: bool, **settings: Any) -> int:
     """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
     Columns are matched to fields by name: by codes such as first_name, in any case and punctuation ("First Name", "E-mail"), and
@@ -411,22 +388,29 @@ def import_(*, options: Options, open_input: OpenInput, file: Path, dry_run: boo
     if settings["resume"] and settings["journal"] is None:
         raise click.UsageError("--resume: needs the journal of the run; pass --journal PATH.")
     settings["resume"] |= settings["earlier"] == "unknown"
-    require_writable(
-        FileUse.for_reading("FILE", file),
-        FileUse.for_reading("--mapping", settings["mapping"]),
-        FileUse.for_journal("--journal", settings["journal"], written=True),
-        FileUse.for_writing("--rejects", settings["rejects"], is_rejects_file),
-        FileUse.for_writing("--save-mapping", settings["save_mapping"], is_mapping),
+    files.require_writable(
+        files.FileUse.for_reading("FILE", file),
+        files.FileUse.for_reading("--mapping", settings["mapping"]),
+        files.FileUse.for_journal("--journal", settings["journal"], written=True),
+        files.FileUse.for_writing("--rejects", settings["rejects"], is_rejects_file),
+        files.FileUse.for_writing("--save-mapping", settings["save_mapping"], is_mapping),
         force=force,
     )
-    if not dry_run:
-        require_fitting_journal(resume=settings["resume"], repeats=settings["repeats"], journal=settings["journal"])
+    if not dry_run:  # which records nothing
+        _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
     job = _create_job(open_input, file, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))
 
 
+def _require_fitting_journal(journal: Path | None, repeats: Repeats, *, resume: bool) -> None:
+    if repeats in WHOLE_INPUT and journal is None:
+        raise click.UsageError(f"--repeats {repeats}: needs a journal, to store the whole input first; pass --journal PATH.")
+    if journal is not None and not resume and os.path.lexists(journal):
+        raise click.UsageError(f"--journal {journal}: the file exists; resume its run with --resume, or pass another path.")
+
+
 def _create_job(
-    open_input: OpenInput,
+    open_input: files.OpenInput,
     path: Path,
     *,
     maps: tuple[str, ...],
@@ -456,6 +440,5 @@ def _create_job(
 async def _import_file(options: Options, job: ImportJob) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT)) as client:
-        return await run_import(
-            client, job, screen, max_listed_rows(screen), lambda report: screen.print_result(report.to_dict())
-        )
+        few = max_listed_rows(screen)
+        return await run_import(client, job, screen, few, lambda report: screen.print_result(report.to_dict()))

@@ -18,7 +18,7 @@ from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
 from outreach_async.validation import require_id
 
-_CAMPAIGN_COLUMNS: Final = (
+_CAMPAIGNS: Final = (
     "id",
     "status",
     "name",
@@ -31,7 +31,7 @@ _CAMPAIGN_COLUMNS: Final = (
     "last_activity",
 )
 _CAMPAIGN_BRIEF: Final = ("id", "status", "name", "contacts", "opens", "replies", "days_left_display")
-_MAILBOX_COLUMNS: Final = (
+_MAILBOXES: Final = (
     *("id", "status", "email", "type", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "sent_today"),
     *("sent_30days", "bounced_30days", "last_activity"),
 )
@@ -45,14 +45,14 @@ _STEP_BRIEF: Final = ("order", "left_to_send", "already_sent", "test_letter", "s
 @shared_options
 def campaigns(options: Options) -> int:
     """List the campaigns of a workspace."""
-    return run_async(partial(_run_list, options, "campaigns", _CAMPAIGN_COLUMNS, _CAMPAIGN_BRIEF))
+    return run_async(partial(_run_list, options, "campaigns", _CAMPAIGNS, _CAMPAIGN_BRIEF))
 
 
 @click.command()
 @shared_options
 def mailboxes(options: Options) -> int:
     """List the mailboxes of a workspace."""
-    return run_async(partial(_run_list, options, "mailboxes", _MAILBOX_COLUMNS, _MAILBOX_BRIEF))
+    return run_async(partial(_run_list, options, "mailboxes", _MAILBOXES, _MAILBOX_BRIEF))
 
 
 @click.command()
@@ -72,11 +72,7 @@ def fields(options: Options) -> int:
 
 
 def _print_items(
-    screen: Screen,
-    items: Iterable[Any],
-    columns: Sequence[str],
-    brief: Sequence[str],
-    read: Callable[[Any, str], Any] = getattr,
+    screen: Screen, items: Iterable[Any], columns: Sequence[str], brief: Sequence[str], read: Callable[[Any, str], Any] = getattr
 ) -> None:
     """Print a table. A terminal, which has less room than a pipe, gets only the columns in `brief`."""
     names = brief if screen.console else columns

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import attrs
 import click
 
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""
-
-BACKENDS: Final = ("httpx", "httpx2", "aiohttp")
 
 Backend = Literal["httpx", "httpx2", "aiohttp"]
 
@@ -22,7 +20,7 @@ _SHARED_OPTIONS: Final = (
     click.option("--workspace", "workspaces", metavar="ID", multiple=True, help="Id of the workspace. [OUTREACH_WORKSPACE]"),
     click.option("--owner-key", metavar="KEY", help="API key, for import only; safer as a variable. [OUTREACH_OWNER_KEY]"),
     click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."),
-    click.option("--backend", type=click.Choice(BACKENDS), help="HTTP library to use.  [default: httpx]"),
+    click.option("--backend", type=click.Choice(get_args(Backend)), help="HTTP library to use.  [default: httpx]"),
     click.option("--timeout", type=float, metavar="SECONDS", help="Timeout per attempt of a request.  [default: 30]"),
     click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."),
 )

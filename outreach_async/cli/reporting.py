@@ -8,17 +8,8 @@ import click
 
 from outreach_async.bulk import ContactOutcome, Journal
 from outreach_async.bulk.journal import JournalReport
+from outreach_async.cli import files
 from outreach_async.cli.exits import SUSPENDED, exit_code_of_rows
-from outreach_async.cli.files import (
-    PATH,
-    FileUse,
-    OpenInput,
-    explain_write_errors,
-    file_options,
-    force_option,
-    rejects_option,
-    require_writable,
-)
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.errors import InvalidRequest
@@ -27,13 +18,15 @@ from outreach_async.importer.rejects import export_rejects, is_rejects_file
 
 
 @click.command()
-@click.argument("journal", type=PATH)
+@click.argument("journal", type=files.PATH)
 @click.option("--uncertain", is_flag=True, help="List the rows whose outcome is uncertain.")
-@rejects_option
-@force_option
-@file_options
+@files.rejects_option
+@files.force_option
+@files.file_options
 @shared_options
-def report(options: Options, journal: Path, *, open_input: OpenInput, uncertain: bool, rejects: Path | None, force: bool) -> int:
+def report(
+    options: Options, journal: Path, *, open_input: files.OpenInput, uncertain: bool, rejects: Path | None, force: bool
+) -> int:
     """Show the progress and results of the run in JOURNAL. It works while the run is in progress; nothing is sent or changed.
 
     Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
@@ -42,10 +35,10 @@ def report(options: Options, journal: Path, *, open_input: OpenInput, uncertain:
     screen, run = Screen.of(as_json=options.as_json), Journal(journal)
     figures = _read_report(run)
     source = None if figures.source is None or figures.fingerprint is None else Path(figures.source)
-    require_writable(
-        FileUse.for_journal("JOURNAL", journal, written=False),
-        FileUse.for_reading("the input of JOURNAL", source),
-        FileUse.for_writing("--rejects", rejects, is_rejects_file),
+    files.require_writable(
+        files.FileUse.for_journal("JOURNAL", journal, written=False),
+        files.FileUse.for_reading("the input of JOURNAL", source),
+        files.FileUse.for_writing("--rejects", rejects, is_rejects_file),
         force=force,
     )
     if uncertain:
@@ -53,7 +46,7 @@ def report(options: Options, journal: Path, *, open_input: OpenInput, uncertain:
         screen.print_table(columns, (_outcome_cells(outcome) for outcome in run.outcomes() if not outcome.certain))
     if rejects is not None:
         file = _open_input_file(open_input, figures)
-        with explain_write_errors("--rejects", rejects):
+        with files.explain_write_errors("--rejects", rejects):
             rows = export_rejects(rejects, file, run)
         screen.print_line(f"{rows:,} rows written to {rejects}")
     _print_report(screen, figures)
@@ -73,16 +66,15 @@ def _outcome_cells(outcome: ContactOutcome) -> tuple[object, ...]:
     return outcome.index, outcome.status.value, possible, outcome.attempts, outcome.id or "", outcome.error or ""
 
 
-def _open_input_file(open_input: OpenInput, figures: JournalReport) -> File | None:
+def _open_input_file(open_input: files.OpenInput, figures: JournalReport) -> File | None:
     """Return the input of the run, if it has not changed; `None` if it came from standard input.
 
     Raises:
         InvalidRequest: The input has changed, or the journal records none.
     """
     if figures.source is None:
-        raise InvalidRequest(
-            "--rejects: the journal records no input file; pass the journal of an 'outreach-async import' instead"
-        )
+        remedy = "pass the journal of an 'outreach-async import' instead"
+        raise InvalidRequest(f"--rejects: the journal records no input file; {remedy}")
     if figures.fingerprint is None:
         return None
     file = open_input(figures.source)

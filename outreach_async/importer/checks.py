@@ -39,9 +39,6 @@ LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"}
 REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
 """Modules that checks need. The extra `validate` installs them."""
 
-_WARN_ONLY: Final = "repeat"
-"""The check of duplicates in the file. It only warns: `repeats` of `create_many` decides what happens to them."""
-
 
 @attrs.frozen
 class CheckPolicy:
@@ -97,7 +94,8 @@ def _parse_setting(text: str) -> tuple[str, str, Level]:
         raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
     if sign and check not in CHECKS:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
-    if check == _WARN_ONLY and level == "error":
+    # The check of duplicates in the file only warns: `repeats` of `create_many` decides what happens to them.
+    if check == "repeat" and level == "error":
         remedy = "to reject duplicates, pass --repeats error"
         raise InvalidRequest(f"check: expected repeat=warn or repeat=off, got repeat=error; {remedy}")
     return check, sign, cast("Level", level)

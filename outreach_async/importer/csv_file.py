@@ -149,10 +149,8 @@ class CsvFile(File):
         if str(error) == UNCLOSED_MESSAGE:
             raise InvalidRequest(f"{self.name}: the quote opened in line {first} is never closed; close it")
         if "field larger than" in str(error) and (last > first or '"' in text):
-            raise InvalidRequest(
-                f"{self.name}: a cell in line {first} is longer than {csv.field_size_limit():,} characters;"
-                " check its quotes: one is probably never closed"
-            )
+            what = f"a cell in line {first} is longer than {csv.field_size_limit():,} characters"
+            raise InvalidRequest(f"{self.name}: {what}; check its quotes: one is probably never closed")
 
 
 class _LineTracker(Iterator[str]):

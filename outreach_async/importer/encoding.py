@@ -60,14 +60,13 @@ def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tup
     return codec, (f"encoding {requested}, as specified",)
 
 
-def _find_codec(asked: str) -> str:
+def _find_codec(requested: str) -> str:
     try:
-        "".encode(asked)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
-        return codecs.lookup(asked).name
+        "".encode(requested)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
+        return codecs.lookup(requested).name
     except (LookupError, ValueError):
-        raise InvalidRequest(
-            f"encoding: expected a text encoding, got {asked!r}; use, for example, cp1252, latin-1 or utf-16"
-        ) from None
+        remedy = "use, for example, cp1252, latin-1 or utf-16"
+        raise InvalidRequest(f"encoding: expected a text encoding, got {requested!r}; {remedy}") from None
 
 
 def is_utf16_like(head: bytes) -> bool:

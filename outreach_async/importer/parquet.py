@@ -56,7 +56,7 @@ _Writer: TypeAlias = Callable[[Array], list[str | None]]
 def _find_writer(kind: Any) -> _Writer | None:
     if types.is_dictionary(kind):
         return _decode_dictionary if is_convertible(kind.value_type) else None
-    return next((write for is_kind, write in _WRITERS if is_kind(kind)), None)
+    return next((write for write, predicates in _WRITERS if any(is_kind(kind) for is_kind in predicates)), None)
 
 
 def _cast(column: Array) -> list[str | None]:
@@ -96,22 +96,15 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-_WRITERS: Final[tuple[tuple[Callable[[Any], bool], _Writer], ...]] = (
-    (types.is_string, _cast),
-    (types.is_large_string, _cast),
-    (types.is_string_view, _cast),
-    (types.is_integer, _cast),
-    (types.is_decimal, _cast),
-    (types.is_null, _cast),
-    (types.is_boolean, _format_booleans),
-    (types.is_floating, _format_floats),
-    (types.is_date, _cast),
-    (types.is_time, _format_times),
-    (types.is_timestamp, _format_times),
-    (types.is_binary, _decode_bytes),
-    (types.is_large_binary, _decode_bytes),
+_WRITERS: Final[tuple[tuple[_Writer, tuple[Callable[[Any], bool], ...]], ...]] = (
+    (_cast, (types.is_string, types.is_large_string, types.is_string_view, types.is_integer, types.is_decimal)),
+    (_cast, (types.is_null, types.is_date)),
+    (_format_booleans, (types.is_boolean,)),
+    (_format_floats, (types.is_floating,)),
+    (_format_times, (types.is_time, types.is_timestamp)),
+    (_decode_bytes, (types.is_binary, types.is_large_binary)),
 )
-
+"""What writes the cells of a column, and the types that it writes."""
 
 _BATCH_SIZE: Final = 2048
 _BUFFER_SIZE: Final = 1 << 20

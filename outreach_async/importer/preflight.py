@@ -171,17 +171,13 @@ class Preflight:
         return {name: kind.count for name, kind in self.kinds.items()}
 
 
-def ignore_rejected(_row: Row, _error: InvalidRequest) -> None:
-    """Ignore an invalid row."""
-
-
 async def run_preflight(
     file: File,
     columns: Columns,
     policy: CheckPolicy,
     *,
     repeats: Repeats = "serial",
-    tell: OnRejected = ignore_rejected,
+    tell: OnRejected = lambda _row, _error: None,
     show: Callable[[int], None] = lambda _rows: None,
 ) -> Preflight:
     """Read the whole file once and return the findings.
@@ -250,14 +246,10 @@ class _PreflightRun:
         # A readable row with an e-mail is never refused, because its codes are known: skip the check.
         if (row.fault is not None or not row.members["email"].strip()) and (refusal := row.refusal()):
             return refusal
-        return self._check_repeat(self.rows, row)
-
-    def _check_repeat(self, index: int, row: Row) -> InvalidRequest | None:
         email: str = row.members["email"]
         if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only the very same e-mail.
             self._emails.add(row.line, email if self._repeats in WHOLE_INPUT else email.strip().casefold())
             return None
-        if (earlier := self._recent_emails.find_earlier(index, email)) is None:
-            return None
-        return InvalidRequest(rejection_message(f"line {self._lines[earlier]}"))
+        earlier = self._recent_emails.find_earlier(self.rows, email)
+        return None if earlier is None else InvalidRequest(rejection_message(f"line {self._lines[earlier]}"))

@@ -250,12 +250,14 @@ def find_field(outcome: ContactOutcome) -> str:
     """Return the field that an error names: a check at its start, the service in its message or in the body of its answer."""
     error = outcome.error
     if isinstance(error, InvalidRequest):
-        return found["field"] if (found := _LEADING_FIELD.match(str(error))) else ""
+        return match["field"] if (match := _LEADING_FIELD.match(str(error))) else ""
     if not isinstance(error, StatusError):
         return ""
     words = _ANSWER_PREFIX.sub("", str(error))
-    begun = [found["field"] for part in words.split("; ") if (found := _MESSAGE_FIELD.match(part)) and _is_field(found["field"])]
-    if fields := begun or _CUSTOM_CODE.findall(words)[:1]:
+    leading = [
+        match["field"] for part in words.split("; ") if (match := _MESSAGE_FIELD.match(part)) and _is_field(match["field"])
+    ]
+    if fields := leading or _CUSTOM_CODE.findall(words)[:1]:
         return ", ".join(dict.fromkeys(fields))
     return named["field"].decode() if (named := _BODY_FIELD.search(error.body)) else ""
 

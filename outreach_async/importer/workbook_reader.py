@@ -21,8 +21,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import date, timedelta
-from datetime import time as clock_time
+from datetime import timedelta
 from typing import IO, Any, BinaryIO, Final, NamedTuple
 from xml.parsers import expat
 
@@ -207,29 +206,18 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def to_string(value: Any) -> str:
-    """Return a value as a string: TRUE or FALSE, dates and times as ISO 8601, whole numbers without `.0`."""
-    return next(write for kind, write in _WRITERS if isinstance(value, kind))(value)
-
-
-def _format_number(value: float) -> str:
-    """Return a number as a spreadsheet shows it: at most 15 digits, a whole one without `.0` and without an exponent."""
-    return str(int(value)) if float(value).is_integer() else format(value, ".15g")
-
-
-def _format_duration(value: timedelta) -> str:
-    """Return a duration as a spreadsheet shows it, with hours beyond 24."""
-    seconds = round(value.total_seconds())
-    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
-    return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-
-
-# The order matters: a bool is an int, and a datetime is a date.
-_WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
-    (bool, lambda value: str(value).upper()),
-    ((int, float), _format_number),
-    ((date, clock_time), lambda value: value.isoformat()),
-    (timedelta, _format_duration),
-)
+    """Return a value as a string: TRUE or FALSE, dates and times as ISO 8601, the rest as a spreadsheet shows it."""
+    match value:
+        case bool():  # before numbers: a bool is an int
+            return str(value).upper()
+        case int() | float():  # at most 15 digits, a whole number without `.0` and without an exponent
+            return str(int(value)) if float(value).is_integer() else format(value, ".15g")
+        case timedelta():  # with hours beyond 24
+            seconds = round(value.total_seconds())
+            sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
+            return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        case _:
+            return str(value.isoformat())
 
 
 # An XLSX file describes more than the values of its cells: which ones are errors, and which show leading zeros. calamine reads an

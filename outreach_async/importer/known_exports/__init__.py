@@ -46,6 +46,7 @@ class ExportFormat:
     def parse(cls, text: str) -> ExportFormat:
         """Parse a tool's file."""
         known: dict[str, Any] = tomllib.loads(text)
+        patterns: dict[str, str] = known.get("left_out_like", {})
         return cls(
             name=known["name"],
             known_from=known["known_from"],
@@ -55,9 +56,7 @@ class ExportFormat:
             workspace={name: tuple(map(fold_column_name, columns)) for name, columns in known.get("workspace", {}).items()},
             misleading=_fold_keys(known.get("misleading", {})),
             left_out=_fold_keys(known["left_out"]),
-            left_out_like=tuple(
-                (re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in known.get("left_out_like", {}).items()
-            ),
+            left_out_like=tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in patterns.items()),
         )
 
     def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
