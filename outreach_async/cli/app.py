@@ -85,9 +85,9 @@ def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, 
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del context, parameter
-        known = words()
-        texts = known if isinstance(known, Mapping) else dict.fromkeys(known)
-        matches = [CompletionItem(word, help=text) for word, text in texts.items() if word.lower().startswith(incomplete.lower())]
+        candidates = words()
+        helps = candidates if isinstance(candidates, Mapping) else dict.fromkeys(candidates)
+        matches = [CompletionItem(word, help=text) for word, text in helps.items() if word.lower().startswith(incomplete.lower())]
         return matches or ([CompletionItem(incomplete, type="file")] if or_file else [])
 
     return complete

@@ -26,6 +26,7 @@ PATH: Final = click.Path(path_type=Path)
 """Parameter type of a file to read."""
 
 OpenInput: TypeAlias = Callable[[str | Path], File]
+"""Opens a file of rows with the options of the command line."""
 
 
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,9 +146,9 @@ def is_case_insensitive(folder: Path) -> bool:
     """Return whether a folder ignores the case of names."""
     try:  # without writing a file: a known name, in the other case, leads to the same file
         with os.scandir(folder) as entries:
-            known = next((Path(entry.path) for entry in entries if entry.name != entry.name.swapcase()), folder)
-        other = known.name.swapcase()
-        return other != known.name and known.with_name(other).lstat().st_ino == known.lstat().st_ino
+            path = next((Path(entry.path) for entry in entries if entry.name != entry.name.swapcase()), folder)
+        other = path.name.swapcase()
+        return other != path.name and path.with_name(other).lstat().st_ino == path.lstat().st_ino
     except OSError:
         return False
 

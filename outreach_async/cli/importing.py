@@ -403,6 +403,11 @@ def import_(*, options: Options, open_input: files.OpenInput, file: Path, dry_ru
 
 
 def _require_fitting_journal(journal: Path | None, repeats: Repeats, *, resume: bool) -> None:
+    """Check that a run can be recorded as its options demand.
+
+    Raises:
+        click.UsageError: No journal is given where one is needed, or the journal of another run exists.
+    """
     if repeats in WHOLE_INPUT and journal is None:
         raise click.UsageError(f"--repeats {repeats}: needs a journal, to store the whole input first; pass --journal PATH.")
     if journal is not None and not resume and os.path.lexists(journal):

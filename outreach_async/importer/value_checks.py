@@ -164,8 +164,8 @@ def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern for the numbers of countries, as dialled from abroad."""
     from phonenumbers import PhoneMetadata
 
-    known = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
-    numbers: list[PhoneNumberDesc | None] = [getattr(metadata, kind) for metadata in known for kind in _NUMBER_KINDS]
+    regional = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
+    numbers: list[PhoneNumberDesc | None] = [getattr(metadata, kind) for metadata in regional for kind in _NUMBER_KINDS]
     patterns = [number.national_number_pattern for number in numbers if number is not None]
     return re.compile("|".join(f"(?:{pattern})\\Z" for pattern in patterns if pattern))
 
@@ -248,11 +248,11 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT)[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_date(text: str) -> str | None:
     """Return the problem of a date; `None` for a real date as `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         return "the service does not document its date formats; use YYYY-MM-DD, which is unambiguous"
     try:
-        date(int(found["year"]), int(found["month"] or 1), int(found["day"] or 1))
+        date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
     except ValueError:
         return "there is no such date"
     return None

@@ -161,20 +161,20 @@ def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
     return archive
 
 
-def _choose_sheet(book: Any, asked: str | None) -> tuple[str, str]:
+def _choose_sheet(book: Any, requested: str | None) -> tuple[str, str]:
     """Return the name of the sheet to read, and a note on the choice."""
     from python_calamine import SheetTypeEnum, SheetVisibleEnum
 
     names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
-    if asked is not None:
-        if asked not in names:
-            raise UnreadableWorkbook(f"no sheet {asked!r}; pass one of {', '.join(map(repr, names))}")
-        return asked, ""
+    if requested is not None:
+        if requested not in names:
+            raise UnreadableWorkbook(f"no sheet {requested!r}; pass one of {', '.join(map(repr, names))}")
+        return requested, ""
     hidden = [sheet.name for sheet in book.sheets_metadata if sheet.visible != SheetVisibleEnum.Visible]
     name = next((name for name in names if name not in hidden), None)
     if name is None:
         raise UnreadableWorkbook(f"no visible sheet; pass one of these as --sheet: {', '.join(map(repr, names)) or 'none'}")
-    others = [repr(each) for each in names if each != name]
+    others = [repr(other) for other in names if other != name]
     return name, f"read sheet {name!r}, not {', '.join(others)}" if others else ""
 
 
@@ -241,11 +241,11 @@ class _MarkReader:
 
     def take_until(self, row: int) -> dict[int, int]:
         """Return the widths by column of the marks up to and including a row."""
-        found: dict[int, int] = {}
+        widths: dict[int, int] = {}
         while self._next is not None and self._next.row <= row:
-            found[self._next.column] = self._next.width
+            widths[self._next.column] = self._next.width
             self._next = next(self._marks, None)
-        return found
+        return widths
 
 
 def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
@@ -265,8 +265,8 @@ def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
 def _find_part(archive: zipfile.ZipFile, sheet: str) -> str:
     """Return the path of a sheet's part in the archive."""
     with archive.open(_WORKBOOK) as file:
-        found = [attributes for _, attributes in _parse_elements(file, "sheet") if attributes.get("name") == sheet]
-    relation = found[0].get(_RELATION) or found[0][_STRICT_RELATION] if found else ""
+        sheets = [attributes for _, attributes in _parse_elements(file, "sheet") if attributes.get("name") == sheet]
+    relation = sheets[0].get(_RELATION) or sheets[0][_STRICT_RELATION] if sheets else ""
     with archive.open(_RELATIONS) as file:
         targets = {attributes.get("Id"): attributes.get("Target", "") for _, attributes in _parse_elements(file, "Relationship")}
     target = targets[relation]
@@ -317,18 +317,18 @@ def _parse_column(place: str) -> int:
 
 def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the local name and the attributes of each element with one of the names, at its start tag."""
-    found: list[tuple[str, dict[str, str]]] = []
+    elements: list[tuple[str, dict[str, str]]] = []
     parser = expat.ParserCreate(namespace_separator=" ")
 
     def begin(name: str, attributes: dict[str, str]) -> None:
         if (local := name.rpartition(" ")[2]) in wanted:
-            found.append((local, attributes))
+            elements.append((local, attributes))
 
     parser.StartElementHandler = begin
     while block := file.read(_BLOCK_SIZE):
         parser.Parse(block, False)
-        yield from found
-        found.clear()
+        yield from elements
+        elements.clear()
 
 
 # The process
@@ -348,16 +348,16 @@ def run_reporting_errors(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"refused": f"not a readable workbook ({type(error).__name__}: {error}); save it again, or as CSV"}
 
 
-def encode_result(found: dict[str, Any]) -> bytes:
+def encode_result(result: dict[str, Any]) -> bytes:
     """Return a verdict as JSON, with its strings shortened."""
-    short = {name: value[:_MAX_MESSAGE_LENGTH] if isinstance(value, str) else value for name, value in found.items()}
+    short = {name: value[:_MAX_MESSAGE_LENGTH] if isinstance(value, str) else value for name, value in result.items()}
     return json.dumps(short).encode() + b"\n"
 
 
 def main() -> None:  # pragma: no cover - it runs in a separate process
     """Read the workbook on standard input."""
-    given = json.loads(sys.argv[1])
-    sys.path[:] = given["path"]
+    parameters = json.loads(sys.argv[1])
+    sys.path[:] = parameters["path"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C, and ends this process
     answer = os.dup(2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # python-calamine prints panics there
@@ -373,12 +373,13 @@ def main() -> None:  # pragma: no cover - it runs in a separate process
         file.seek(0)
         limit_resources(size)
         most = max(MAX_MEMORY, peak_memory())  # on Linux the peak includes the caller's, because this process began as its copy
-        threading.Thread(target=watch_process, args=(given["parent"], most, leave), daemon=True).start()
+        threading.Thread(target=watch_process, args=(parameters["parent"], most, leave), daemon=True).start()
 
         def work() -> dict[str, Any]:
-            found = read_workbook(file, given["sheet"], rows.write, lambda: limit_processor_time(10 * processor_seconds(size)))
+            more_time = 10 * processor_seconds(size)
+            result = read_workbook(file, parameters["sheet"], rows.write, lambda: limit_processor_time(more_time))
             rows.flush()
-            return found
+            return result
 
         os.write(answer, encode_result(run_reporting_errors(work)))
 
