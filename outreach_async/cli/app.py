@@ -8,41 +8,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-import attrs
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from outreach_async.cli.exits import BROKEN_PIPE, EXPECTED_ERRORS, exit_code, format_error
 from outreach_async.cli.options import declare_options
 
-
-@attrs.frozen
-class _CommandSpec:
-    """The location and summary of a command.
-
-    Attributes:
-        module: Module in this package.
-        attribute: Name of the command in that module.
-        summary: First sentence of its help, so that completion does not import the module.
-    """
-
-    module: str
-    attribute: str
-    summary: str
-
-
 _COMMANDS: Final = {
-    "audit": _CommandSpec("auditing", "audit", "Check every mailbox of the workspaces for problems."),
-    "campaigns": _CommandSpec("lists", "campaigns", "List the campaigns of a workspace."),
-    "completion": _CommandSpec("app", "completion", "Print the completion script for a shell."),
-    "demo": _CommandSpec("demo", "demo", "Import contacts and audit mailboxes on an embedded service."),
-    "fields": _CommandSpec("lists", "fields", "List the contact fields of a workspace."),
-    "import": _CommandSpec("importing", "import_", "Create a contact for each row of a file."),
-    "mailboxes": _CommandSpec("lists", "mailboxes", "List the mailboxes of a workspace."),
-    "report": _CommandSpec("reporting", "report", "Show the progress and results of the run in JOURNAL."),
-    "serve": _CommandSpec("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
-    "steps": _CommandSpec("lists", "steps", "List the steps of a campaign with their statistics."),
+    "audit": ("auditing", "audit", "Check every mailbox of the workspaces for problems."),
+    "campaigns": ("lists", "campaigns", "List the campaigns of a workspace."),
+    "completion": ("app", "completion", "Print the completion script for a shell."),
+    "demo": ("demo", "demo", "Import contacts and audit mailboxes on an embedded service."),
+    "fields": ("lists", "fields", "List the contact fields of a workspace."),
+    "import": ("importing", "import_", "Create a contact for each row of a file."),
+    "mailboxes": ("lists", "mailboxes", "List the mailboxes of a workspace."),
+    "report": ("reporting", "report", "Show the progress and results of the run in JOURNAL."),
+    "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
+    "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
+"""The module and attribute of each command, and the first sentence of its help: completion does not import the module."""
 
 
 class CommandGroup(click.Group):
@@ -54,16 +38,17 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's own signature
         """Import a command; return `None` if there is none of that name."""
-        place = _COMMANDS.get(cmd_name)
-        if place is None:
+        if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"outreach_async.cli.{place.module}"), place.attribute)
+        module, attribute, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"outreach_async.cli.{module}"), attribute)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the names and options that start with what was typed."""
-        named = [CompletionItem(name, help=place.summary) for name, place in _COMMANDS.items() if name.startswith(incomplete)]
-        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+        # click's own method would import the module of each command for its help.
+        commands = [CompletionItem(name, help=text) for name, (*_, text) in _COMMANDS.items() if name.startswith(incomplete)]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 PROGRAM: Final = "outreach-async"
@@ -87,12 +72,7 @@ def completion(context: click.Context, shell: str) -> int:
 
     fish: run: outreach-async completion fish > ~/.config/fish/completions/outreach-async.fish
     """
-    return run_completion(context.find_root().command, f"{shell}_source")
-
-
-def run_completion(command: click.Command, instruction: str) -> int:
-    """Carry out a request of a completion script, such as `bash_complete`, and return the exit code."""
-    return shell_complete(command, {}, PROGRAM, VARIABLE, instruction)
+    return shell_complete(context.find_root().command, {}, PROGRAM, VARIABLE, f"{shell}_source")
 
 
 def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
@@ -105,10 +85,10 @@ def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, 
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del context, parameter
-        known = words()
-        texts = known if isinstance(known, Mapping) else dict.fromkeys(known)
-        found = [CompletionItem(word, help=text) for word, text in texts.items() if word.lower().startswith(incomplete.lower())]
-        return found or ([CompletionItem(incomplete, type="file")] if or_file else [])
+        candidates = words()
+        helps = candidates if isinstance(candidates, Mapping) else dict.fromkeys(candidates)
+        matches = [CompletionItem(word, help=text) for word, text in helps.items() if word.lower().startswith(incomplete.lower())]
+        return matches or ([CompletionItem(incomplete, type="file")] if or_file else [])
 
     return complete
 
@@ -129,10 +109,17 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code. Expected errors are one line on stderr, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal without UTF-8 must not fail the command
-    asked = os.environ.get(VARIABLE)
+    # click's `main` is not used: even with `standalone_mode=False` it exits with 1 after a broken pipe, and turns Ctrl-C into an
+    # empty line on stderr and `Abort`. It answers completion scripts by `shell_complete`, too, but then ends the process.
     try:
-        code = run_completion(outreach, asked) if asked else _invoke(list(arguments) or ["--help"])
+        if instruction := os.environ.get(VARIABLE):
+            code: int = shell_complete(outreach, {}, PROGRAM, VARIABLE, instruction)
+        else:
+            with outreach.make_context(PROGRAM, list(arguments) or ["--help"]) as context:
+                code = outreach.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as end:  # --help and --version
+        return end.exit_code
     except BrokenPipeError:
         # The interpreter flushes stdout at exit: on the broken pipe, that would fail again and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -140,14 +127,4 @@ def run(arguments: Sequence[str]) -> int:
     except EXPECTED_ERRORS as error:
         sys.stderr.write(f"{format_error(error)}\n")
         return exit_code(error)
-    return code
-
-
-def _invoke(arguments: list[str]) -> int:
-    """Run the command without click's own error handling, which has other exit codes and prints several lines."""
-    try:
-        with outreach.make_context(PROGRAM, arguments) as context:
-            code: int = outreach.invoke(context)
-    except click.exceptions.Exit as end:  # --help and --version
-        return end.exit_code
     return code

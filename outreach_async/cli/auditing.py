@@ -6,12 +6,11 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import click
 
 from outreach_async import audit as auditing
@@ -19,43 +18,16 @@ from outreach_async.atomic import atomic_write
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, has_format, schema, write
 from outreach_async.audit.reports.terminal import build_renderable
 from outreach_async.audit.reports.view import format_headline, format_verdict
+from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import open_client, workspaces_of
 from outreach_async.cli.exits import OK
 from outreach_async.cli.options import FAKE, Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
-from outreach_async.cli.writing import (
-    FileUse,
-    OutputPath,
-    explain_read_errors,
-    explain_write_errors,
-    force_option,
-    require_folder,
-    require_writable,
-)
 from outreach_async.errors import InvalidRequest
 
 _MAX_DIGITS: Final = 19
-
-
-@attrs.frozen(kw_only=True)
-class AuditJob:
-    """What an audit compares with and writes.
-
-    Attributes:
-        fail_on: Lowest severity that makes the exit code 1.
-        policy: Rules that apply, and their thresholds.
-        earlier: Report to compare with; `None` for no comparison.
-        files: Format of each file to write.
-        print_format: Format to print; `None` to choose it by what stdout is.
-    """
-
-    fail_on: str
-    policy: auditing.Policy
-    earlier: auditing.Report | None
-    files: dict[Path, str]
-    print_format: str | None
 
 
 @click.command()
@@ -66,27 +38,19 @@ class AuditJob:
     show_default=True,
     help="Lowest severity that makes the exit code 1.",
 )
+@click.option("--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds.")
 @click.option(
-    "--policy",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="TOML file that turns rules off or changes thresholds.",
-)
-@click.option(
-    "--compare",
-    type=click.Path(path_type=Path),
-    metavar="EARLIER.json",
-    help="Show the changes since an earlier audit, given as its JSON file.",
+    "--compare", type=files.PATH, metavar="EARLIER.json", help="Show the changes since an earlier audit, given as its JSON file."
 )
 @click.option(
     "--output",
     "outputs",
-    type=OutputPath(),
+    type=files.OutputPath(),
     metavar="FILE",
     multiple=True,
     help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
 )
-@force_option
+@files.force_option
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of what is printed.")
 @click.option(
     "--explain",
@@ -117,44 +81,53 @@ def audit(
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:
         return _print_result(screen, json.dumps(schema(), indent=2), schema())
-    chosen = auditing.Policy.default() if policy is None else _load_policy(policy)
+    chosen = auditing.Policy.default()
+    if policy is not None:
+        with files.explain_read_errors("--policy", policy):
+            chosen = auditing.Policy.load(policy)
     if explain is not None:
-        text = _explain_rule(explain, chosen)
+        try:
+            text = auditing.explain(explain, chosen)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"--explain: {str(error).removeprefix('rule: ')}") from error
         return _print_result(screen, text, {"rule": explain.upper(), "explanation": text})
-    files = _choose_formats(outputs, form)
-    require_writable(
-        FileUse.for_reading("--policy", policy),
-        FileUse.for_reading("--compare", compare),
-        *(FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in files),
+    formats = _choose_formats(outputs, form)
+    files.require_writable(
+        files.FileUse.for_reading("--policy", policy),
+        files.FileUse.for_reading("--compare", compare),
+        *(files.FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in formats),
         force=force,
     )
-    job = AuditJob(
-        fail_on=fail_on,
-        policy=chosen,
-        earlier=_load_earlier(compare) if compare else None,
-        files=dict(files),
-        print_format=None if outputs else _choose_print_format(form, screen),
-    )
-    return run_async(partial(_run_audit, options, screen, job))
+    earlier = _load_earlier(compare) if compare else None
+    print_format = None if outputs else _choose_print_format(form, screen)
+
+    async def run_audit() -> int:
+        workspaces = workspaces_of(options)
+        async with open_client(options, workspace=workspaces[0]) as client:
+            report = await auditing.audit(client, workspaces, policy=chosen, clock=clock_of(options))
+        if earlier is not None:
+            report = report.since(earlier)
+        _output_report(screen, report, dict(formats), print_format)
+        return report.exit_code(fail_on)
+
+    return run_async(run_audit)
 
 
-async def _run_audit(options: Options, screen: Screen, job: AuditJob) -> int:
-    workspaces = workspaces_of(options)
-    async with open_client(options, workspace=workspaces[0]) as client:
-        report = await auditing.audit(client, workspaces, policy=job.policy, clock=clock_of(options))
-    if job.earlier is not None:
-        report = report.since(job.earlier)
-    for path, form in job.files.items():
-        with explain_write_errors("--output", path):
+def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
+    """Write a report to files, or print it in a format; `None` chooses the format by what stdout is."""
+    for path, form in formats.items():
+        with files.explain_write_errors("--output", path):
             atomic_write(path, write(report, form))
-    if job.files:
-        _print_written(screen, report, job.files)
-    elif job.print_format is not None:
-        sys.stdout.write(write(report, job.print_format))
+    if formats:
+        screen.print_line(format_headline(report), "bold")
+        screen.print_line(format_verdict(report))
+        for path in formats:
+            screen.print_line(f"Written: {path}")
+    elif print_format is not None:
+        sys.stdout.write(write(report, print_format))
     else:
         show_audit(screen, report)
     screen.print_result(report.to_dict())
-    return report.exit_code(job.fail_on)
 
 
 def clock_of(options: Options) -> Callable[[], float]:
@@ -172,13 +145,6 @@ def show_audit(screen: Screen, report: auditing.Report) -> None:
         screen.console.print(build_renderable(report))
     elif not screen.as_json:
         screen.print_lines(write(report, "terminal"))
-
-
-def _print_written(screen: Screen, report: auditing.Report, paths: Iterable[Path]) -> None:
-    screen.print_line(format_headline(report), "bold")
-    screen.print_line(format_verdict(report))
-    for path in paths:
-        screen.print_line(f"Written: {path}")
 
 
 def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
@@ -200,27 +166,15 @@ def _choose_formats(paths: Sequence[Path], form: str | None) -> list[tuple[Path,
     if form and len(paths) > 1:
         raise click.UsageError("--format: expected one --output, got several; omit it, as each suffix sets a format.")
     for path in paths:
-        require_folder("--output", path)
+        files.require_folder("--output", path)
         if form is None and path.suffix.lower() not in SUFFIXES:
             suffixes = ", ".join(SUFFIXES)
             raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
     return [(path, form or format_of(path.name)) for path in paths]
 
 
-def _load_policy(path: Path) -> auditing.Policy:
-    with explain_read_errors("--policy", path):
-        return auditing.Policy.load(path)
-
-
-def _explain_rule(rule: str, policy: auditing.Policy) -> str:
-    try:
-        return auditing.explain(rule, policy)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"--explain: {str(error).removeprefix('rule: ')}") from error
-
-
 def _load_earlier(path: Path) -> auditing.Report:
-    with explain_read_errors("--compare", path):
+    with files.explain_read_errors("--compare", path):
         text = path.read_bytes()
     try:
         return auditing.Report.from_dict(

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from outreach_async.cli.options import FAKE, Options
 from outreach_async.client import OutreachClient
 from outreach_async.transport.wire import Transport
 
-_MAX_IN_FLIGHT = 64
+MAX_IN_FLIGHT: Final = 64
 
 
-def open_client(options: Options, *, workspace: str | None = None, max_in_flight: int = _MAX_IN_FLIGHT) -> OutreachClient:
+def open_client(options: Options, *, workspace: str | None = None, max_in_flight: int = MAX_IN_FLIGHT) -> OutreachClient:
     """Make a client. Nothing is sent.
 
     Args:
         options: The options of the command line.
-        workspace: Workspace to work in; overrides `options`.
+        workspace: Workspace to work in; overrides `options`. The default is the first one of the embedded service.
         max_in_flight: Maximum number of concurrent requests.
 
     Raises:
@@ -29,16 +31,11 @@ def open_client(options: Options, *, workspace: str | None = None, max_in_flight
     return OutreachClient(
         transport=transport,
         owner_key=options.owner_key or owner_key,
-        workspace=workspace or workspace_of(options),
+        workspace=workspace or options.workspace or next(iter(_embedded_workspaces(options)), None),
         headers=options.headers,
         timeout=options.timeout,
         max_in_flight=max_in_flight,
     )
-
-
-def workspace_of(options: Options) -> str | None:
-    """Return the workspace to work in. The default is the first one of the embedded service, otherwise `None`."""
-    return options.workspace or next(iter(_embedded_workspaces(options)), None)
 
 
 def workspaces_of(options: Options) -> list[str]:
@@ -47,10 +44,10 @@ def workspaces_of(options: Options) -> list[str]:
     Raises:
         click.UsageError: No workspace is given, and the service is not the embedded one.
     """
-    found = options.workspaces or _embedded_workspaces(options)
-    if not found:
+    workspaces = options.workspaces or _embedded_workspaces(options)
+    if not workspaces:
         raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
-    return list(found)
+    return list(workspaces)
 
 
 def _embedded_workspaces(options: Options) -> tuple[str, ...]:
@@ -70,9 +67,8 @@ def _create_embedded() -> tuple[Transport, str]:
 
 def _create_transport(options: Options, max_in_flight: int) -> Transport:
     if options.base_url is None:
-        raise click.UsageError(
-            f"--base-url: missing; pass --base-url URL (or --base-url {FAKE} for an embedded service), or set OUTREACH_BASE_URL."
-        )
+        remedy = f"pass --base-url URL (or --base-url {FAKE} for an embedded service), or set OUTREACH_BASE_URL."
+        raise click.UsageError(f"--base-url: missing; {remedy}")
     if options.backend == "aiohttp":
         from outreach_async.transport.aiohttp import AiohttpTransport
 

@@ -57,18 +57,20 @@ def demo(options: Options) -> int:
 async def _run_demo(options: Options, path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
     job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN)
-    async with open_client(embedded_options(options)) as client:
+    # For the embedded service alone: the demo never contacts a real one, whatever else is set.
+    options = attrs.evolve(options, base_url=FAKE, workspaces=(), owner_key=None, headers={})
+    async with open_client(options) as client:
         screen.print_line(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
-        figures: list[BulkReport] = []
-        code = await run_import(client, job, screen, _MAX_LISTED, figures.append)
+        reports: list[BulkReport] = []
+        code = await run_import(client, job, screen, _MAX_LISTED, reports.append)
         if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses sight after a cancelled group
-            screen.print_result({"import": figures[-1].to_dict()})
+            screen.print_result({"import": reports[-1].to_dict()})
             return code
         _announce_audit(screen)  # pragma: no cover - run, but coverage loses sight after a cancelled group
-        audited = await audit(client, WORKSPACES, clock=clock_of(embedded_options(options)))
+        audited = await audit(client, WORKSPACES, clock=clock_of(options))
     show_audit(screen, audited)
     screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0]), campaign=CAMPAIGN))
-    screen.print_result({"import": figures[-1].to_dict(), "audit": audited.to_dict()})
+    screen.print_result({"import": reports[-1].to_dict(), "audit": audited.to_dict()})
     return OK
 
 
@@ -87,8 +89,3 @@ def program_name(program: str) -> str:
     if path.name == "__main__.py":
         return "python -m outreach_async"
     return path.name if shutil.which(path.name) == program else program
-
-
-def embedded_options(options: Options) -> Options:
-    """Return options for the embedded service alone: the demo never contacts a real one, whatever else is set."""
-    return attrs.evolve(options, base_url=FAKE, workspaces=(), owner_key=None, headers={})

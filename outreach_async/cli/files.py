@@ -1,56 +1,218 @@
-"""Options for reading a file of rows."""
+"""The files of a command: options to read them, and protection of what it writes.
+
+A command never writes a file that it reads, one file twice, or over a file of another kind.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial, wraps
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from stat import S_ISREG
+from typing import Any, Final, Self, TypeAlias
+from unicodedata import normalize
 
 import attrs
 import click
 
+from outreach_async.atomic import parse_descriptor
 from outreach_async.importer import FORMATS, File, open_file
+from outreach_async.importer.source import STDIN
 
-STDIN: Final = "-"
+PATH: Final = click.Path(path_type=Path)
+"""Parameter type of a file to read."""
 
-_FILE_OPTIONS: Final = (
-    click.option("--encoding", metavar="NAME", help="Encoding of a CSV or JSON Lines file that is not UTF-8, such as cp1252."),
-    click.option("--sheet", metavar="NAME", help="Sheet of a workbook.  [default: the first visible one]"),
-    click.option("--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: detected]"),
-)
-
-
-@attrs.frozen(kw_only=True)
-class ReadOptions:
-    """Options for reading a file.
-
-    Attributes:
-        encoding: Encoding of a CSV or JSON Lines file; `None` for UTF-8 or as the byte order mark says.
-        sheet: Sheet of a workbook; `None` for the first visible one.
-        format: Format of the file; `None` to detect it.
-    """
-
-    encoding: str | None
-    sheet: str | None
-    format: str | None
-
-    def open(self, path: str | Path) -> File:
-        """Open a file.
-
-        Raises:
-            InvalidRequest: The file cannot be read with these options.
-        """
-        return open_file(path, encoding=self.encoding, sheet=self.sheet, format=self.format)
+OpenInput: TypeAlias = Callable[[str | Path], File]
+"""Opens a file of rows with the options of the command line."""
 
 
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the options for a command, which receives them as `reading`."""
+    """Declare the options for reading a file. The command receives `open_input`, which opens a file with them."""
 
+    @click.option("--encoding", metavar="NAME", help="Encoding of a CSV or JSON Lines file that is not UTF-8, such as cp1252.")
+    @click.option("--sheet", metavar="NAME", help="Sheet of a workbook.  [default: the first visible one]")
+    @click.option("--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: detected]")
     @wraps(command)
-    def with_reading(*, encoding: str | None, sheet: str | None, format_: str | None, **arguments: Any) -> Any:
-        return command(reading=ReadOptions(encoding=encoding, sheet=sheet, format=format_), **arguments)
+    def with_open_input(*, encoding: str | None, sheet: str | None, format_: str | None, **arguments: Any) -> Any:
+        return command(open_input=partial(open_file, encoding=encoding, sheet=sheet, format=format_), **arguments)
 
-    for option in reversed(_FILE_OPTIONS):
-        with_reading = option(with_reading)
-    return with_reading
+    return with_open_input
+
+
+_STDOUT: Final = "/dev/stdout"
+_JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")
+"""Endings of the names of a journal's files."""
+_SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
+"""Pairs of options that may name one file: it is read first, then replaced as a whole."""
+
+FileKey: TypeAlias = tuple[int | str, ...]
+"""Identifies a file: its device and inode or, if it does not exist yet, those of its folder and its name."""
+HasFormat: TypeAlias = Callable[[Path], bool]
+"""Returns whether the start of a file is that of the format to be written."""
+
+
+class OutputPath(click.Path):
+    """Parameter type of a file to write; `-` is standard output."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, with `-` replaced by the path of standard output."""
+        return super().convert(_STDOUT if value == STDIN else value, param, ctx)
+
+
+force_option: Final = click.option("--force", is_flag=True, help="Overwrite an output file even if it holds something else.")
+rejects_option: Final = click.option(
+    "--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows."
+)
+
+
+@attrs.frozen
+class FileUse:
+    """A file on the command line and its use.
+
+    Attributes:
+        flag: The option or argument that names the file.
+        path: The path as given.
+        keys: Keys of the file; a journal has several files.
+        written: Whether the command writes the file.
+        has_format: Checks the file that would be replaced; `None` if the command does not replace it.
+    """
+
+    flag: str
+    path: Path
+    keys: frozenset[FileKey]
+    written: bool = False
+    has_format: HasFormat | None = None
+
+    @classmethod
+    def for_reading(cls, flag: str, path: Path | None) -> Iterator[Self]:
+        """Yield a file to read, if one is given; `-` is standard input."""
+        if path is not None:
+            yield cls(flag, path, find_keys(0 if str(path) == STDIN else path))
+
+    @classmethod
+    def for_journal(cls, flag: str, path: Path | None, *, written: bool) -> Iterator[Self]:
+        """Yield a journal with the files beside it, if one is given."""
+        if path is not None:
+            bases = {str(path), os.path.realpath(path)}
+            keys = frozenset().union(*(find_keys(Path(base + end)) for base in bases for end in _JOURNAL_SUFFIXES))
+            yield cls(flag, path, keys, written)
+
+    @classmethod
+    def for_writing(cls, flag: str, path: Path | None, has_format: HasFormat) -> Iterator[Self]:
+        """Yield a file to write, if one is given."""
+        if path is not None:
+            yield cls(flag, path, find_keys(path), written=True, has_format=has_format)
+
+
+def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
+    """Check every file of a command before any of them is written.
+
+    Args:
+        uses: The files.
+        force: Whether an output may replace a file that holds something else.
+
+    Raises:
+        click.UsageError: The folder of an output does not exist, the output is another file of the command, or it would replace
+            a file that holds something else.
+    """
+    files = [file for use in uses for file in use]
+    for file in files:
+        if file.written:
+            require_folder(file.flag, file.path)
+    for one, other in find_conflicts(files):
+        text = f"{one.flag} {one.path} and {other.flag} {other.path} are the same file"
+        raise click.UsageError(f"{text}; pass another path to {(other if other.written else one).flag}.")
+    for file in files:
+        if file.has_format and not force and _has_content(file.path) and not file.has_format(file.path):
+            text = f"{file.flag} {file.path}: the file exists and holds something else"
+            raise click.UsageError(f"{text}; pass another path, or overwrite it with --force.")
+
+
+def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
+    """Yield each pair of uses of one file where at least one writes it, except pairs of options that may share a file."""
+    for one, other in combinations(uses, 2):
+        may_share = {one.flag, other.flag} in _SHAREABLE_OPTIONS or not (one.written or other.written)
+        if one.keys & other.keys and not may_share:
+            yield one, other
+
+
+def is_case_insensitive(folder: Path) -> bool:
+    """Return whether a folder ignores the case of names."""
+    try:  # without writing a file: a known name, in the other case, leads to the same file
+        with os.scandir(folder) as entries:
+            path = next((Path(entry.path) for entry in entries if entry.name != entry.name.swapcase()), folder)
+        other = path.name.swapcase()
+        return other != path.name and path.with_name(other).lstat().st_ino == path.lstat().st_ino
+    except OSError:
+        return False
+
+
+def find_keys(path: Path | int, folds: Callable[[Path], bool] = is_case_insensitive) -> frozenset[FileKey]:
+    """Return the keys of a file, which are the same through every link; empty for pipes and devices, as they store nothing.
+
+    Args:
+        path: The file, which may not exist yet, or a descriptor.
+        folds: Returns whether a folder ignores the case of names.
+    """
+    try:
+        facts = os.fstat(path) if isinstance(path, int) else path.stat()
+    except OSError:
+        return frozenset() if isinstance(path, int) else _find_new_keys(Path(os.path.realpath(path)), folds)
+    return frozenset({(facts.st_dev, facts.st_ino)}) if S_ISREG(facts.st_mode) else frozenset()
+
+
+def _find_new_keys(path: Path, folds: Callable[[Path], bool]) -> frozenset[FileKey]:
+    try:
+        facts = path.parent.stat()
+    except OSError:
+        return frozenset({(str(path),)})
+    name = normalize("NFC", path.name.casefold()) if folds(path.parent) else path.name
+    return frozenset({(facts.st_dev, facts.st_ino, name)})
+
+
+def require_folder(flag: str, path: Path) -> None:
+    """Check that the folder of an output exists, before any work is done.
+
+    Raises:
+        click.UsageError: The folder does not exist, or the path is itself a folder.
+    """
+    if path.is_dir():
+        raise click.UsageError(f"{flag} {path}: expected a file, got a folder; pass the path of a file.")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"{flag} {path}: the folder {str(path.parent)!r} does not exist; create it first.")
+
+
+@contextmanager
+def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[None]:
+    """Make an error of the operating system name the option and its value.
+
+    The error itself may name no file, or the temporary file that is written beside an output.
+
+    Raises:
+        click.ClickException: The block raised an `OSError`, other than for a reader of stdout that has exited.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.ClickException(f"{flag} {value}: {error.strerror or error}; {remedy}") from error
+
+
+explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
+"""Reads a file that an option names."""
+
+explain_write_errors: Final = partial(
+    explain_os_errors, remedy="free space on its disk, or pass another path that can be written"
+)
+"""Writes a file that an option names."""
+
+
+def _has_content(path: Path) -> bool:
+    return parse_descriptor(path) is None and path.is_file() and path.stat().st_size > 0

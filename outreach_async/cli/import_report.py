@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self
 
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk.outcomes import affects_every_row
-from outreach_async.cli.output import Screen
+from outreach_async.cli.output import Screen, format_duration
 from outreach_async.errors import BulkStopped, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
 from outreach_async.importer.preflight import DurationEstimate, Preflight
@@ -38,8 +37,8 @@ class FailedRows:
         """List the row if it failed for a reason of its own; one that concerns every row is the last line of output."""
         if not is_reject(outcome) or _is_run_error(outcome.error):
             return
-        told = (*_row_labels(outcome), outcome.status, reject_message(outcome, self._line_of))
-        text = ": ".join(str(part) for part in told if part)
+        parts = (*_row_labels(outcome), outcome.status, reject_message(outcome, self._line_of))
+        text = ": ".join(str(part) for part in parts if part)
         if self._max_listed is None:
             (self._screen.warn if self._screen.as_json else self._screen.print_line)(text)
         elif len(self._lines) < self._max_listed:
@@ -88,25 +87,19 @@ def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> Non
         screen.print_table(("column", "code", "why"), decisions)
 
 
-def print_findings(screen: Screen, survey: Preflight) -> None:
-    """Print the findings in a file: the number of each kind, and the first few."""
-    for kind in survey.kinds.values():
+def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstimate | None) -> None:
+    """Print the findings in a file: the number of each kind, and the first few. Print the estimated duration, if it is known."""
+    for kind in preflight.kinds.values():
         screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {kind.count:,} found")
         for line, message in kind.first:
             screen.print_line(f"  line {line}: {message}")
         if kind.count > len(kind.first):
             screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
-    if survey.refused:
-        screen.print_line(f"{survey.refused:,} of {survey.rows:,} rows are invalid and will be rejected")
-
-
-def print_estimate(screen: Screen, estimate: DurationEstimate | None) -> None:
-    """Print the estimated duration, if it is known."""
+    if preflight.refused:
+        screen.print_line(f"{preflight.refused:,} of {preflight.rows:,} rows are invalid and will be rejected")
     if estimate is not None:
-        duration = timedelta(seconds=round(estimate.seconds))
-        screen.print_line(
-            f"estimated time: {duration} for {estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.rate_source})"
-        )
+        pace = f"{estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.rate_source})"
+        screen.print_line(f"estimated time: {format_duration(estimate.seconds)} for {pace}")
 
 
 def print_report(screen: Screen, report: BulkReport, total: int | None, journal: Path | None) -> None:
@@ -116,22 +109,14 @@ def print_report(screen: Screen, report: BulkReport, total: int | None, journal:
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {report.seconds:.1f} s{rate}")
     if report.repeats:
-        screen.print_line(
-            f"{report.repeats:,} of the not_applied rows are duplicates; a row with the same e-mail was sent instead"
-        )
+        instead = "a row with the same e-mail was sent instead"
+        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates; {instead}")
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
-        screen.print_line(
-            f"list them with: outreach-async report {journal} --uncertain" if journal else "--journal lets you list them"
-        )
-    if total is not None and report.rows < total:
-        screen.print_line(_remaining_hint(journal))
-
-
-def _remaining_hint(journal: Path | None) -> str:
-    if journal is not None:
-        return f"Rows remain. Resume with the same command and --journal {journal} --resume."
-    return (
-        "The remaining rows were not sent (a few may have been in flight). "
-        "Importing the file again is safe: the service detects duplicates."
-    )
+        command = f"outreach-async report {journal} --uncertain"
+        screen.print_line(f"list them with: {command}" if journal else "--journal lets you list them")
+    if total is not None and report.rows < total and journal:
+        screen.print_line(f"Rows remain. Resume with the same command and --journal {journal} --resume.")
+    elif total is not None and report.rows < total:
+        hint = "Importing the file again is safe: the service detects duplicates."
+        screen.print_line(f"The remaining rows were not sent (a few may have been in flight). {hint}")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import attrs
 import click
 
 from outreach_async.cli.connection import open_client
@@ -15,99 +13,46 @@ from outreach_async.cli.exits import INCOMPLETE, OK
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
-from outreach_async.client import OutreachClient
 from outreach_async.codec import to_wire
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, Step, Template, WorkspaceField
-from outreach_async.pagination import Collected, Pager
+from outreach_async.models import Step, Template
+from outreach_async.pagination import Collected
 from outreach_async.validation import require_id
 
-_Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
-
-
-@attrs.frozen
-class _StepRow:
-    """A template with its step, or a step without templates."""
-
-    step: Step
-    template: Template | None
-
-
-@attrs.frozen
-class _ListView:
-    """The columns of a list.
-
-    Attributes:
-        columns: Reads the value of each column from an item. A pipe gets every column.
-        brief: Columns to print on a terminal, which has less room.
-    """
-
-    columns: _Columns
-    brief: tuple[str, ...]
-
-    def print_items(self, screen: Screen, items: Iterable[Any]) -> None:
-        """Print the items."""
-        shown = {name: self.columns[name] for name in self.brief} if screen.console else self.columns
-        screen.print_table(tuple(shown), ([read(item) for read in shown.values()] for item in items))
-
-
-def _attribute_columns(*names: str) -> _Columns:
-    return {name: attrgetter(name) for name in names}
-
-
-def _step_columns(*names: str) -> _Columns:
-    return {name: attrgetter(f"step.{name}") for name in names}
-
-
-def _template_columns(*names: str) -> _Columns:
-    return {name: partial(_read_template_value, name) for name in names}
-
-
-def _read_template_value(name: str, line: _StepRow) -> Any:
-    return None if line.template is None else getattr(line.template, name)
-
-
-_CAMPAIGNS: Final = _ListView(
-    _attribute_columns(
-        "id", "status", "name", "steps", "contacts", "opens", "replies", "bounces", "days_left_display", "last_activity"
-    ),
-    ("id", "status", "name", "contacts", "opens", "replies", "days_left_display"),
+_CAMPAIGNS: Final = (
+    "id",
+    "status",
+    "name",
+    "steps",
+    "contacts",
+    "opens",
+    "replies",
+    "bounces",
+    "days_left_display",
+    "last_activity",
 )
-_MAILBOXES: Final = _ListView(
-    _attribute_columns(
-        *("id", "status", "email", "type", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "sent_today"),
-        *("sent_30days", "bounced_30days", "last_activity"),
-    ),
-    ("email", "status", "daily_limit", "sent_30days", "bounced_30days", "blacklists"),
+_CAMPAIGN_BRIEF: Final = ("id", "status", "name", "contacts", "opens", "replies", "days_left_display")
+_MAILBOXES: Final = (
+    *("id", "status", "email", "type", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "sent_today"),
+    *("sent_30days", "bounced_30days", "last_activity"),
 )
-_FIELDS: Final = _ListView(
-    {**_attribute_columns("code", "label"), "searchable": lambda field: ", ".join(field.searchable)},
-    ("code", "label", "searchable"),
-)
-_STEPS: Final = _ListView(
-    {
-        **_step_columns("order", "id", "wait_time", "left_to_send", "already_sent", "out_of"),
-        **_template_columns("test_letter", "name", "sent", "opened", "clicked", "replied", "unsubscribed"),
-    },
-    ("order", "left_to_send", "already_sent", "test_letter", "sent", "opened", "clicked", "replied"),
-)
+_MAILBOX_BRIEF: Final = ("email", "status", "daily_limit", "sent_30days", "bounced_30days", "blacklists")
+_STEP_COLUMNS: Final = ("order", "id", "wait_time", "left_to_send", "already_sent", "out_of")
+_TEMPLATE_COLUMNS: Final = ("test_letter", "name", "sent", "opened", "clicked", "replied", "unsubscribed")
+_STEP_BRIEF: Final = ("order", "left_to_send", "already_sent", "test_letter", "sent", "opened", "clicked", "replied")
 
 
 @click.command()
 @shared_options
 def campaigns(options: Options) -> int:
     """List the campaigns of a workspace."""
-    return run_async(
-        partial(_run_list, options, lambda client: client.campaigns.list(undecodable="keep"), _CAMPAIGNS, "campaigns")
-    )
+    return run_async(partial(_run_list, options, "campaigns", _CAMPAIGNS, _CAMPAIGN_BRIEF))
 
 
 @click.command()
 @shared_options
 def mailboxes(options: Options) -> int:
     """List the mailboxes of a workspace."""
-    return run_async(
-        partial(_run_list, options, lambda client: client.mailboxes.list(undecodable="keep"), _MAILBOXES, "mailboxes")
-    )
+    return run_async(partial(_run_list, options, "mailboxes", _MAILBOXES, _MAILBOX_BRIEF))
 
 
 @click.command()
@@ -126,16 +71,19 @@ def fields(options: Options) -> int:
     return run_async(partial(_run_fields, options))
 
 
-async def _run_list(
-    options: Options,
-    pager: Callable[[OutreachClient], Pager[Campaign] | Pager[Mailbox]],
-    view: _ListView,
-    what: str,
-) -> int:
+def _print_items(
+    screen: Screen, items: Iterable[Any], columns: Sequence[str], brief: Sequence[str], read: Callable[[Any, str], Any] = getattr
+) -> None:
+    """Print a table. A terminal, which has less room than a pipe, gets only the columns in `brief`."""
+    names = brief if screen.console else columns
+    screen.print_table(names, ([read(item, name) for name in names] for item in items))
+
+
+async def _run_list(options: Options, what: str, columns: Sequence[str], brief: Sequence[str]) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options) as client:
-        items: Collected[Any] = await pager(client).collect()
-    view.print_items(screen, items)
+        items: Collected[Any] = await getattr(client, what).list(undecodable="keep").collect()
+    _print_items(screen, items, columns, brief)
     for unread in items.undecodable:
         screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
     if items.missing:
@@ -149,24 +97,28 @@ async def _run_list(
 async def _run_steps(options: Options, campaign: str) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options) as client:
-        found = await client.campaigns.steps(campaign)
-    _STEPS.print_items(screen, _build_step_rows(found))
-    screen.print_footer(f"{len(found.data)} steps, {found.days_left_display} ({found.days_left_date})")
-    screen.print_result({**to_wire(found), "count": len(found.data)})
+        result = await client.campaigns.steps(campaign)
+    # One line for each template, and one for a step without templates.
+    lines: list[tuple[Step, Template | None]] = []
+    for step in result.data:
+        lines += [(step, template) for template in step.templates] or [(step, None)]
+    _print_items(screen, lines, (*_STEP_COLUMNS, *_TEMPLATE_COLUMNS), _STEP_BRIEF, _read_step_cell)
+    screen.print_footer(f"{len(result.data)} steps, {result.days_left_display} ({result.days_left_date})")
+    screen.print_result({**to_wire(result), "count": len(result.data)})
     return OK
 
 
-def _build_step_rows(found: CampaignSteps) -> Iterator[_StepRow]:
-    for step in found.data:
-        templates: list[Template | None] = [*step.templates]
-        yield from (_StepRow(step, template) for template in templates or [None])
+def _read_step_cell(line: tuple[Step, Template | None], name: str) -> Any:
+    step, template = line
+    return getattr(step, name) if name in _STEP_COLUMNS else getattr(template, name, None)
 
 
 async def _run_fields(options: Options) -> int:
     screen = Screen.of(as_json=options.as_json)
     async with open_client(options) as client:
-        found: list[WorkspaceField] = await client.workspaces.fields()
-    _FIELDS.print_items(screen, found)
-    screen.print_footer(f"{len(found)} fields")
-    screen.print_result({"data": to_wire(found), "count": len(found)})
+        workspace_fields = await client.workspaces.fields()
+    rows = [(field.code, field.label, ", ".join(field.searchable)) for field in workspace_fields]
+    screen.print_table(("code", "label", "searchable"), rows)
+    screen.print_footer(f"{len(rows)} fields")
+    screen.print_result({"data": to_wire(workspace_fields), "count": len(rows)})
     return OK

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import attrs
 import click
 
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""
-
-BACKENDS: Final = ("httpx", "httpx2", "aiohttp")
 
 Backend = Literal["httpx", "httpx2", "aiohttp"]
 
@@ -22,7 +20,7 @@ _SHARED_OPTIONS: Final = (
     click.option("--workspace", "workspaces", metavar="ID", multiple=True, help="Id of the workspace. [OUTREACH_WORKSPACE]"),
     click.option("--owner-key", metavar="KEY", help="API key, for import only; safer as a variable. [OUTREACH_OWNER_KEY]"),
     click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."),
-    click.option("--backend", type=click.Choice(BACKENDS), help="HTTP library to use.  [default: httpx]"),
+    click.option("--backend", type=click.Choice(get_args(Backend)), help="HTTP library to use.  [default: httpx]"),
     click.option("--timeout", type=float, metavar="SECONDS", help="Timeout per attempt of a request.  [default: 30]"),
     click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."),
 )
@@ -51,24 +49,24 @@ class Options:
     headers: Mapping[str, str] = attrs.field(repr=False)
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
-        """Complete the options that were given from the environment.
+    def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
+        """Complete the options on the command line from the environment.
 
         The embedded service takes nothing from the environment: a key and a workspace set there belong to another service.
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.
         """
-        base_url = given["base_url"] or environment.get("OUTREACH_BASE_URL") or None
-        around = {} if base_url == FAKE else environment
+        base_url = values["base_url"] or environment.get("OUTREACH_BASE_URL") or None
+        environment = {} if base_url == FAKE else environment
         return cls(
             base_url=base_url,
-            workspaces=given["workspaces"] or tuple(around.get("OUTREACH_WORKSPACE", "").split()),
-            owner_key=given["owner_key"] or around.get("OUTREACH_OWNER_KEY") or None,
-            as_json=bool(given["as_json"]),
-            backend=given["backend"] or "httpx",
-            timeout=30.0 if given["timeout"] is None else given["timeout"],
-            headers=dict(map(_parse_header, given["headers"])),
+            workspaces=values["workspaces"] or tuple(environment.get("OUTREACH_WORKSPACE", "").split()),
+            owner_key=values["owner_key"] or environment.get("OUTREACH_OWNER_KEY") or None,
+            as_json=bool(values["as_json"]),
+            backend=values["backend"] or "httpx",
+            timeout=30.0 if values["timeout"] is None else values["timeout"],
+            headers=dict(map(_parse_header, values["headers"])),
         )
 
     @property
@@ -90,8 +88,8 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_options(**arguments: Any) -> Any:
         context = click.get_current_context()
         before = context.parent.params if context.parent else {}
-        given = {name: _prefer_later(before.get(name), arguments.pop(name)) for name in _OPTION_NAMES}
-        return command(options=Options.of(given, os.environ), **arguments)
+        shared = {name: _prefer_later(before.get(name), arguments.pop(name)) for name in attrs.fields_dict(Options)}
+        return command(options=Options.of(shared, os.environ), **arguments)
 
     return declare_options(with_options)
 
@@ -101,9 +99,6 @@ def declare_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_SHARED_OPTIONS):
         command = option(command)
     return command
-
-
-_OPTION_NAMES: Final = ("base_url", "workspaces", "owner_key", "as_json", "backend", "timeout", "headers")
 
 
 def _prefer_later(before: Any, after: Any) -> Any:

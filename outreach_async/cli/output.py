@@ -82,18 +82,14 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for at, column in enumerate(columns):
         values = [row[at] for row in rows]
-        figures = bool(values) and all(map(_is_number, values))
-        whole = map(to_printable, values) if figures or column in _UNWRAPPED_COLUMNS else ()
-        least = max(map(len, [*whole, *column.split("_")]))
+        numeric = bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        unwrapped = map(to_printable, values) if numeric or column in _UNWRAPPED_COLUMNS else ()
+        min_width = max(map(len, [*unwrapped, *column.split("_")]))
         heading = Text(column.replace("_", "\n"))
-        table.add_column(heading, justify="right" if figures else "left", overflow="fold", min_width=least)
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold", min_width=min_width)
     for row in rows:
         table.add_row(*(Text(to_printable(cell)) for cell in row))
     return table
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 ShowProgress: TypeAlias = Callable[[int, str], None]
@@ -125,28 +121,29 @@ async def follow_progress(outcomes: Outcomes, show: ShowProgress, warn: Callable
         show: Updates the bar.
         warn: Prints a line. Used for the reason of each pause, which may not fit beside the bar.
     """
-    told = ""
+    printed_reason = ""
     while True:
-        seen = outcomes.progress
-        show(seen.rows, format_progress(seen))
-        if seen.why and seen.why != told:
-            of = "" if seen.total is None else f" of {seen.total:,}"
-            warn(f"{seen.rows:,}{of} rows, {format_progress(seen)}")
-        told = seen.why
+        progress = outcomes.progress
+        show(progress.rows, format_progress(progress))
+        if progress.why and progress.why != printed_reason:
+            of = "" if progress.total is None else f" of {progress.total:,}"
+            warn(f"{progress.rows:,}{of} rows, {format_progress(progress)}")
+        printed_reason = progress.why
         await anyio.sleep(_REFRESH_INTERVAL)
 
 
-def format_progress(seen: BulkProgress) -> str:
+def format_progress(progress: BulkProgress) -> str:
     """Return the rate, the state with its reason, and the ETA of a run."""
-    digits = 1 if 0 < seen.rate < _SLOW_RATE else 0
-    parts = [f"{seen.rate:,.{digits}f} rows/s"]
-    if seen.state != "running":
-        held = f"{seen.state} for {_format_duration(seen.resumes)}" if seen.resumes else seen.state
-        parts.append(f"{held} ({to_printable(seen.why)})" if seen.why else held)
-    if seen.eta is not None:
-        parts.append(f"ETA {_format_duration(seen.eta)}")
+    digits = 1 if 0 < progress.rate < _SLOW_RATE else 0
+    parts = [f"{progress.rate:,.{digits}f} rows/s"]
+    if progress.state != "running":
+        state = f"{progress.state} for {format_duration(progress.resumes)}" if progress.resumes else progress.state
+        parts.append(f"{state} ({to_printable(progress.why)})" if progress.why else state)
+    if progress.eta is not None:
+        parts.append(f"ETA {format_duration(progress.eta)}")
     return ", ".join(parts)
 
 
-def _format_duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
+    """Return a duration in hours, minutes and seconds."""
     return str(timedelta(seconds=round(seconds)))

@@ -2,51 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from outreach_async.bulk import ContactOutcome, Journal
 from outreach_async.bulk.journal import JournalReport
+from outreach_async.cli import files
 from outreach_async.cli.exits import SUSPENDED, exit_code_of_rows
-from outreach_async.cli.files import ReadOptions, file_options
-from outreach_async.cli.importing import export_rejects
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
-from outreach_async.cli.writing import FileUse, OutputPath, force_option, require_writable
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File
-from outreach_async.importer.rejects import is_rejects_file
+from outreach_async.importer.rejects import export_rejects, is_rejects_file
 
 
 @click.command()
-@click.argument("journal", type=click.Path(path_type=Path))
+@click.argument("journal", type=files.PATH)
 @click.option("--uncertain", is_flag=True, help="List the rows whose outcome is uncertain.")
-@click.option("--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows.")
-@force_option
-@file_options
+@files.rejects_option
+@files.force_option
+@files.file_options
 @shared_options
-def report(options: Options, journal: Path, *, reading: ReadOptions, uncertain: bool, rejects: Path | None, force: bool) -> int:
+def report(
+    options: Options, journal: Path, *, open_input: files.OpenInput, uncertain: bool, rejects: Path | None, force: bool
+) -> int:
     """Show the progress and results of the run in JOURNAL. It works while the run is in progress; nothing is sent or changed.
 
     Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
     resumed.
     """
-    screen, kept = Screen.of(as_json=options.as_json), Journal(journal)
-    figures = _read_report(kept)
+    screen, run = Screen.of(as_json=options.as_json), Journal(journal)
+    figures = _read_report(run)
     source = None if figures.source is None or figures.fingerprint is None else Path(figures.source)
-    require_writable(
-        FileUse.for_journal("JOURNAL", journal, written=False),
-        FileUse.for_reading("the input of JOURNAL", source),
-        FileUse.for_writing("--rejects", rejects, is_rejects_file),
+    files.require_writable(
+        files.FileUse.for_journal("JOURNAL", journal, written=False),
+        files.FileUse.for_reading("the input of JOURNAL", source),
+        files.FileUse.for_writing("--rejects", rejects, is_rejects_file),
         force=force,
     )
     if uncertain:
         columns = ("row", "status", "possible", "attempts", "id", "error")
-        screen.print_table(columns, (_outcome_cells(outcome) for outcome in _uncertain_outcomes(kept)))
+        screen.print_table(columns, (_outcome_cells(outcome) for outcome in run.outcomes() if not outcome.certain))
     if rejects is not None:
-        rows = export_rejects(rejects, _open_input(reading, figures), kept)
+        file = _open_input_file(open_input, figures)
+        with files.explain_write_errors("--rejects", rejects):
+            rows = export_rejects(rejects, file, run)
         screen.print_line(f"{rows:,} rows written to {rejects}")
     _print_report(screen, figures)
     screen.print_result(figures.to_dict())
@@ -60,28 +61,23 @@ def _read_report(journal: Journal) -> JournalReport:
         raise InvalidRequest(str(error).replace("journal: ", "JOURNAL: ", 1)) from error
 
 
-def _uncertain_outcomes(journal: Journal) -> Iterator[ContactOutcome]:
-    return (outcome for outcome in journal.outcomes() if not outcome.certain)
-
-
 def _outcome_cells(outcome: ContactOutcome) -> tuple[object, ...]:
     possible = ", ".join(sorted(outcome.possible))
     return outcome.index, outcome.status.value, possible, outcome.attempts, outcome.id or "", outcome.error or ""
 
 
-def _open_input(reading: ReadOptions, figures: JournalReport) -> File | None:
+def _open_input_file(open_input: files.OpenInput, figures: JournalReport) -> File | None:
     """Return the input of the run, if it has not changed; `None` if it came from standard input.
 
     Raises:
         InvalidRequest: The input has changed, or the journal records none.
     """
     if figures.source is None:
-        raise InvalidRequest(
-            "--rejects: the journal records no input file; pass the journal of an 'outreach-async import' instead"
-        )
+        remedy = "pass the journal of an 'outreach-async import' instead"
+        raise InvalidRequest(f"--rejects: the journal records no input file; {remedy}")
     if figures.fingerprint is None:
         return None
-    file = reading.open(figures.source)
+    file = open_input(figures.source)
     if figures.fingerprint != file.fingerprint():
         raise InvalidRequest(f"--rejects: {figures.source} has changed since this run began; restore the original file")
     return file

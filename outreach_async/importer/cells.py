@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 
@@ -40,7 +40,7 @@ def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
     text = "\n".join(cells)  # one search per row: nearly all rows are fine, and the time adds up over a million of them
     if "E+" not in text and "\0" not in text and (text.isascii() or not _MOJIBAKE_HINT.search(text)):
         return ()
-    return tuple(flaw for column, cell in enumerate(cells) for look in _CELL_CHECKS if (flaw := look(column, cell)))
+    return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
 
 
 def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
@@ -55,37 +55,22 @@ def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
         remedy = "restore the others, and format the cell as text"
         lost = f"{text} is a number in the file, which keeps only {_EXACT_DIGITS} digits; {remedy}"
         return CellIssue(column, "digits", lost, fatal=True)
-    return CellIssue(
-        column,
-        "number",
-        f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text",
-    )
+    message = f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
+    return CellIssue(column, "number", message)
 
 
-def _check_unsendable(column: int, cell: str) -> CellIssue | None:
-    if found := _UNSENDABLE.search(cell):
-        what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
-        return CellIssue(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
-    return None
-
-
-def _check_scientific(column: int, cell: str) -> CellIssue | None:
+def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
+    if unsendable := _UNSENDABLE.search(cell):
+        what = "a NUL character" if unsendable[0] == "\0" else "half a character (a lone surrogate)"
+        yield CellIssue(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
     if _SCIENTIFIC.fullmatch(cell):
-        return CellIssue(
-            column,
-            "scientific",
-            f"{cell.strip()!r} is a long number that a spreadsheet shortened, and its digits are lost; restore it as text",
-        )
-    return None
-
-
-def _check_mojibake(column: int, cell: str) -> CellIssue | None:
-    for found in _MOJIBAKE.finditer(cell):
-        if (meant := _repair(found[0])) is not None:
-            return CellIssue(
-                column, "mojibake", f"{found[0]!r} is probably {meant!r}, read in the wrong encoding; export the file again"
-            )
-    return None
+        lost = f"{cell.strip()!r} is a long number that a spreadsheet shortened, and its digits are lost; restore it as text"
+        yield CellIssue(column, "scientific", lost)
+    for garbled in _MOJIBAKE.finditer(cell):
+        if (meant := _repair(garbled[0])) is not None:
+            message = f"{garbled[0]!r} is probably {meant!r}, read in the wrong encoding; export the file again"
+            yield CellIssue(column, "mojibake", message)
+            return
 
 
 def _repair(text: str) -> str | None:
@@ -95,6 +80,3 @@ def _repair(text: str) -> str | None:
         return written.decode()
     except UnicodeDecodeError:
         return None
-
-
-_CELL_CHECKS: Final[Sequence[Callable[[int, str], CellIssue | None]]] = (_check_unsendable, _check_scientific, _check_mojibake)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import attrs
 
@@ -38,9 +39,6 @@ LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"}
 REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
 """Modules that checks need. The extra `validate` installs them."""
 
-_WARN_ONLY: Final = "repeat"
-"""The check of duplicates in the file. It only warns: `repeats` of `create_many` decides what happens to them."""
-
 
 @attrs.frozen
 class CheckPolicy:
@@ -69,18 +67,16 @@ class CheckPolicy:
             InvalidRequest: A check or a level is unknown, or a check requested here needs a library that is not installed.
         """
         levels: dict[str, Level] = dict.fromkeys(CHECKS, "warn")
-        asked: set[str] = set()
+        requested: set[str] = set()
         for text in texts:
-            name, sign, given = text.rpartition("=")
-            level = _parse_level(text, given)
-            names = [_parse_check(text, name)] if sign else list(CHECKS)
-            asked = asked | set(names) if level != "off" else asked - set(names)
+            name, sign, level = _parse_setting(text)
+            names = {name} if sign else set(CHECKS)
+            requested = requested | names if level != "off" else requested - names
             levels |= {check: "warn" if level == "error" and not sign and check in LINTS else level for check in names}
         lacking = tuple(check for check, module in REQUIRED_MODULES.items() if levels[check] != "off" and not has(module))
-        if wanted := asked & set(lacking):
-            raise InvalidRequest(
-                f"check: the extra 'validate' is missing for {_join_names(wanted)}; run pip install 'outreach_async[validate]'"
-            )
+        if wanted := " and ".join(sorted(requested & set(lacking))):
+            remedy = "run pip install 'outreach_async[validate]'"
+            raise InvalidRequest(f"check: the extra 'validate' is missing for {wanted}; {remedy}")
         return cls({**levels, **dict.fromkeys(lacking, "off")}, lacking)
 
     @property
@@ -88,28 +84,21 @@ class CheckPolicy:
         """A note on the checks that are off because a library is missing; `None` if there are none."""
         if not self.missing:
             return None
-        return f"not checked: {_join_names(self.missing)}; to check, run pip install 'outreach_async[validate]'"
+        return f"not checked: {' and '.join(sorted(self.missing))}; to check, run pip install 'outreach_async[validate]'"
 
 
-def _parse_level(text: str, given: str) -> Level:
-    for level in get_args(Level):
-        if given.strip() == level:
-            return level  # type: ignore[no-any-return]  # get_args is not typed
-    raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
-
-
-def _parse_check(text: str, name: str) -> str:
-    if (check := name.strip()) not in CHECKS:
+def _parse_setting(text: str) -> tuple[str, str, Level]:
+    """Return the check and the sign, both empty if the setting is for all checks, and the level."""
+    check, sign, level = map(str.strip, text.rpartition("="))
+    if level not in get_args(Level):
+        raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
+    if sign and check not in CHECKS:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
-    if check == _WARN_ONLY and text.rpartition("=")[2].strip() == "error":
-        raise InvalidRequest(
-            "check: expected repeat=warn or repeat=off, got repeat=error; to reject duplicates, pass --repeats error"
-        )
-    return check
-
-
-def _join_names(names: Iterable[str]) -> str:
-    return " and ".join(sorted(names))
+    # The check of duplicates in the file only warns: `repeats` of `create_many` decides what happens to them.
+    if check == "repeat" and level == "error":
+        remedy = "to reject duplicates, pass --repeats error"
+        raise InvalidRequest(f"check: expected repeat=warn or repeat=off, got repeat=error; {remedy}")
+    return check, sign, cast("Level", level)
 
 
 ValueCheck: TypeAlias = Callable[[Any], str | None]
@@ -173,8 +162,8 @@ class Checks:
     def __init__(self, columns: Columns, policy: CheckPolicy) -> None:
         self._cells_level = policy.levels["cells"]
         self._checks = tuple(
-            _ColumnCheck(at, name, policy.levels[name], code, look, name in _COUNTRY_CHECKS)
-            for name, (codes, look) in _VALUE_CHECKS.items()
+            _ColumnCheck(at, name, policy.levels[name], code, find_problem, name in _COUNTRY_CHECKS)
+            for name, (codes, find_problem) in _VALUE_CHECKS.items()
             for code in codes
             if policy.levels[name] != "off" and (at := columns.cell(code)) is not None
         )
@@ -183,61 +172,51 @@ class Checks:
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
         """Return the findings by index of the row. Rows with a fault have none."""
-        found = self._find(rows, self._checks)
-        if self._cells_level != "off":
-            self._add_cell_findings(rows, found)
-        return found
+        return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows. A finding of level `error` becomes the fault of its row, which is then never sent."""
-        if not self._error_checks and self._cells_level != "error":
+        with_cells = self._cells_level == "error"
+        if not self._error_checks and not with_cells:
             yield from rows
             return
-        many = iter(rows)
-        while some := list(islice(many, _CHUNK_SIZE)):
-            found = self._find(some, self._error_checks)
-            if self._cells_level == "error":
-                self._add_cell_findings(some, found)
-            for at, row in enumerate(some):
-                yield attrs.evolve(row, fault=found[at][0].message) if at in found else row
+        rows = iter(rows)
+        while chunk := list(islice(rows, _CHUNK_SIZE)):
+            findings = self._find(chunk, self._error_checks, with_cells=with_cells)
+            for at, row in enumerate(chunk):
+                yield attrs.evolve(row, fault=findings[at][0].message) if at in findings else row
 
-    def _find(self, rows: Sequence[Row], checks: Iterable[_ColumnCheck]) -> dict[int, list[RowFinding]]:
-        places_of = [at for at, row in enumerate(rows) if row.fault is None]
-        found: dict[int, list[RowFinding]] = {}
-        if not places_of:
-            return found
-        columns = list(zip(*(rows[at].cells for at in places_of), strict=True))
-        countries = self._country_codes(columns, len(places_of))
-        for check in checks:
+    def _find(self, rows: Sequence[Row], checks: Iterable[_ColumnCheck], *, with_cells: bool) -> dict[int, list[RowFinding]]:
+        findings: defaultdict[int, list[RowFinding]] = defaultdict(list)
+        readable = [at for at, row in enumerate(rows) if row.fault is None]
+        columns = list(zip(*(rows[at].cells for at in readable), strict=True))
+        countries = self._country_codes(columns, len(readable))
+        for check in checks if readable else ():
             texts = [cell.strip() for cell in columns[check.at]]
             keys = list(zip(texts, countries, strict=True)) if check.needs_country else texts
-            for at, complaint in _find_problems(texts, keys, check.find_problem):
-                finding = RowFinding(check.name, check.level, check.code, _format_message(check.code, texts[at], complaint))
-                found.setdefault(places_of[at], []).append(finding)
-        return found
+            for at, problem in _find_problems(texts, keys, check.find_problem):
+                message = _format_message(check.code, texts[at], problem)
+                findings[readable[at]].append(RowFinding(check.name, check.level, check.code, message))
+        for at, row in enumerate(rows) if with_cells else ():
+            for remark in row.warnings:
+                message = f"{remark.code}: {remark.message}"
+                findings[at].append(RowFinding("cells", self._cells_level, remark.code, message))
+        return findings
 
     def _country_codes(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:
-        if self._country_column is None:
+        if self._country_column is None or not rows:
             return [None] * rows
         cells = columns[self._country_column]
         codes = {cell: value_checks.find_country_code(cell) for cell in set(cells)}
         return [codes[cell] for cell in cells]
 
-    def _add_cell_findings(self, rows: Sequence[Row], found: dict[int, list[RowFinding]]) -> None:
-        for at, row in enumerate(rows):
-            if row.warnings:
-                told = [
-                    RowFinding("cells", self._cells_level, each.code, f"{each.code}: {each.message}") for each in row.warnings
-                ]
-                found.setdefault(at, []).extend(told)
 
-
-def _find_problems(texts: Sequence[str], keys: Sequence[Hashable], look: ValueCheck) -> list[tuple[int, str]]:
+def _find_problems(texts: Sequence[str], keys: Sequence[Hashable], find_problem: ValueCheck) -> list[tuple[int, str]]:
     """Return the indexes of the cells with a problem, and the problems."""
-    wrong = {key: complaint for key in set(keys) if key != "" and (complaint := look(key))}
-    return [(at, wrong[key]) for at, key in enumerate(keys) if key in wrong and texts[at]] if wrong else []
+    problems = {key: problem for key in set(keys) if key != "" and (problem := find_problem(key))}
+    return [(at, problems[key]) for at, key in enumerate(keys) if key in problems and texts[at]] if problems else []
 
 
-def _format_message(code: str, text: str, complaint: str) -> str:
+def _format_message(code: str, text: str, problem: str) -> str:
     cut = text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."
-    return f"{code}: {masked_repr(cut)}: {complaint}"
+    return f"{code}: {masked_repr(cut)}: {problem}"

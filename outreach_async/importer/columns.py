@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unicodedata import normalize
 
@@ -73,11 +74,11 @@ class Columns:
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
         """Return the fields of a row by code. Blank cells are omitted, but `email` is always present."""
-        found: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
-        found.setdefault("email", "")
+        members: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
+        members.setdefault("email", "")
         if self._extra and (extra := {code: cells[at] for at, code in self._extra if cells[at].strip()}):
-            found["extra"] = extra
-        return found
+            members["extra"] = extra
+        return members
 
     def cell(self, code: str) -> int | None:
         """Return the index of the column with a code; `None` if there is none.
@@ -134,16 +135,16 @@ def map_columns(
         ```
     """
     fields = tuple(fields)
-    decider = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields)
-    decided = [decider.decide(header) for header in headers]
-    if not ignore_unknown and (unknown := [(at, headers[at - 1]) for at, each in enumerate(decided, 1) if each is None]):
-        named = [_describe_unknown(at, header, fields) for at, header in unknown[:_MAX_NAMED]]
+    mapper = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields)
+    decisions = [mapper.decide(header) for header in headers]
+    if not ignore_unknown and (unknown := [at for at, decision in enumerate(decisions) if decision is None]):
+        problems = [_describe_unknown(at + 1, headers[at], fields) for at in unknown[:_MAX_NAMED]]
         if len(unknown) > _MAX_NAMED:
-            named.append(f"{len(unknown) - _MAX_NAMED:,} more columns")
-        raise InvalidRequest(f"{'; '.join(named)}; {_REMEDY}")
-    codes, reasons = zip(*(each or (None, "unknown column, ignored") for each in decided), strict=True)
+            problems.append(f"{len(unknown) - _MAX_NAMED:,} more columns")
+        raise InvalidRequest(f"{'; '.join(problems)}; {_REMEDY}")
+    codes, reasons = zip(*(decision or (None, "unknown column, ignored") for decision in decisions), strict=True)
     _require_unique_codes(headers, codes)
-    return Columns(tuple(headers), codes, reasons, decider.export.name if decider.export else None)
+    return Columns(tuple(headers), codes, reasons, mapper.export.name if mapper.export else None)
 
 
 def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
@@ -151,8 +152,8 @@ def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
     chosen = {column.strip(): code for column, code in overrides.items()}
     if not all(_is_known(code, ()) for code in chosen.values()):
         return False
-    decider = ColumnMapper.of(headers, {name: code or None for name, code in chosen.items()}, ())
-    return all(decider.decide_known(header) for header in headers)
+    mapper = ColumnMapper.of(headers, {name: code or None for name, code in chosen.items()}, ())
+    return all(mapper.decide_known(header) for header in headers)
 
 
 Decision: TypeAlias = tuple[str | None, str]
@@ -167,14 +168,12 @@ class ColumnMapper:
         overrides: The caller's codes, by column name.
         export: The tool that wrote the file, if recognised.
         export_codes: Codes of the tool's columns, by folded name.
-        standard_tiers: Names of the fields that every contact has.
         workspace_tiers: Names of the workspace's fields.
     """
 
     overrides: Mapping[str, str | None]
     export: ExportFormat | None
     export_codes: Mapping[str, str]
-    standard_tiers: tuple[_Tier, ...]
     workspace_tiers: tuple[_Tier, ...]
 
     @classmethod
@@ -182,8 +181,8 @@ class ColumnMapper:
         """Prepare to map the columns of a header."""
         export = detect_export(headers)
         rest = [header for header in headers if header.strip() not in chosen]
-        sources = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
-        return cls(chosen, export, sources, _create_standard_tiers(), _create_workspace_tiers(fields))
+        export_codes = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
+        return cls(chosen, export, export_codes, _create_workspace_tiers(fields))
 
     def decide(self, header: str) -> Decision | None:
         """Return the decision for a column; `None` if the column is unknown.
@@ -191,7 +190,10 @@ class ColumnMapper:
         Raises:
             InvalidRequest: Its name matches two fields.
         """
-        return self.decide_known(header) or self._decide_by_workspace(header) or self._decide_ignored(header)
+        if decision := self.decide_known(header) or self._decide_by_workspace(header):
+            return decision
+        reason = self.export.find_ignore_reason(header) if self.export else None
+        return (None, f"{self.export.name}: {reason}") if self.export and reason else None
 
     def decide_known(self, header: str) -> Decision | None:
         """Return the decision for a column that is known without the workspace's fields.
@@ -201,13 +203,15 @@ class ColumnMapper:
         """
         if (name := header.strip()) in self.overrides:
             return self.overrides[name], "override"
-        if self.export and (reason := self.export.misleading.get(fold_column_name(header))):
-            return None, f"{self.export.name}: {reason}"
-        if self.export and (code := self.export_codes.get(fold_column_name(header))):
-            return code, f"{self.export.name} column"
-        if self.export and any(fold_column_name(header) in columns for columns in self.export.fields.values()):
-            return None, f"{self.export.name}: {self.export.find_ignore_reason(header)}"
-        code = _parse_custom_code(header) or _find_code(header, self.standard_tiers)
+        if export := self.export:
+            folded = fold_column_name(header)
+            if reason := export.misleading.get(folded):
+                return None, f"{export.name}: {reason}"
+            if folded in self.export_codes:
+                return self.export_codes[folded], f"{export.name} column"
+            if any(folded in columns for columns in export.fields.values()):
+                return None, f"{export.name}: {export.find_ignore_reason(header)}"
+        code = _parse_custom_code(header) or _find_code(header, _create_standard_tiers())
         return (code, "by name") if code else None
 
     def _decide_by_workspace(self, header: str) -> Decision | None:
@@ -216,11 +220,6 @@ class ColumnMapper:
         for name in self.export.workspace_names(header) if self.export else ():
             if code := _find_code(name, self.workspace_tiers):
                 return code, f"workspace field {name!r}"
-        return None
-
-    def _decide_ignored(self, header: str) -> Decision | None:
-        if self.export and (reason := self.export.find_ignore_reason(header)):
-            return None, f"{self.export.name}: {reason}"
         return None
 
 
@@ -265,6 +264,7 @@ def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
     return index
 
 
+@cache
 def _create_standard_tiers() -> tuple[_Tier, ...]:
     """Return the names that a header is compared with in any workspace, most specific first."""
     return (
@@ -276,13 +276,11 @@ def _create_standard_tiers() -> tuple[_Tier, ...]:
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
     """Return the names that a header is compared with in one workspace, most specific first."""
     usable = [field for field in fields if _is_sendable(field.code)]
+    names = [(_normalise_name(name), field.code) for field in usable for name in (field.code, field.label)]
     return (
         (str.strip, _index_codes((field.code, field.code) for field in usable)),
         (str.strip, _index_codes((field.label.strip(), field.code) for field in usable)),
-        (
-            _normalise_name,
-            _index_codes((_normalise_name(name), field.code) for field in usable for name in (field.code, field.label)),
-        ),
+        (_normalise_name, _index_codes(names)),
         (_normalise_name, _index_codes((_normalise_name(name), field.code) for field in usable for name in field.searchable)),
     )
 
@@ -301,13 +299,12 @@ def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
     Raises:
         InvalidRequest: The name matches two fields.
     """
-    name = header.strip()
-    for spelled, index in tiers:
-        if found := index.get(spelled(header)):
-            if len(found) > 1:
-                both = " and ".join(map(repr, sorted(found)))
-                raise InvalidRequest(f"column {header!r} matches {both}; choose one of them, as in --map '{name}={min(found)}'")
-            return min(found)
+    for normalise, index in tiers:
+        if codes := index.get(normalise(header)):
+            if len(codes) > 1:
+                remedy = f"choose one of them, as in --map '{header.strip()}={min(codes)}'"
+                raise InvalidRequest(f"column {header!r} matches {' and '.join(map(repr, sorted(codes)))}; {remedy}")
+            return min(codes)
     return ""
 
 
@@ -335,14 +332,11 @@ def _resolve_overrides(
     chosen: dict[str, str | None] = {}
     for column, code in overrides.items():
         if column.strip() not in names:
-            raise InvalidRequest(
-                f"map: the file has no column {column!r}{_suggest_similar(column, names)}; use a name from its header"
-            )
+            similar = _suggest_similar(column, names)
+            raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
         if not _is_known(code, fields):
-            raise InvalidRequest(
-                f"map: column {column!r} has the unknown code {code!r}{_suggest_similar(code, _list_codes(fields))};"
-                " use a field's code, or 'ignore'"
-            )
+            unknown = f"column {column!r} has the unknown code {code!r}{_suggest_similar(code, _list_codes(fields))}"
+            raise InvalidRequest(f"map: {unknown}; use a field's code, or 'ignore'")
         chosen[column.strip()] = None if code in {"", IGNORE} else code
     return chosen
 
@@ -358,25 +352,20 @@ def _describe_unknown(at: int, header: str, fields: Sequence[WorkspaceField]) ->
 
 
 def _suggest_similar(name: str, known: Iterable[str]) -> str:
-    squashed = {_normalise_name(each): each for each in known}
-    found = get_close_matches(_normalise_name(name), squashed, n=3, cutoff=_MIN_SIMILARITY)
-    return f" (similar: {', '.join(repr(squashed[each]) for each in found)})" if found else ""
+    by_normalised = {_normalise_name(candidate): candidate for candidate in known}
+    matches = get_close_matches(_normalise_name(name), by_normalised, n=3, cutoff=_MIN_SIMILARITY)
+    return f" (similar: {', '.join(repr(by_normalised[match]) for match in matches)})" if matches else ""
 
 
 def _require_unique_codes(headers: Sequence[str], codes: Sequence[str | None]) -> None:
-    first: dict[str, str] = {}
-    for header, code in _mapped_columns(headers, codes):
-        if code in first:
-            raise InvalidRequest(
-                f"columns {first[code]!r} and {header!r} both map to {code!r}; ignore one, as in --map '{header.strip()}=ignore'"
-            )
+    first: dict[str | None, str] = {}
+    for header, code in zip(headers, codes, strict=True):
+        if code is not None and code in first:
+            remedy = f"ignore one, as in --map '{header.strip()}=ignore'"
+            raise InvalidRequest(f"columns {first[code]!r} and {header!r} both map to {code!r}; {remedy}")
         first[code] = header
     if "email" not in first:
         raise InvalidRequest("no column maps to 'email', which every contact needs; map one, as in --map Column=email")
-
-
-def _mapped_columns(headers: Sequence[str], codes: Sequence[str | None]) -> Iterator[tuple[str, str]]:
-    return ((header, code) for header, code in zip(headers, codes, strict=True) if code is not None)
 
 
 async def columns_for(

@@ -14,48 +14,32 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.encoding import detect_encoding, read_lines
 from outreach_async.importer.source import ByteSource, FileInput
-from outreach_async.importer.table import Heading, Record, Table, trim_cells
+from outreach_async.importer.table import File, Heading, Record, trim_cells
 
-DELIMITERS: Final = (",", ";", "\t", "|")
 UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no code, only this message
 
 _DELIMITER_NOTES: Final = {
-    ";": "columns are separated by semicolons",
-    "\t": "columns are separated by tabs",
-    "|": "columns are separated by |",
+    ",": (),
+    ";": ("columns are separated by semicolons",),
+    "\t": ("columns are separated by tabs",),
+    "|": ("columns are separated by |",),
 }
+"""The delimiters that are detected, and what a user is told about each."""
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
-@attrs.frozen
-class Dialect:
-    """The delimiter of a CSV file, and the lines before its header.
-
-    Attributes:
-        delimiter: The delimiter.
-        skip: Number of lines before the header, which state the delimiter.
-    """
-
-    delimiter: str
-    skip: int = 0
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A note on the delimiter; none for a comma."""
-        if self.skip:
-            return (f"columns are separated by {self.delimiter!r}, as stated in the first line",)
-        return (_DELIMITER_NOTES[self.delimiter],) if self.delimiter in _DELIMITER_NOTES else ()
-
-
-def detect_dialect(sample: Sequence[str]) -> Dialect:
+def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
     """Detect the delimiter: it gives most rows as many cells as the header; of several, the one with most cells wins.
+
+    Return the delimiter, the number of lines before the header, which state it, and notes on it.
 
     Args:
         sample: The first lines of a file; the last record may be incomplete.
     """
     if sample and (stated := _SEPARATOR_LINE.fullmatch(sample[0])):
-        return Dialect(stated[1], 1)
-    return Dialect(max(DELIMITERS, key=lambda delimiter: _score(sample, delimiter)))
+        return stated[1], 1, (f"columns are separated by {stated[1]!r}, as stated in the first line",)
+    delimiter = max(_DELIMITER_NOTES, key=lambda delimiter: _score(sample, delimiter))
+    return delimiter, 0, _DELIMITER_NOTES[delimiter]
 
 
 def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
@@ -78,8 +62,10 @@ def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, i
 
 
 def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
-    found = [cells for _, _, cells in parse_records(sample, delimiter) if not _is_unclosed(cells)]
-    header, *rows = found or [[]]
+    records = [cells for _, _, cells in parse_records(sample, delimiter)]
+    if records and isinstance(records[-1], csv.Error) and str(records[-1]) == UNCLOSED_MESSAGE:
+        records.pop()  # the sample ends within a record
+    header, *rows = records or [[]]
     width = 0 if isinstance(header, csv.Error) else len(trim_cells(tuple(header), 0))
     if width < 2:  # noqa: PLR2004 - a delimiter that never occurs fits every row
         return 0.0, 0
@@ -87,16 +73,12 @@ def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
     return (fitting + 1) / (len(rows) + 1), width
 
 
-def _is_unclosed(cells: list[str] | csv.Error) -> bool:
-    return isinstance(cells, csv.Error) and str(cells) == UNCLOSED_MESSAGE
-
-
 _SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16
 """Most lines and characters that the delimiter is detected from."""
 
 
 @attrs.frozen(kw_only=True)
-class CsvFile(Table):
+class CsvFile(File):
     r"""A CSV file whose first line names the columns. A line such as `sep=;`, which Excel writes, may come before it.
 
     Attributes:
@@ -136,20 +118,14 @@ class CsvFile(Table):
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None) -> CsvFile:
         """Read the header and the first rows of an opened source."""
-        found = detect_encoding(source, encoding)
-        with closing(read_lines(source, found.codec)) as lines:
-            sample = _take_sample(lines)
-        dialect = detect_dialect(sample)
-        bare = cls(
-            source=source,
-            heading=Heading((), rejects=False, notes=()),
-            delimiter=dialect.delimiter,
-            encoding=found.codec,
-            skip=dialect.skip,
-        )
+        codec, encoding_notes = detect_encoding(source, encoding)
+        with closing(read_lines(source, codec)) as lines:
+            delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(lines))
+        no_heading = Heading((), rejects=False, notes=())
+        bare = cls(source=source, heading=no_heading, delimiter=delimiter, encoding=codec, skip=skip)
         with closing(bare._read_all()) as records:
-            heading = Heading.of(source.name, next(map(_header_cells, records), ()))
-        return attrs.evolve(bare, heading=heading, notes=(*found.notes, *dialect.notes, *heading.notes))
+            heading = Heading.of(source.name, next((record.cells for record in records), ()))
+        return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))
 
     def _read_records(self) -> Iterator[Record]:
         return islice(self._read_all(), 1, None)
@@ -160,10 +136,11 @@ class CsvFile(Table):
         for _ in range(self._skip):
             next(lines, None)
         for first, last, cells in parse_records(lines, self.delimiter):
-            line, until = first + self._skip, last + self._skip
+            line, last_line = first + self._skip, last + self._skip
             if isinstance(cells, csv.Error):
-                self._require_closed_quotes(cells, line, until, lines.last)
-                yield Record(line, (), _describe_error(cells, line, until))
+                self._require_closed_quotes(cells, line, last_line, lines.last)
+                where = f"lines {line} to {last_line} are" if last_line > line else "the line is"
+                yield Record(line, (), f"{where} not CSV: {cells}")
             elif any(map(str.strip, cells)):
                 yield Record(line, tuple(cells))
 
@@ -172,10 +149,8 @@ class CsvFile(Table):
         if str(error) == UNCLOSED_MESSAGE:
             raise InvalidRequest(f"{self.name}: the quote opened in line {first} is never closed; close it")
         if "field larger than" in str(error) and (last > first or '"' in text):
-            raise InvalidRequest(
-                f"{self.name}: a cell in line {first} is longer than {csv.field_size_limit():,} characters;"
-                " check its quotes: one is probably never closed"
-            )
+            what = f"a cell in line {first} is longer than {csv.field_size_limit():,} characters"
+            raise InvalidRequest(f"{self.name}: {what}; check its quotes: one is probably never closed")
 
 
 class _LineTracker(Iterator[str]):
@@ -199,12 +174,3 @@ def _take_sample(lines: Iterator[str]) -> list[str]:
         if left < 0:
             break
     return sample
-
-
-def _header_cells(record: Record) -> tuple[str, ...]:
-    return record.cells
-
-
-def _describe_error(error: csv.Error, first: int, last: int) -> str:
-    where = f"lines {first} to {last} are" if last > first else "the line is"
-    return f"{where} not CSV: {error}"

@@ -6,9 +6,7 @@ import codecs
 from collections.abc import Generator
 from importlib.util import find_spec
 from io import IncrementalNewlineDecoder, TextIOWrapper
-from typing import BinaryIO, Final, NamedTuple
-
-import attrs
+from typing import BinaryIO, Final
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.source import ByteSource
@@ -35,61 +33,40 @@ _MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
 """Fewest bytes beyond ASCII for a guess."""
 
 
-@attrs.frozen
-class Encoding:
-    """The encoding of a file.
-
-    Attributes:
-        codec: Python's name of the encoding.
-        notes: Facts about the choice that a user should know.
-    """
-
-    codec: str
-    notes: tuple[str, ...] = ()
-
-
-def detect_encoding(source: ByteSource, asked: str | None) -> Encoding:
-    """Return the encoding of a file.
+def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return Python's name of a file's encoding, and notes on its choice.
 
     Args:
         source: The file.
-        asked: The encoding that the caller specified.
+        requested: The encoding that the caller specified.
 
     Raises:
         InvalidRequest: The specified encoding is unknown, or contradicts the file's byte order mark.
     """
-    codec = _find_codec(asked) if asked is not None else None
+    codec = _find_codec(requested) if requested is not None else None
     with source.open_unpacked() as file:
         head = file.read(_HEAD_SIZE)
     for mark, own, name in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             if codec is not None and not codec.startswith(name.lower()):
-                raise InvalidRequest(
-                    f"{source.name}: expected encoding {asked!r}, got a byte order mark of {name}; omit --encoding"
-                )
-            return Encoding(own, () if own == UTF_8 else (f"encoding {name}, from the byte order mark",))
-    if codec is None:
-        _reject_utf16(source, head)
-    if codec is None or codec == "utf-8":
-        return Encoding(UTF_8)
-    return Encoding(codec, (f"encoding {asked}, as specified",))
-
-
-def _find_codec(asked: str) -> str:
-    try:
-        "".encode(asked)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
-        return codecs.lookup(asked).name
-    except (LookupError, ValueError):
-        raise InvalidRequest(
-            f"encoding: expected a text encoding, got {asked!r}; use, for example, cp1252, latin-1 or utf-16"
-        ) from None
-
-
-def _reject_utf16(source: ByteSource, head: bytes) -> None:
-    """Reject UTF-16 without a byte order mark: as UTF-8, it would have a NUL beside each letter."""
-    if is_utf16_like(head):
+                mismatch = f"expected encoding {requested!r}, got a byte order mark of {name}"
+                raise InvalidRequest(f"{source.name}: {mismatch}; omit --encoding")
+            return own, () if own == UTF_8 else (f"encoding {name}, from the byte order mark",)
+    if codec is None and is_utf16_like(head):  # without a byte order mark: as UTF-8, it would have a NUL beside each letter
         guess = "utf-16-be" if head.startswith(b"\0") else "utf-16-le"
         raise InvalidRequest(f"{source.name}: every other byte is zero, as in UTF-16; pass its encoding: --encoding {guess}")
+    if codec is None or codec == "utf-8":
+        return UTF_8, ()
+    return codec, (f"encoding {requested}, as specified",)
+
+
+def _find_codec(requested: str) -> str:
+    try:
+        "".encode(requested)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
+        return codecs.lookup(requested).name
+    except (LookupError, ValueError):
+        remedy = "use, for example, cp1252, latin-1 or utf-16"
+        raise InvalidRequest(f"encoding: expected a text encoding, got {requested!r}; {remedy}") from None
 
 
 def is_utf16_like(head: bytes) -> bool:
@@ -100,33 +77,20 @@ def is_utf16_like(head: bytes) -> bool:
 def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
     """Return an error that locates the first undecodable byte, and its remedy. The file is read up to there."""
     with source.open_unpacked() as file:
-        place = _find_fault(file, codec)
-    if place is None:  # the codec expects a byte order mark and finds none
-        little = f"{codec}-le"
-        return InvalidRequest(
-            f"{source.name}: expected a byte order mark, got none; pass the byte order: --encoding {little}, or -be"
-        )
-    what = f"{source.name}: line {place.line} is not {_codec_label(codec)} text (byte 0x{place.byte:02x})"
-    if place.mixed:
+        fault = _find_fault(file, codec)
+    if fault is None:  # the codec expects a byte order mark and finds none
+        remedy = f"pass the byte order: --encoding {codec}-le, or -be"
+        return InvalidRequest(f"{source.name}: expected a byte order mark, got none; {remedy}")
+    line, byte, around, mixed = fault
+    what = f"{source.name}: line {line} is not {'UTF-8' if codec == UTF_8 else codec} text (byte 0x{byte:02x})"
+    if mixed:
         return InvalidRequest(f"{what}, but earlier lines are; fix that line: it was probably copied from another file")
-    guess = _guess_encoding(place.around)
+    guess = _guess_encoding(around)
     return InvalidRequest(f"{what}; save the file as UTF-8, or pass its encoding, probably --encoding {guess}")
 
 
-def _codec_label(codec: str) -> str:
-    return "UTF-8" if codec == UTF_8 else codec
-
-
-class _DecodeFault(NamedTuple):
-    """The first undecodable byte: its line, its value, the bytes around it, and whether earlier bytes beyond ASCII are valid."""
-
-    line: int
-    byte: int
-    around: bytes
-    mixed: bool
-
-
-def _find_fault(file: BinaryIO, codec: str) -> _DecodeFault | None:
+def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bytes, bool] | None:
+    """Return the first undecodable byte: its line, its value, the bytes around it, and whether bytes beyond ASCII precede it."""
     decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
     line, mixed = 1, False
     try:
@@ -141,7 +105,7 @@ def _find_fault(file: BinaryIO, codec: str) -> _DecodeFault | None:
             text = read[:start].decode(codec, "ignore")
             around = read[max(start - _CONTEXT_SIZE, 0) : start + _CONTEXT_SIZE]
             line += newlines.decode(text, final=True).count("\n")
-            return _DecodeFault(line, read[start], around, mixed or not text.isascii())
+            return line, read[start], around, mixed or not text.isascii()
     return None
 
 
@@ -151,8 +115,8 @@ def _guess_encoding(sample: bytes) -> str:
         return _CANDIDATES[0]
     from charset_normalizer import from_bytes
 
-    found = from_bytes(sample, cp_isolation=list(_CANDIDATES)).best()
-    return found.encoding if found else _CANDIDATES[0]
+    best = from_bytes(sample, cp_isolation=list(_CANDIDATES)).best()
+    return best.encoding if best else _CANDIDATES[0]
 
 
 MAX_LINE_LENGTH: Final = 1 << 24

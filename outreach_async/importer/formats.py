@@ -13,7 +13,7 @@ from outreach_async.importer.csv_file import CsvFile
 from outreach_async.importer.encoding import is_utf16_like
 from outreach_async.importer.jsonl import JsonLinesFile
 from outreach_async.importer.source import ByteSource, FileInput
-from outreach_async.importer.table import File, Table
+from outreach_async.importer.table import File
 from outreach_async.transport.urls import require_module
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
@@ -35,21 +35,11 @@ Example:
     ```
 """
 
-_SUFFIXES: Final[dict[str, Format]] = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-    ".txt": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".xlsx": "xlsx",
-    ".xlsm": "xlsx",
-    ".xlsb": "xlsx",
-    ".xls": "xlsx",
-    ".ods": "xlsx",
+_SUFFIXES: Final[dict[Format, tuple[str, ...]]] = {
+    "csv": (".csv", ".tsv", ".tab", ".txt"),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "parquet": (".parquet", ".pq"),
+    "xlsx": (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"),
 }
 _TEXT_FORMATS: Final = frozenset({"csv", "jsonl"})
 _HEAD_SIZE: Final = 512
@@ -57,10 +47,6 @@ _OBJECT: Final = re.compile(rb'\s*\[?\s*\{\s*["}]')
 _BYTE_ORDER_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _WORKBOOK_PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
 _BLOCK_SIZE: Final = 1 << 18
-_EXPECTED_FORMATS: Final = (
-    "expected csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), parquet (.parquet .pq)"
-    " or xlsx (.xlsx .xlsm .xlsb .xls .ods), the first two also as gzip (.gz); convert the file, or pass --format"
-)
 
 
 def open_file(
@@ -91,7 +77,9 @@ def open_file(
         ```
     """
     source = ByteSource.of(path)
-    chosen, notes = (_require_format(format), ()) if format is not None else _detect_format(source)
+    if format is not None and format not in FORMATS:
+        raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {format!r}; pass one of them")
+    chosen, notes = (format, ()) if format is not None else _detect_format(source)
     if sheet is not None and chosen != "xlsx":
         raise InvalidRequest(f"sheet: expected a workbook, got {source.name}, which is read as {chosen}; omit --sheet")
     if encoding is not None and chosen not in _TEXT_FORMATS:
@@ -100,7 +88,7 @@ def open_file(
     return attrs.evolve(file, notes=(*notes, *file.notes))
 
 
-def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str | None) -> Table:
+def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str | None) -> File:
     if chosen == "csv":
         return CsvFile.of(source, encoding)
     if chosen == "jsonl":
@@ -118,12 +106,6 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
     return WorkbookFile.of(source, sheet)
 
 
-def _require_format(asked: str) -> str:
-    if asked not in FORMATS:
-        raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {asked!r}; pass one of them")
-    return asked
-
-
 def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
     """Return the format from the suffix, or from the first bytes with a note.
 
@@ -132,21 +114,20 @@ def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
     """
     with source.open_unpacked() as file:
         head = file.read(_HEAD_SIZE)
-    named, looks = _SUFFIXES.get(_suffix(source)), _detect_by_content(source, head)
+    name = PurePath(source.name)
+    suffix = (PurePath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
+    named = next((known for known, suffixes in _SUFFIXES.items() if suffix in suffixes), None)
+    looks = _detect_by_content(source, head)
     if named is None and looks is None:
-        raise InvalidRequest(f"{source.name}: unknown format; {_EXPECTED_FORMATS}")
+        *others, last = (f"{known} ({' '.join(suffixes)})" for known, suffixes in _SUFFIXES.items())
+        expected = f"expected {', '.join(others)} or {last}, the first two also as gzip (.gz)"
+        raise InvalidRequest(f"{source.name}: unknown format; {expected}; convert the file, or pass --format")
     if named is None:
         return str(looks), (f"format {looks}, detected from the content",)
     if head and looks not in {None, named} and not {looks, named} <= _TEXT_FORMATS:  # some programs save text files as .xls
-        raise InvalidRequest(
-            f"{source.name}: expected {named}, from its suffix, but its content looks like {looks}; pass --format {looks}"
-        )
+        mismatch = f"expected {named}, from its suffix, but its content looks like {looks}"
+        raise InvalidRequest(f"{source.name}: {mismatch}; pass --format {looks}")
     return named, ()
-
-
-def _suffix(source: ByteSource) -> str:
-    name = PurePath(source.name)
-    return (PurePath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
 
 
 def _detect_by_content(source: ByteSource, head: bytes) -> str | None:

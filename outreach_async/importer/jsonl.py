@@ -12,8 +12,8 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.cells import CellIssue
 from outreach_async.importer.encoding import detect_encoding, read_lines
-from outreach_async.importer.source import ByteSource, FileInput
-from outreach_async.importer.table import Heading, Record, Table
+from outreach_async.importer.source import ByteSource
+from outreach_async.importer.table import File, Heading, Record
 
 _MAX_KEYS: Final = 1000
 """Most columns. A file with more uses data as keys."""
@@ -22,7 +22,7 @@ _Members: TypeAlias = tuple[tuple[str, Any], ...]
 
 
 @attrs.frozen(kw_only=True)
-class JsonLinesFile(Table):
+class JsonLinesFile(File):
     """A file with a JSON object on each line.
 
     Attributes:
@@ -33,25 +33,20 @@ class JsonLinesFile(Table):
     _keys: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: FileInput, *, encoding: str | None = None) -> JsonLinesFile:
-        """Open a file, and read it once for its keys.
+    def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
+        """Read a file once for its keys.
 
         Args:
-            path: Path of the file, `"-"` for standard input, or a binary stream.
+            source: The file.
             encoding: Encoding of the file. By default it must be UTF-8 or begin with a byte order mark.
 
         Raises:
             InvalidRequest: The file is unreadable, not in that encoding, has no key, or has more than 1,000.
         """
-        return cls.of(ByteSource.of(path), encoding)
-
-    @classmethod
-    def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
-        """Read the keys of an opened source."""
-        found = detect_encoding(source, encoding)
-        keys = _collect_keys(source, found.codec)
+        codec, notes = detect_encoding(source, encoding)
+        keys = _collect_keys(source, codec)
         heading = Heading.of(source.name, keys)
-        return cls(source=source, heading=heading, encoding=found.codec, notes=(*found.notes, *heading.notes), keys=keys)
+        return cls(source=source, heading=heading, encoding=codec, notes=(*notes, *heading.notes), keys=keys)
 
     def _read_records(self) -> Iterator[Record]:
         places = {name: at for at, name in enumerate(self._keys)}
@@ -67,9 +62,8 @@ def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
             if not isinstance(members, str):
                 keys.update(dict.fromkeys(key for key, _ in members))
             if len(keys) > _MAX_KEYS:
-                raise InvalidRequest(
-                    f"{source.name}: expected at most {_MAX_KEYS:,} keys, got more by line {line}; check that the file is a table"
-                )
+                limit = f"expected at most {_MAX_KEYS:,} keys, got more by line {line}"
+                raise InvalidRequest(f"{source.name}: {limit}; check that the file is a table")
     return tuple(keys)
 
 
@@ -79,27 +73,26 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Membe
         if not (text := line.strip()):
             continue
         if number == 1 and text.startswith("["):
-            raise InvalidRequest(
-                f"{source.name}: expected an object per line, got a JSON array; convert it, for example with 'jq -c .[]'"
-            )
+            remedy = "convert it, for example with 'jq -c .[]'"
+            raise InvalidRequest(f"{source.name}: expected an object per line, got a JSON array; {remedy}")
         yield number, _parse_members(text)
 
 
 def _parse_members(text: str) -> _Members | str:
     # Numbers stay as written: a float would lose digits of a phone number.
     try:
-        found = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_reject_constant)
+        members = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_reject_constant)
     except RecursionError:
         return "the line is nested too deeply"
     except ValueError as error:
         return f"the line is not JSON: {error}"
-    if not isinstance(found, _Object):
+    if not isinstance(members, _Object):
         return "the line is not a JSON object; write its members by name"
-    keys = [key for key, _ in found]
+    keys = [key for key, _ in members]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
         return f"the key {twice!r} occurs twice; remove one of them"
-    return found
+    return members
 
 
 class _Object(tuple[tuple[str, Any], ...]):
@@ -114,7 +107,7 @@ def _reject_constant(constant: str) -> Never:
 
 def _build_record(line: int, members: _Members, places: dict[str, int]) -> Record:
     cells = [""] * len(places)
-    flaws: list[CellIssue] = []
+    issues: list[CellIssue] = []
     for key, value in members:
         at = places[key]
         if isinstance(value, str):
@@ -122,13 +115,7 @@ def _build_record(line: int, members: _Members, places: dict[str, int]) -> Recor
         elif isinstance(value, bool):
             cells[at] = str(value).upper()
         elif value is not None:
-            what = "an object" if isinstance(value, _Object) else "an array"
-            flaws.append(
-                CellIssue(
-                    at,
-                    "nested",
-                    f"{key!r} contains {what}, but a field is a string; give each part a key of its own",
-                    fatal=True,
-                )
-            )
-    return Record(line, tuple(cells), None, tuple(flaws))
+            what = f"{key!r} contains {'an object' if isinstance(value, _Object) else 'an array'}"
+            message = f"{what}, but a field is a string; give each part a key of its own"
+            issues.append(CellIssue(at, "nested", message, fatal=True))
+    return Record(line, tuple(cells), None, tuple(issues))

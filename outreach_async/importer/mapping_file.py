@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,14 +26,14 @@ def read_mapping(path: str | Path) -> dict[str, str]:
         InvalidRequest: The file cannot be read, or is not a mapping.
     """
     try:
-        known: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidRequest(f"mapping: {path}: {error.strerror or error}; pass a readable file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"mapping: {path} is not TOML in UTF-8: {error}; {_EXAMPLE}") from None
-    columns = known.get(_TABLE)
-    if set(known) != {_TABLE} or not isinstance(columns, dict):
-        got = ", ".join(map(repr, known)) or "none"
+    columns = document.get(_TABLE)
+    if set(document) != {_TABLE} or not isinstance(columns, dict):
+        got = ", ".join(map(repr, document)) or "none"
         raise InvalidRequest(f"mapping: {path}: expected one table, [columns], got {got}; {_EXAMPLE}")
     for column, code in columns.items():
         if not isinstance(code, str):
@@ -70,27 +70,15 @@ def mapping_text(columns: Columns, name: str) -> str:
         columns: The mapped columns.
         name: Name of the input file.
     """
-    return "".join(f"{line}\n" for line in _format_lines(columns, name))
-
-
-def _format_lines(columns: Columns, name: str) -> Iterator[str]:
-    yield f"# Fields for the columns of {_to_comment(name)}; read with --mapping."
+    lines = [f"# Fields for the columns of {_to_comment(name)}; read with --mapping."]
     if columns.export:
-        yield f"# The header is that of an export of {columns.export}."
-    yield "# Each code is a field of a contact, as listed by the command 'fields', or \"ignore\"."
-    yield ""
-    yield f"[{_TABLE}]"
-    for column, code, reason in _skip_repeated(columns.decisions()):
-        yield f"{_quote(column)} = {_quote(code)} # {_to_comment(reason)}"
-
-
-def _skip_repeated(decisions: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
-    """Omit repeated names, such as blank ones: an override applies to every column of its name."""
-    seen: set[str] = set()
-    for decision in decisions:
-        if decision[0] not in seen:
-            seen.add(decision[0])
-            yield decision
+        lines.append(f"# The header is that of an export of {columns.export}.")
+    lines += ["# Each code is a field of a contact, as listed by the command 'fields', or \"ignore\".", "", f"[{_TABLE}]"]
+    entries: dict[str, str] = {}
+    for column, code, reason in columns.decisions():
+        # Once for repeated names, such as blank ones: an override applies to every column of its name.
+        entries.setdefault(column, f"{_quote(column)} = {_quote(code)} # {_to_comment(reason)}")
+    return "".join(f"{line}\n" for line in (*lines, *entries.values()))
 
 
 def _quote(value: str) -> str:

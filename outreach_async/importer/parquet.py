@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer.cells import CellIssue, number_issue
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.source import ByteSource
-from outreach_async.importer.table import Heading, Record, Row, Table
+from outreach_async.importer.table import File, Heading, Record, Row
 
 Array: TypeAlias = Any
 """A `pyarrow.Array`; pyarrow has no type annotations."""
@@ -39,12 +39,11 @@ def to_strings(column: Array) -> list[str]:
 
 
 def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int, CellIssue]:
-    """Return the flaws of a column's cells by row, given the cells as strings."""
+    """Return the issues of a column's cells by row, given the cells as strings."""
     if types.is_binary(column.type) or types.is_large_binary(column.type):
-        return {
-            row: CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8", fatal=True)
-            for row in _find_undecodable(column)
-        }
+        # Old programs write strings as bytes, so bytes are read as strings.
+        issue = CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8", fatal=True)
+        return {row: issue for row, value in enumerate(column.to_pylist()) if value is not None and not _is_utf8(value)}
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
         return {}
     exact = types.is_integer(column.type)  # a float preserves 15 digits
@@ -57,7 +56,7 @@ _Writer: TypeAlias = Callable[[Array], list[str | None]]
 def _find_writer(kind: Any) -> _Writer | None:
     if types.is_dictionary(kind):
         return _decode_dictionary if is_convertible(kind.value_type) else None
-    return next((write for is_kind, write in _WRITERS if is_kind(kind)), None)
+    return next((write for write, predicates in _WRITERS if any(is_kind(kind) for is_kind in predicates)), None)
 
 
 def _cast(column: Array) -> list[str | None]:
@@ -89,11 +88,6 @@ def _decode_bytes(column: Array) -> list[str | None]:
     return [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
 
 
-def _find_undecodable(column: Array) -> list[int]:
-    """Return the rows whose bytes are not UTF-8. Old programs write strings as bytes, so bytes are read as strings."""
-    return [row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_utf8(value)]
-
-
 def _is_utf8(value: bytes) -> bool:
     try:
         value.decode()
@@ -102,29 +96,22 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-_WRITERS: Final[tuple[tuple[Callable[[Any], bool], _Writer], ...]] = (
-    (types.is_string, _cast),
-    (types.is_large_string, _cast),
-    (types.is_string_view, _cast),
-    (types.is_integer, _cast),
-    (types.is_decimal, _cast),
-    (types.is_null, _cast),
-    (types.is_boolean, _format_booleans),
-    (types.is_floating, _format_floats),
-    (types.is_date, _cast),
-    (types.is_time, _format_times),
-    (types.is_timestamp, _format_times),
-    (types.is_binary, _decode_bytes),
-    (types.is_large_binary, _decode_bytes),
+_WRITERS: Final[tuple[tuple[_Writer, tuple[Callable[[Any], bool], ...]], ...]] = (
+    (_cast, (types.is_string, types.is_large_string, types.is_string_view, types.is_integer, types.is_decimal)),
+    (_cast, (types.is_null, types.is_date)),
+    (_format_booleans, (types.is_boolean,)),
+    (_format_floats, (types.is_floating,)),
+    (_format_times, (types.is_time, types.is_timestamp)),
+    (_decode_bytes, (types.is_binary, types.is_large_binary)),
 )
-
+"""What writes the cells of a column, and the types that it writes."""
 
 _BATCH_SIZE: Final = 2048
 _BUFFER_SIZE: Final = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
-class ParquetFile(Table):
+class ParquetFile(File):
     """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601. Nested columns can only be ignored.
 
     Attributes:
@@ -155,9 +142,8 @@ class ParquetFile(Table):
         for at, kind in self.nested.items():
             if at < len(columns.codes) and columns.codes[at] is not None:
                 name = columns.headers[at]
-                raise InvalidRequest(
-                    f"{self.name}: column {name!r} contains {kind}, but a field is a string; ignore it with --map '{name}=ignore'"
-                )
+                what = f"column {name!r} contains {kind}, but a field is a string"
+                raise InvalidRequest(f"{self.name}: {what}; ignore it with --map '{name}=ignore'")
         return super().rows(columns)
 
     def _read_records(self) -> Iterator[Record]:
@@ -165,18 +151,13 @@ class ParquetFile(Table):
         with _open_reader(self.source) as reader:
             for batch in reader.iter_batches(_BATCH_SIZE, use_threads=False):
                 texts = [to_strings(column) for column in batch.columns]
-                flaws = _issues_by_row(batch.columns, texts)
-                for row, cells in enumerate(zip(*texts, strict=True)):
+                issues: defaultdict[int, list[CellIssue]] = defaultdict(list)
+                for at, (column, cells) in enumerate(zip(batch.columns, texts, strict=True)):
+                    for row, issue in find_column_issues(at, column, cells).items():
+                        issues[row].append(issue)
+                for row, values in enumerate(zip(*texts, strict=True)):
                     line += 1
-                    yield Record(line, cells, None, tuple(flaws.get(row, ())))
-
-
-def _issues_by_row(columns: list[Any], texts: list[list[str]]) -> Mapping[int, list[CellIssue]]:
-    found: defaultdict[int, list[CellIssue]] = defaultdict(list)
-    for at, (column, cells) in enumerate(zip(columns, texts, strict=True)):
-        for row, flaw in find_column_issues(at, column, cells).items():
-            found[row].append(flaw)
-    return found
+                    yield Record(line, values, None, tuple(issues.get(row, ())))
 
 
 @contextmanager
@@ -186,5 +167,5 @@ def _open_reader(source: ByteSource) -> Iterator[Any]:
         with source.open_raw() as file, Reader(file, buffer_size=_BUFFER_SIZE, pre_buffer=False) as reader:
             yield reader
     except pa.ArrowException as error:
-        told = str(error).partition("\n")[0]
-        raise InvalidRequest(f"{source.name}: not a readable Parquet file ({told}); export it again") from error
+        reason = str(error).partition("\n")[0]
+        raise InvalidRequest(f"{source.name}: not a readable Parquet file ({reason}); export it again") from error

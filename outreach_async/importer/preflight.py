@@ -49,9 +49,8 @@ def require_rate(rate: float | None) -> float | None:
         InvalidRequest: It is not positive and finite.
     """
     if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidRequest(
-            f"rate: expected a positive number of requests per second, got {rate}; pass your rate limit as --rate"
-        )
+        expected = f"expected a positive number of requests per second, got {rate}"
+        raise InvalidRequest(f"rate: {expected}; pass your rate limit as --rate")
     return rate
 
 
@@ -115,7 +114,6 @@ MAX_EXAMPLES: Final = 3
 _CHUNK_SIZE: Final = 1000
 
 OnRejected = Callable[[Row, InvalidRequest], None]
-OnProgress = Callable[[int], None]
 
 
 @attrs.define
@@ -154,15 +152,10 @@ class Preflight:
     """
 
     rows: int
-    refused: int
-    superseded: int
-    kinds: dict[str, CheckFindings]
-    lines: array[int]
-
-    @classmethod
-    def for_unread(cls, rows: int) -> Preflight:
-        """Return the result for a file that is not read: the given number of rows, and no findings."""
-        return cls(rows=rows, refused=0, superseded=0, kinds={}, lines=array("Q"))
+    refused: int = 0
+    superseded: int = 0
+    kinds: dict[str, CheckFindings] = attrs.Factory(dict)
+    lines: array[int] = attrs.Factory(lambda: array("Q"))
 
     @property
     def sent(self) -> int:
@@ -185,7 +178,7 @@ async def run_preflight(
     *,
     repeats: Repeats = "serial",
     tell: OnRejected = lambda _row, _error: None,
-    show: OnProgress = lambda _rows: None,
+    show: Callable[[int], None] = lambda _rows: None,
 ) -> Preflight:
     """Read the whole file once and return the findings.
 
@@ -200,19 +193,19 @@ async def run_preflight(
     Raises:
         InvalidRequest: A part of the file cannot be read.
     """
-    surveyor = _PreflightRun(Checks(columns, policy), policy, repeats)
+    run = _PreflightRun(columns, policy, repeats)
     rows = file.rows(columns)
-    while some := list(islice(rows, _CHUNK_SIZE)):
-        show(surveyor.rows)
+    while chunk := list(islice(rows, _CHUNK_SIZE)):
+        show(run.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and a cancellation through
-        for row, refusal in surveyor.check_rows(some):
+        for row, refusal in run.check_rows(chunk):
             tell(row, refusal)
-    return surveyor.result()
+    return run.result()
 
 
 class _PreflightRun:
-    def __init__(self, checks: Checks, policy: CheckPolicy, repeats: Repeats) -> None:
-        self._checks = checks
+    def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats) -> None:
+        self._checks = Checks(columns, policy)
         self._emails = EmailIndex()
         self._repeats = repeats
         self._reports_repeats = policy.levels["repeat"] != "off"
@@ -224,55 +217,39 @@ class _PreflightRun:
 
     def check_rows(self, rows: Sequence[Row]) -> Iterator[tuple[Row, InvalidRequest]]:
         """Check rows, and yield those that can never be sent, with the reason."""
-        findings = self._checks.findings(rows)
+        findings_by_row = self._checks.findings(rows)
         for at, row in enumerate(rows):
-            found = findings.get(at, ())
-            for each in found:
-                self._count_finding(row.line, each)
-            if refusal := self._check_row(row, found):
+            findings = findings_by_row.get(at, ())
+            for finding in findings:
+                kind = self._kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
+                kind.add(row.line, finding.message)
+            if refusal := self._check_row(row, findings):
                 self._refused += 1
                 yield row, refusal
             self.rows += 1
 
     def result(self) -> Preflight:
         """Return the result."""
-        again = self._emails.count()
-        if again and self._reports_repeats and self._repeats != "error":
-            first = [
-                (line, same_address_message(f"line {earlier}")) for line, earlier in self._emails.first_repeats(MAX_EXAMPLES)
-            ]
-            self._kinds["repeat"] = CheckFindings("repeat", "warn", again, first)
-        return Preflight(
-            rows=self.rows,
-            refused=self._refused,
-            superseded=again if self._repeats in WHOLE_INPUT else 0,
-            kinds=self._kinds,
-            lines=self._lines,
-        )
+        count = self._emails.count()
+        if count and self._reports_repeats and self._repeats != "error":
+            pairs = self._emails.first_repeats(MAX_EXAMPLES)
+            first = [(line, same_address_message(f"line {earlier}")) for line, earlier in pairs]
+            self._kinds["repeat"] = CheckFindings("repeat", "warn", count, first)
+        superseded = count if self._repeats in WHOLE_INPUT else 0
+        return Preflight(rows=self.rows, refused=self._refused, superseded=superseded, kinds=self._kinds, lines=self._lines)
 
-    def _check_row(self, row: Row, found: Iterable[RowFinding]) -> InvalidRequest | None:
+    def _check_row(self, row: Row, findings: Iterable[RowFinding]) -> InvalidRequest | None:
         if self._recent_emails is not None:
             self._lines.append(row.line)
-        fault = next((each.message for each in found if each.level == "error"), None)
-        refusal = InvalidRequest(fault) if fault else _find_refusal(row)
-        return refusal or self._check_repeat(self.rows, row)
-
-    def _check_repeat(self, index: int, row: Row) -> InvalidRequest | None:
+        if fault := next((finding.message for finding in findings if finding.level == "error"), None):
+            return InvalidRequest(fault)
+        # A readable row with an e-mail is never refused, because its codes are known: skip the check.
+        if (row.fault is not None or not row.members["email"].strip()) and (refusal := row.refusal()):
+            return refusal
         email: str = row.members["email"]
         if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only the very same e-mail.
             self._emails.add(row.line, email if self._repeats in WHOLE_INPUT else email.strip().casefold())
             return None
-        if (earlier := self._recent_emails.find_earlier(index, email)) is None:
-            return None
-        return InvalidRequest(rejection_message(f"line {self._lines[earlier]}"))
-
-    def _count_finding(self, line: int, found: RowFinding) -> None:
-        if found.check not in self._kinds:
-            self._kinds[found.check] = CheckFindings(found.check, found.level)
-        self._kinds[found.check].add(line, found.message)
-
-
-def _find_refusal(row: Row) -> InvalidRequest | None:
-    """Return why a row would be rejected. A readable row with an e-mail never is, because its codes are known: skip the check."""
-    return None if row.fault is None and row.members["email"].strip() else row.refusal()
+        earlier = self._recent_emails.find_earlier(self.rows, email)
+        return None if earlier is None else InvalidRequest(rejection_message(f"line {self._lines[earlier]}"))

@@ -220,6 +220,26 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
     return {str(code): value for code, value in members.items() if isinstance(value, str)}
 
 
+def export_rejects(path: Path, file: File | None, journal: Journal) -> int:
+    """Write the failed rows of a run from its journal, and return their number.
+
+    Args:
+        path: The rejects file.
+        file: The input; `None` if it was spooled, so that the rows are in the journal only.
+        journal: The journal.
+
+    Raises:
+        InvalidRequest: The file can no longer be read, or the journal does not exist.
+        JournalError: The journal cannot be read.
+        OSError: The rejects file cannot be written.
+    """
+    headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes()))
+    with RejectsFile(path, headers) as rejects:
+        for row in rows:
+            rejects.add(row)
+    return rejects.rows
+
+
 def reject_message(outcome: ContactOutcome, line_of: LineOf) -> str:
     """Return why a row failed. Another row is named by its line, if that is known."""
     line = line_of(outcome.repeats) if outcome.repeats is not None else None
@@ -230,12 +250,14 @@ def find_field(outcome: ContactOutcome) -> str:
     """Return the field that an error names: a check at its start, the service in its message or in the body of its answer."""
     error = outcome.error
     if isinstance(error, InvalidRequest):
-        return found["field"] if (found := _LEADING_FIELD.match(str(error))) else ""
+        return match["field"] if (match := _LEADING_FIELD.match(str(error))) else ""
     if not isinstance(error, StatusError):
         return ""
     words = _ANSWER_PREFIX.sub("", str(error))
-    begun = [found["field"] for part in words.split("; ") if (found := _MESSAGE_FIELD.match(part)) and _is_field(found["field"])]
-    if fields := begun or _CUSTOM_CODE.findall(words)[:1]:
+    leading = [
+        match["field"] for part in words.split("; ") if (match := _MESSAGE_FIELD.match(part)) and _is_field(match["field"])
+    ]
+    if fields := leading or _CUSTOM_CODE.findall(words)[:1]:
         return ", ".join(dict.fromkeys(fields))
     return named["field"].decode() if (named := _BODY_FIELD.search(error.body)) else ""
 

@@ -115,16 +115,17 @@ class ByteSource:
     _spool: StreamCopy | None = None
 
     @classmethod
-    def of(cls, given: FileInput) -> ByteSource:
+    def of(cls, file: FileInput) -> ByteSource:
         """Open an input. Standard input, a pipe and a stream can be read only once, so they are copied to a temporary file.
 
         Raises:
             InvalidRequest: The input is a folder, or cannot be read.
         """
-        if isinstance(given, str | Path) and str(given) != STDIN:
-            return cls._from_path(Path(given))
-        stream, name = (sys.stdin.buffer, "standard input") if isinstance(given, str | Path) else (given, "the stream")
-        return cls._from_stream(stream, name)
+        if not isinstance(file, str | Path):
+            return cls._from_stream(file, "the stream")
+        if str(file) == STDIN:
+            return cls._from_stream(sys.stdin.buffer, "standard input")
+        return cls._from_path(Path(file))
 
     @classmethod
     def _from_path(cls, path: Path) -> ByteSource:
@@ -149,7 +150,8 @@ class ByteSource:
         Raises:
             InvalidRequest: They cannot be read.
         """
-        with translate_read_errors(self.name), self._open() as file:
+        spool = self._spool
+        with translate_read_errors(self.name), spool.open() if spool else cast("Path", self.path).open("rb") as file:
             yield file
 
     @contextmanager
@@ -191,11 +193,6 @@ class ByteSource:
             while block := file.read(_BLOCK_SIZE):
                 digest.update(block)
             return digest.hexdigest()
-
-    def _open(self) -> BinaryIO:
-        if self._spool is not None:
-            return self._spool.open()
-        return cast("Path", self.path).open("rb")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -43,34 +43,26 @@ class Record(NamedTuple):
 
 
 def build_row(record: Record, columns: Columns) -> Row:
-    """Return the row of a record. A flaw that destroys a cell to send becomes the row's fault, other flaws become warnings."""
-    line, cells, fault, flaws = record
-    fault = fault or _find_width_fault(cells, columns)
+    """Return the row of a record. An issue that destroys a cell to send becomes the row's fault, others become warnings."""
+    line, cells, fault, issues = record
+    if not fault and len(cells) != len(columns.headers):
+        remedy = "name every column, and quote cells that contain the delimiter"
+        fault = f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
     if fault:
         return Row(line, cells, {}, fault)
-    if not (flaws := flaws + find_issues(cells)):
+    if not (issues := issues + find_issues(cells)):
         return Row(line, cells, columns.members(cells))
-    sent = [(flaw, code) for flaw in flaws if (code := columns.codes[flaw.column]) and _is_relevant(flaw, code, cells)]
-    if worthless := [f"{code}: {flaw.message}" for flaw, code in sent if _is_value_lost(flaw, code)]:
-        return Row(line, cells, {}, worthless[0])
-    warnings = tuple(Remark(flaw.kind, columns.headers[flaw.column], code, flaw.message) for flaw, code in sent)
+    sent = [(issue, code) for issue in issues if (code := columns.codes[issue.column]) and _is_relevant(issue, code, cells)]
+    for issue, code in sent:
+        if issue.fatal or (issue.kind == "scientific" and code in _DIGIT_FIELDS):
+            return Row(line, cells, {}, f"{code}: {issue.message}")
+    warnings = tuple(Remark(issue.kind, columns.headers[issue.column], code, issue.message) for issue, code in sent)
     return Row(line, cells, columns.members(cells), None, warnings)
 
 
-def _find_width_fault(cells: tuple[str, ...], columns: Columns) -> str | None:
-    if len(cells) == len(columns.headers):
-        return None
-    remedy = "name every column, and quote cells that contain the delimiter"
-    return f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
-
-
-def _is_relevant(flaw: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
-    """Return whether a flaw matters. A number does in a phone or a postal code, and if it is as long as a phone number."""
-    return flaw.kind != "number" or code in _DIGIT_FIELDS or len(cells[flaw.column].lstrip("-")) >= _MIN_PHONE_DIGITS
-
-
-def _is_value_lost(flaw: CellIssue, code: str) -> bool:
-    return flaw.fatal or (flaw.kind == "scientific" and code in _DIGIT_FIELDS)
+def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
+    """Return whether an issue matters. A number does in a phone or a postal code, and if it is as long as a phone number."""
+    return issue.kind != "number" or code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
 
 
 @attrs.frozen
@@ -158,92 +150,6 @@ class Row(Mapping[str, Any]):
         return self.members
 
 
-class File(Protocol):
-    r"""A file of rows, in any format. It can be read any number of times, and is never held in memory as a whole.
-
-    Example:
-        ```python
-        Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
-        file = open_file("people.csv")
-        print(file.name, file.headers, file.rejects, file.notes)  # -> people.csv ('E-mail', 'City') False ()
-        ```
-    """
-
-    @property
-    def path(self) -> Path | None:
-        """The file's path; `None` for a stream, which is copied to a temporary file."""
-
-    @property
-    def name(self) -> str:
-        """The file's name in messages."""
-
-    @property
-    def headers(self) -> tuple[str, ...]:
-        """Column names. No name occurs twice, except blank names."""
-
-    @property
-    def rejects(self) -> bool:
-        """Whether this is a rejects file of another import, edited or not. Its columns with reasons are ignored."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Facts about the file that a user should know."""
-
-    def fingerprint(self) -> str:
-        r"""Return a digest of the file's bytes.
-
-        Raises:
-            InvalidRequest: The file cannot be read.
-
-        Example:
-            ```python
-            Path("people.csv").write_text("E-mail\nann@company.example\n")
-            journal = Journal("run.db", fingerprint=open_file("people.csv").fingerprint())
-            ```
-        """
-
-    def count(self) -> int:
-        r"""Read the file once and return the number of rows.
-
-        Raises:
-            InvalidRequest: A part of the file cannot be read.
-
-        Example:
-            ```python
-            Path("people.csv").write_text("E-mail\nann@company.example\n")
-            print(open_file("people.csv").count())  # -> 1
-            ```
-        """
-
-    def rows(self, columns: Columns) -> Iterator[Row]:
-        r"""Yield the rows in order, reading on demand.
-
-        Raises:
-            InvalidRequest: When iterated: the file can no longer be read.
-
-        Example:
-            ```python
-            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
-            file = open_file("people.csv")
-            print([dict(row) for row in file.rows(map_columns(file.headers))])
-            # -> [{'email': 'ann@company.example', 'city': 'Lyon'}]
-            ```
-        """
-
-    def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-        r"""Yield the first line, the cells as in the input, and the fault of each row; the fault is `None` for a valid row.
-
-        Raises:
-            InvalidRequest: When iterated: the file can no longer be read.
-
-        Example:
-            ```python
-            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
-            print(list(open_file("people.csv").records()))  # -> [(2, ('ann@company.example', 'Lyon'), None)]
-            ```
-        """
-
-
 @attrs.frozen
 class Heading:
     """The header of a file, with duplicate names made unique.
@@ -279,8 +185,23 @@ class Heading:
 
 
 @attrs.frozen(kw_only=True)
-class Table(ABC):
-    """The common part of all formats; each format reads its own records."""
+class File(ABC):
+    r"""A file of rows, in any format. It can be read any number of times, and is never held in memory as a whole.
+
+    Each format reads its own records; the rest is common to all formats.
+
+    Attributes:
+        source: The bytes of the file.
+        heading: The header.
+        notes: Facts about the file that a user should know.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+        file = open_file("people.csv")
+        print(file.name, file.headers, file.rejects, file.notes)  # -> people.csv ('E-mail', 'City') False ()
+        ```
+    """
 
     source: ByteSource
     heading: Heading
@@ -307,34 +228,60 @@ class Table(ABC):
         return self.heading.rejects
 
     def fingerprint(self) -> str:
-        """Return a digest of the file's bytes.
+        r"""Return a digest of the file's bytes.
 
         Raises:
             InvalidRequest: The file cannot be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            journal = Journal("run.db", fingerprint=open_file("people.csv").fingerprint())
+            ```
         """
         return self.source.fingerprint()
 
     def count(self) -> int:
-        """Read the file once and return the number of rows.
+        r"""Read the file once and return the number of rows.
 
         Raises:
             InvalidRequest: A part of the file cannot be read. Count before an import to find out before contacts are created.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            print(open_file("people.csv").count())  # -> 1
+            ```
         """
         return sum(1 for _ in self._read_records())
 
     def rows(self, columns: Columns) -> Iterator[Row]:
-        """Yield the rows in order, reading on demand. Empty lines are skipped.
+        r"""Yield the rows in order, reading on demand. Empty lines are skipped.
 
         Raises:
-            InvalidRequest: The file can no longer be read.
+            InvalidRequest: When iterated: the file can no longer be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            file = open_file("people.csv")
+            print([dict(row) for row in file.rows(map_columns(file.headers))])
+            # -> [{'email': 'ann@company.example', 'city': 'Lyon'}]
+            ```
         """
         return (build_row(record, columns) for record in self._read_trimmed())
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-        """Yield the first line, the cells as in the input, and the fault of each row; the fault is `None` for a valid row.
+        r"""Yield the first line, the cells as in the input, and the fault of each row; the fault is `None` for a valid row.
 
         Raises:
-            InvalidRequest: The file can no longer be read.
+            InvalidRequest: When iterated: the file can no longer be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            print(list(open_file("people.csv").records()))  # -> [(2, ('ann@company.example', 'Lyon'), None)]
+            ```
         """
         return ((line, cells, fault) for line, cells, fault, _ in self._read_trimmed())
 
@@ -368,14 +315,15 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
     taken = {name.strip() for name in names}
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # per name: thousands of equal names stay linear
     seen: set[str] = set()
-    told: list[str] = []
+    unique: list[str] = []
     notes: list[str] = []
     for name in names:
-        own = name
         if (plain := name.strip()) and plain in seen:
-            own = next(f"{plain} ({at})" for at in numbers[plain] if f"{plain} ({at})" not in taken)
-            taken.add(own)
-            notes.append(f"column name {plain!r} occurs more than once; one of the columns is renamed {own!r}")
+            numbered = next(f"{plain} ({at})" for at in numbers[plain] if f"{plain} ({at})" not in taken)
+            taken.add(numbered)
+            notes.append(f"column name {plain!r} occurs more than once; one of the columns is renamed {numbered!r}")
+            unique.append(numbered)
+        else:
+            unique.append(name)
         seen.add(plain)
-        told.append(own)
-    return tuple(told), tuple(notes)
+    return tuple(unique), tuple(notes)

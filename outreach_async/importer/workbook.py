@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import workbook_reader
 from outreach_async.importer.cells import CellIssue, number_issue
 from outreach_async.importer.source import ByteSource, StreamCopy
-from outreach_async.importer.table import Heading, Record, Table
+from outreach_async.importer.table import File, Heading, Record
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
 """Command that reads a workbook. `read_in_subprocess` appends its parameters as one JSON argument."""
@@ -54,7 +54,7 @@ _ROW_DECODER: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int
 
 
 @attrs.frozen(kw_only=True)
-class WorkbookFile(Table):
+class WorkbookFile(File):
     """One sheet of a workbook: XLSX and XLSM, and XLSB, XLS and ODS as far as they describe their cells.
 
     Attributes:
@@ -76,11 +76,11 @@ class WorkbookFile(Table):
         Raises:
             InvalidRequest: The workbook is unreadable, too large, protected by a password or empty, or has no such sheet.
         """
-        found, spool = (read or read_in_subprocess)(source, sheet)
+        result, spool = (read or read_in_subprocess)(source, sheet)
         cells = next((record.cells for record in _decode_records(spool)), ())
         heading = Heading.of(source.name, cells)
-        notes = filter(None, (found.note, "" if found.marked else _UNMARKED_NOTE, *heading.notes))
-        return cls(source=source, heading=heading, notes=tuple(notes), sheet=found.sheet, spool=spool)
+        notes = filter(None, (result.note, "" if result.marked else _UNMARKED_NOTE, *heading.notes))
+        return cls(source=source, heading=heading, notes=tuple(notes), sheet=result.sheet, spool=spool)
 
     def _read_records(self) -> Iterator[Record]:
         return islice(_decode_records(self._spool), 1, None)
@@ -102,18 +102,17 @@ def read_in_subprocess(
         InvalidRequest: The workbook cannot be read, or the process cannot be started.
     """
     spool = StreamCopy()
-    given = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
+    parameters = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
     with source.lend_descriptor() as book, spool.lend_descriptor() as rows:
         try:
-            done = subprocess.run([*reader, given], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
+            done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - ours
         except OSError as error:
-            raise InvalidRequest(
-                f"{source.name}: cannot start the process that reads workbooks ({error}); save the workbook as CSV"
-            ) from error
-    found = _parse_result(done)
-    if found.refused is not None:
-        raise InvalidRequest(f"{source.name}: {found.refused}")
-    return found, spool
+            what = f"cannot start the process that reads workbooks ({error})"
+            raise InvalidRequest(f"{source.name}: {what}; save the workbook as CSV") from error
+    result = _parse_result(done)
+    if result.refused is not None:
+        raise InvalidRequest(f"{source.name}: {result.refused}")
+    return result, spool
 
 
 def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
@@ -134,6 +133,6 @@ def _decode_records(spool: StreamCopy) -> Iterator[Record]:
     with spool.open() as file:
         for text in file:
             line, cells, errors, numbers = _ROW_DECODER.decode(text)
-            flaws = [CellIssue(at, "error", _ERROR_MESSAGE, fatal=True) for at in errors]
-            flaws += [number_issue(at, cells[at]) for at in numbers]
-            yield Record(line, cells, None, tuple(sorted(flaws)))
+            issues = [CellIssue(at, "error", _ERROR_MESSAGE, fatal=True) for at in errors]
+            issues += [number_issue(at, cells[at]) for at in numbers]
+            yield Record(line, cells, None, tuple(sorted(issues)))

@@ -21,8 +21,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import date, timedelta
-from datetime import time as clock_time
+from datetime import timedelta
 from typing import IO, Any, BinaryIO, Final, NamedTuple
 from xml.parsers import expat
 
@@ -162,20 +161,20 @@ def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
     return archive
 
 
-def _choose_sheet(book: Any, asked: str | None) -> tuple[str, str]:
+def _choose_sheet(book: Any, requested: str | None) -> tuple[str, str]:
     """Return the name of the sheet to read, and a note on the choice."""
     from python_calamine import SheetTypeEnum, SheetVisibleEnum
 
     names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
-    if asked is not None:
-        if asked not in names:
-            raise UnreadableWorkbook(f"no sheet {asked!r}; pass one of {', '.join(map(repr, names))}")
-        return asked, ""
+    if requested is not None:
+        if requested not in names:
+            raise UnreadableWorkbook(f"no sheet {requested!r}; pass one of {', '.join(map(repr, names))}")
+        return requested, ""
     hidden = [sheet.name for sheet in book.sheets_metadata if sheet.visible != SheetVisibleEnum.Visible]
     name = next((name for name in names if name not in hidden), None)
     if name is None:
         raise UnreadableWorkbook(f"no visible sheet; pass one of these as --sheet: {', '.join(map(repr, names)) or 'none'}")
-    others = [repr(each) for each in names if each != name]
+    others = [repr(other) for other in names if other != name]
     return name, f"read sheet {name!r}, not {', '.join(others)}" if others else ""
 
 
@@ -207,29 +206,18 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def to_string(value: Any) -> str:
-    """Return a value as a string: TRUE or FALSE, dates and times as ISO 8601, whole numbers without `.0`."""
-    return next(write for kind, write in _WRITERS if isinstance(value, kind))(value)
-
-
-def _format_number(value: float) -> str:
-    """Return a number as a spreadsheet shows it: at most 15 digits, a whole one without `.0` and without an exponent."""
-    return str(int(value)) if float(value).is_integer() else format(value, ".15g")
-
-
-def _format_duration(value: timedelta) -> str:
-    """Return a duration as a spreadsheet shows it, with hours beyond 24."""
-    seconds = round(value.total_seconds())
-    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
-    return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-
-
-# The order matters: a bool is an int, and a datetime is a date.
-_WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
-    (bool, lambda value: str(value).upper()),
-    ((int, float), _format_number),
-    ((date, clock_time), lambda value: value.isoformat()),
-    (timedelta, _format_duration),
-)
+    """Return a value as a string: TRUE or FALSE, dates and times as ISO 8601, the rest as a spreadsheet shows it."""
+    match value:
+        case bool():  # before numbers: a bool is an int
+            return str(value).upper()
+        case int() | float():  # at most 15 digits, a whole number without `.0` and without an exponent
+            return str(int(value)) if float(value).is_integer() else format(value, ".15g")
+        case timedelta():  # with hours beyond 24
+            seconds = round(value.total_seconds())
+            sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
+            return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        case _:
+            return str(value.isoformat())
 
 
 # An XLSX file describes more than the values of its cells: which ones are errors, and which show leading zeros. calamine reads an
@@ -253,11 +241,11 @@ class _MarkReader:
 
     def take_until(self, row: int) -> dict[int, int]:
         """Return the widths by column of the marks up to and including a row."""
-        found: dict[int, int] = {}
+        widths: dict[int, int] = {}
         while self._next is not None and self._next.row <= row:
-            found[self._next.column] = self._next.width
+            widths[self._next.column] = self._next.width
             self._next = next(self._marks, None)
-        return found
+        return widths
 
 
 def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
@@ -277,8 +265,8 @@ def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
 def _find_part(archive: zipfile.ZipFile, sheet: str) -> str:
     """Return the path of a sheet's part in the archive."""
     with archive.open(_WORKBOOK) as file:
-        found = [attributes for _, attributes in _parse_elements(file, "sheet") if attributes.get("name") == sheet]
-    relation = found[0].get(_RELATION) or found[0][_STRICT_RELATION] if found else ""
+        sheets = [attributes for _, attributes in _parse_elements(file, "sheet") if attributes.get("name") == sheet]
+    relation = sheets[0].get(_RELATION) or sheets[0][_STRICT_RELATION] if sheets else ""
     with archive.open(_RELATIONS) as file:
         targets = {attributes.get("Id"): attributes.get("Target", "") for _, attributes in _parse_elements(file, "Relationship")}
     target = targets[relation]
@@ -329,18 +317,18 @@ def _parse_column(place: str) -> int:
 
 def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the local name and the attributes of each element with one of the names, at its start tag."""
-    found: list[tuple[str, dict[str, str]]] = []
+    elements: list[tuple[str, dict[str, str]]] = []
     parser = expat.ParserCreate(namespace_separator=" ")
 
     def begin(name: str, attributes: dict[str, str]) -> None:
         if (local := name.rpartition(" ")[2]) in wanted:
-            found.append((local, attributes))
+            elements.append((local, attributes))
 
     parser.StartElementHandler = begin
     while block := file.read(_BLOCK_SIZE):
         parser.Parse(block, False)
-        yield from found
-        found.clear()
+        yield from elements
+        elements.clear()
 
 
 # The process
@@ -360,16 +348,16 @@ def run_reporting_errors(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"refused": f"not a readable workbook ({type(error).__name__}: {error}); save it again, or as CSV"}
 
 
-def encode_result(found: dict[str, Any]) -> bytes:
+def encode_result(result: dict[str, Any]) -> bytes:
     """Return a verdict as JSON, with its strings shortened."""
-    short = {name: value[:_MAX_MESSAGE_LENGTH] if isinstance(value, str) else value for name, value in found.items()}
+    short = {name: value[:_MAX_MESSAGE_LENGTH] if isinstance(value, str) else value for name, value in result.items()}
     return json.dumps(short).encode() + b"\n"
 
 
 def main() -> None:  # pragma: no cover - it runs in a separate process
     """Read the workbook on standard input."""
-    given = json.loads(sys.argv[1])
-    sys.path[:] = given["path"]
+    parameters = json.loads(sys.argv[1])
+    sys.path[:] = parameters["path"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C, and ends this process
     answer = os.dup(2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # python-calamine prints panics there
@@ -385,12 +373,13 @@ def main() -> None:  # pragma: no cover - it runs in a separate process
         file.seek(0)
         limit_resources(size)
         most = max(MAX_MEMORY, peak_memory())  # on Linux the peak includes the caller's, because this process began as its copy
-        threading.Thread(target=watch_process, args=(given["parent"], most, leave), daemon=True).start()
+        threading.Thread(target=watch_process, args=(parameters["parent"], most, leave), daemon=True).start()
 
         def work() -> dict[str, Any]:
-            found = read_workbook(file, given["sheet"], rows.write, lambda: limit_processor_time(10 * processor_seconds(size)))
+            more_time = 10 * processor_seconds(size)
+            result = read_workbook(file, parameters["sheet"], rows.write, lambda: limit_processor_time(more_time))
             rows.flush()
-            return found
+            return result
 
         os.write(answer, encode_result(run_reporting_errors(work)))
 

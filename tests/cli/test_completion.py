@@ -90,7 +90,7 @@ def test_zsh_completes_with_a_line_of_help() -> None:
     lines = (f"{PROGRAM} {line}" for line in ("fi", "audit --explain OA101", "import --duplicates o", "import con"))
     assert printed("zsh", "-f", "-c", ZSH, "zsh", *lines) == [
         "compdef _outreach_async_completion outreach-async",
-        "fields:List the fields that contacts of a workspace can have.",
+        "fields:List the contact fields of a workspace.",
         "OA101:No SPF",
         "overwrite",
         "files -f",
@@ -100,7 +100,7 @@ def test_zsh_completes_with_a_line_of_help() -> None:
 def test_fish_completes_with_a_line_of_help() -> None:
     lines = (f"{PROGRAM} {line}" for line in ("fi", "import --duplicates o"))
     assert printed("fish", "--no-config", "-c", FISH, *lines) == [
-        "fields\tList the fields that contacts of a workspace can have.",
+        "fields\tList the contact fields of a workspace.",
         "overwrite",
     ]
 

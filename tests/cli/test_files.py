@@ -19,7 +19,7 @@ from support.cli import COMMAND, Shell, environment, saved
 from outreach_async.atomic import atomic_write
 from outreach_async.audit.reports import WRITERS, has_format
 from outreach_async.cli.app import outreach
-from outreach_async.cli.writing import FileUse, OutputPath, find_conflicts, find_keys, is_case_insensitive
+from outreach_async.cli.files import FileUse, OutputPath, find_conflicts, find_keys, is_case_insensitive
 
 PEOPLE = "email\na@a.example\nbad\n"
 FAKE = ("--base-url", "fake:")

@@ -221,7 +221,8 @@ def test_all_countries_are_there_and_none_shares_a_name() -> None:
     assert len(codes) == len(longer) == 249
     assert set(names.values()) == set(codes.values())
     assert len(names) == sum(
-        len({value_checks.fold_name(name) for name in line.split("\t")[2:]}) for line in value_checks._read_lines("countries")
+        len({value_checks.fold_name(name) for name in line.split("\t")[2:]})
+        for line in value_checks._read_table("countries.tsv").splitlines()
     )
 
 

@@ -13,6 +13,7 @@ from support.files import packed, read
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
 from outreach_async.importer.jsonl import JsonLinesFile
+from outreach_async.importer.source import ByteSource
 
 KEYS = ("email", "first_name", "city")
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -101,7 +102,7 @@ def test_keys_that_differ_in_blanks_only_are_told_apart() -> None:
 
 def test_one_encoding_can_be_asked_for(tmp_path: Path) -> None:
     (path := tmp_path / "people.jsonl").write_bytes('{"email": "a@b.example", "city": "Köln"}'.encode("cp1252"))
-    file = JsonLinesFile.open(path, encoding="cp1252")
+    file = JsonLinesFile.of(ByteSource.of(path), "cp1252")
     assert file.notes == ("encoding cp1252, as specified",)
     assert next(file.rows(map_columns(file.headers)))["city"] == "Köln"
     assert open_file(path, encoding="cp1252").headers == ("email", "city")

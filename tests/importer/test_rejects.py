@@ -16,7 +16,7 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import RejectsFile, is_reject, open_file, reject, rejects_of, spooled_rejects
-from outreach_async.importer.rejects import find_field
+from outreach_async.importer.rejects import export_rejects, find_field
 from outreach_async.vocabulary import Outcome
 
 KEY = "key_1"
@@ -140,6 +140,10 @@ async def test_an_input_that_is_gone_comes_back_from_what_the_journal_kept(tmp_p
     journal = Journal(tmp_path / "run.db", inline=True)
     await client.contacts.create_many(rows, journal=journal, spool=True)
     headers, found = spooled_rejects(journal)
+    assert export_rejects(tmp_path / "rejects.csv", None, journal) == 3
+    assert (tmp_path / "rejects.csv").read_text(encoding="utf-8").splitlines()[
+        0
+    ] == "email,custom_1,city,_row,_code,_field,_message"
     assert headers == ("email", "custom_1", "city")
     assert [(each.line, list(each.cells), each.field) for each in found] == [
         (1, ["bad", "Gold", ""], "email"),

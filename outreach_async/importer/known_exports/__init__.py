@@ -45,19 +45,18 @@ class ExportFormat:
     @classmethod
     def parse(cls, text: str) -> ExportFormat:
         """Parse a tool's file."""
-        known: dict[str, Any] = tomllib.loads(text)
+        document: dict[str, Any] = tomllib.loads(text)
+        patterns: dict[str, str] = document.get("left_out_like", {})
         return cls(
-            name=known["name"],
-            known_from=known["known_from"],
-            marks=frozenset(map(fold_column_name, known["marks"])),
-            least=known["least"],
-            fields={code: tuple(map(fold_column_name, columns)) for code, columns in known["fields"].items()},
-            workspace={name: tuple(map(fold_column_name, columns)) for name, columns in known.get("workspace", {}).items()},
-            misleading=_fold_keys(known.get("misleading", {})),
-            left_out=_fold_keys(known["left_out"]),
-            left_out_like=tuple(
-                (re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in known.get("left_out_like", {}).items()
-            ),
+            name=document["name"],
+            known_from=document["known_from"],
+            marks=frozenset(map(fold_column_name, document["marks"])),
+            least=document["least"],
+            fields={code: tuple(map(fold_column_name, columns)) for code, columns in document["fields"].items()},
+            workspace={name: tuple(map(fold_column_name, columns)) for name, columns in document.get("workspace", {}).items()},
+            misleading=_fold_keys(document.get("misleading", {})),
+            left_out=_fold_keys(document["left_out"]),
+            left_out_like=tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in patterns.items()),
         )
 
     def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
@@ -67,13 +66,13 @@ class ExportFormat:
             headers: Column names.
             taken: Codes that other columns already map to.
         """
-        there = set(map(fold_column_name, headers))
-        found: dict[str, str] = {}
+        folded = set(map(fold_column_name, headers))
+        matches: dict[str, str] = {}
         for code, columns in self.fields.items():
-            best = next((column for column in columns if column in there and column not in found), None)
+            best = next((column for column in columns if column in folded and column not in matches), None)
             if best is not None and code not in taken:
-                found[best] = code
-        return found
+                matches[best] = code
+        return matches
 
     def workspace_names(self, header: str) -> tuple[str, ...]:
         """Return the names that a workspace may give to the field of a column."""
@@ -93,8 +92,8 @@ class ExportFormat:
 
 def detect_export(headers: Sequence[str]) -> ExportFormat | None:
     """Return the tool that writes such a header; `None` if it is none of the known ones."""
-    there = set(map(fold_column_name, headers))
-    counted = [(len(export.marks & there), export) for export in load_exports()]
+    folded = set(map(fold_column_name, headers))
+    counted = [(len(export.marks & folded), export) for export in load_exports()]
     most, export = max(counted, key=lambda pair: pair[0])
     return export if most >= export.least else None
 
