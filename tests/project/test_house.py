@@ -26,7 +26,6 @@ SMALL_MODULES = {
     "cli/__init__.py": "a package",
     "cli/files.py": "audit and import share it, and neither imports the other",
     "conformance/__main__.py": "runs the suite",
-    "conformance/conftest.py": "pytest looks for this name",
     "conformance/test_conformance.py": "pytest looks for this name",
     "fake/simulation/__init__.py": "a guide to the package",
     "spreadsheets.py": "the audit and the importer share it, and neither imports the other",
