@@ -64,6 +64,10 @@ def test_an_attribute_has_its_place_even_if_a_base_class_describes_it(site: Path
     assert 'id="RateLimited.status_code"' in text
 
 
+def test_a_table_of_a_guide_keeps_its_columns(site: Path) -> None:
+    assert "\noverwrite_unsent, overwrite_blank   not at all" in page(site, "outreach_async.conformance").replace("<code>", "\n")
+
+
 def test_every_link_leads_to_a_name(site: Path) -> None:
     for path in site.rglob("*.html"):
         text = re.sub(r"<script>.*?</script>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)

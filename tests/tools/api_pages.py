@@ -64,6 +64,8 @@ def load_chapter(name: str) -> doc.Module:
     # Names that the module imports on first use must be there, or they are documented as missing submodules.
     vars(module).update({public: getattr(module, public) for public in names} | {"__all__": names})
     chapter = doc.Module(module)
+    # A guide has no sections of arguments: a line such as `What cannot be observed:` introduces a table.
+    chapter.docstring = re.sub(r"^([A-Z][A-Za-z ]+):$", r"\1: ", chapter.docstring, flags=re.MULTILINE)
     for member in chapter.members.values():
         if isinstance(member, doc.Class):
             foreign = [base for base in member.bases if not base[0].startswith("outreach_async")]
