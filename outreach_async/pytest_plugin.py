@@ -50,6 +50,7 @@ tests that choose none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ _MARKER_HELP = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--outreach-behaviour` and the options of the conformance suite."""
-    from outreach_async.conformance.options import add_options
+    from outreach_async.conformance import add_options
 
     parser.getgroup("outreach_async").addoption(
         "--outreach-behaviour",
@@ -135,9 +136,8 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
     """The fake's interpretation of the rules that the interface leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
-        pytest.fail(
-            "behaviour='pairwise': expected a fixture as an argument of the test; getfixturevalue() is too late", pytrace=False
-        )
+        message = "behaviour='pairwise': expected a fixture as an argument of the test; getfixturevalue() is too late"
+        pytest.fail(message, pytrace=False)
     return behaviours[0]
 
 
@@ -157,29 +157,29 @@ def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour)
 
     virtual = "outreach_virtual_time" in request.fixturenames
     clock = request.getfixturevalue("outreach_virtual_time") if virtual else DEFAULT_START
-    order = _read_config(request.node)
+    config = _read_config(request.node)
     try:
-        fake = order.create_service(outreach_behaviour, clock)
+        fake = config.create_service(outreach_behaviour, clock)
     except FakeConfigError as error:
         raise _marker_failure(error) from None
-    request.node.stash[_FAKE_USE] = FakeUse(fake, order, outreach_behaviour)
+    request.node.stash[_FAKE_USE] = FakeUse(fake, config, outreach_behaviour)
     return fake
 
 
 @pytest.fixture
 def outreach_workspace(outreach_fake: FakeService) -> str:
     """The id of a workspace in the fake: the first of the world, or an empty one."""
-    from outreach_async.testing.orders import ensure_workspace
-
-    return ensure_workspace(outreach_fake)
+    # The world file is the only public access to what is stored.
+    workspaces = json.loads(outreach_fake.dump())["workspaces"]
+    return str(workspaces[0]["id"]) if workspaces else outreach_fake.add_workspace()
 
 
 @pytest.fixture
 def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> str:
     """An API key for the workspace."""
-    from outreach_async.testing.orders import ensure_owner_key
-
-    return ensure_owner_key(outreach_fake, outreach_workspace)
+    keys: dict[str, list[str]] = json.loads(outreach_fake.dump())["owner_keys"]
+    valid = (key for key, workspaces in keys.items() if outreach_workspace in workspaces)
+    return next(valid, None) or outreach_fake.add_owner_key(outreach_workspace)
 
 
 @pytest.fixture
@@ -187,14 +187,13 @@ def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreac
     """An in-memory client of the fake, with the workspace and the key."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake.transport import FakeTransport
-    from outreach_async.testing.orders import build_auth_headers
 
-    client = OutreachClient(
-        transport=FakeTransport(outreach_fake),
-        workspace=outreach_workspace,
-        owner_key=outreach_owner_key,
-        headers=build_auth_headers(outreach_fake, outreach_owner_key),
-    )
+    headers = {}
+    if (auth := outreach_fake.behaviour.auth) is not None:
+        token = min(auth.tokens, default=outreach_owner_key)
+        headers[auth.header] = f"{auth.scheme} {token}".strip()
+    transport = FakeTransport(outreach_fake)
+    client = OutreachClient(transport=transport, workspace=outreach_workspace, owner_key=outreach_owner_key, headers=headers)
     yield client
     # The fake's transport closes without awaiting anything. Running the coroutine by hand needs no event loop, which lets the
     # fixture work with any.
@@ -238,7 +237,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if use is not None:
         vars(report)["outreach_row"] = use.row  # pytest-xdist sends it to the controller
         if report.failed:
-            report.sections.append(("outreach service", use.format_report()))
+            report.sections.append(("outreach service", "\n".join(use.format_report())))
         if report.when == "teardown":
             del item.stash[_FAKE_USE]  # items live until the end of the run
     return report

@@ -54,6 +54,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pytest
+
     from outreach_async.conformance.calibration import Calibration, calibrate
     from outreach_async.conformance.rules import Breach, check
     from outreach_async.conformance.target import Patience, Site
@@ -71,7 +73,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Every run of pytest imports this package for its options, so importing it must be cheap.
+    # Every run of pytest imports this package for `add_options`, so importing it must be cheap.
     if name in _MODULES:
         from importlib import import_module
 
@@ -81,3 +83,23 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the options of the suite. The plugin calls this: pytest reads the conftest of a package too late for options."""
+    group = parser.getgroup(
+        "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
+    )
+    group.addoption("--outreach-live", metavar="URL", help="base URL of the service to check")
+    group.addoption("--outreach-workspace", metavar="ID", help="id of the workspace to read")
+    allowing = "create contacts; repeat the workspace id to confirm. The owner key is OUTREACH_OWNER_KEY. Default: read-only"
+    group.addoption("--allow-writes", metavar="ID", help=allowing)
+    group.addoption("--outreach-campaign", metavar="ID", help="id of a draft campaign that two created contacts join")
+    gmail = "create two contacts with addresses at gmail.com, in a form that Gmail never assigns"
+    group.addoption("--outreach-gmail", action="store_true", help=gmail)
+    header = "header to send, with its value from an environment variable, such as authorization=API_TOKEN; repeatable"
+    group.addoption("--outreach-header", action="append", default=[], metavar="NAME=VARIABLE", help=header)
+    record = "file for the measured behaviour, compared with that of an earlier run; default %(default)s"
+    group.addoption("--outreach-record", default="behaviour.toml", metavar="FILE", help=record)
+    drift = "if the file differs: fail or warn, and keep the file; or accept, and rewrite it; default %(default)s"
+    group.addoption("--outreach-drift", choices=["fail", "warn", "accept"], default="fail", help=drift)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
 import attrs
 
 from outreach_async.atomic import atomic_write
 from outreach_async.conformance import read_probes, write_probes
-from outreach_async.conformance.survey import HttpExchange, WorkspaceSurvey, survey_workspace
+from outreach_async.conformance.survey import PageSequence, WorkspaceSurvey, survey_workspace
 from outreach_async.conformance.target import DOMAIN, Dialogue, DialogueRunner, KnobFinding, Patience, Site, run_probe, unobserved
 from outreach_async.conformance.write_probes import MembershipCounts, TrialCreations, create_trial
 from outreach_async.errors import InvalidRequest
@@ -28,12 +27,12 @@ def describe_run(site: Site) -> str:
     """Return a description of what a run will do."""
     if not site.writes:
         return f"It is read-only, in workspace {site.workspace}. It creates no contacts."
-    parts = [f"It creates up to {MAX_CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}."]
-    parts.append("They are permanent: the interface has no operation that deletes a contact.")
-    parts.append(f"Two join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign.")
-    if site.gmail:
-        parts.append("Two have addresses at gmail.com with a hyphen, which Gmail never assigns.")
-    return " ".join(parts)
+    joining = f"Two join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign."
+    gmail = " Two have addresses at gmail.com with a hyphen, which Gmail never assigns." if site.gmail else ""
+    return (
+        f"It creates up to {MAX_CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}. "
+        f"They are permanent: the interface has no operation that deletes a contact. {joining}{gmail}"
+    )
 
 
 KnobValues = Mapping[str, tuple[Any, ...]]
@@ -60,18 +59,22 @@ class KnobDrift:
         return f"{self.knob} was {_format_values(self.before)}, is now {_format_values(self.now)}: {self.explanation}"
 
 
-def _format_values(readings: tuple[Any, ...]) -> str:
-    return " or ".join(repr(sorted(reading) if isinstance(reading, frozenset) else reading) for reading in readings)
+def _format_values(values: tuple[Any, ...]) -> str:
+    return " or ".join(repr(sorted(value) if isinstance(value, frozenset) else value) for value in values)
 
 
 def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[KnobDrift]:
     """Return the knobs whose value has changed. A knob that is not observed now has not drifted."""
-    found = []
+    drifts = []
     for knob, finding in findings.items():
         was = before.get(knob, ())
-        if was and finding.possible and not any(_is_same(old, new) for old in was for new in finding.possible):
-            found.append(KnobDrift(knob, was, finding.possible, finding.explanation))
-    return found
+        if was and finding.possible and not _find_shared(was, finding.possible):
+            drifts.append(KnobDrift(knob, was, finding.possible, finding.explanation))
+    return drifts
+
+
+def _find_shared(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(new for new in now if any(_is_same(old, new) for old in before))
 
 
 def _is_same(old: Any, new: Any) -> bool:
@@ -83,23 +86,15 @@ def _is_same(old: Any, new: Any) -> bool:
 
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
     """Merge in what the earlier run observed more precisely, so that a read-only run forgets nothing of one with writes."""
-    return {knob: _merge_finding(before.get(knob, ()), finding) for knob, finding in findings.items()}
-
-
-def _merge_finding(was: tuple[Any, ...], finding: KnobFinding) -> KnobFinding:
-    if not was or finding.is_observed:
-        return finding
-    if not finding.possible:
-        return KnobFinding(was, f"observed by an earlier run, but not now: {finding.explanation}")
-    left = tuple(new for new in finding.possible if any(_is_same(old, new) for old in was))
-    return (
-        KnobFinding(left, f"{finding.explanation}; an earlier run was more precise")
-        if left and left != finding.possible
-        else finding
-    )
-
-
-_USAGE: Final = "Load it with outreach_async.fake.behaviour.load_behaviour, for a fake that behaves the same."
+    merged = dict(findings)
+    for knob, finding in findings.items():
+        was = before.get(knob, ())
+        shared = _find_shared(was, finding.possible)
+        if was and not finding.possible:
+            merged[knob] = KnobFinding(was, f"observed by an earlier run, but not now: {finding.explanation}")
+        elif shared and shared != finding.possible:
+            merged[knob] = KnobFinding(shared, f"{finding.explanation}; an earlier run was more precise")
+    return merged
 
 
 @attrs.frozen
@@ -145,12 +140,12 @@ class SuiteOptions:
             writes=self.writes is not None,
             campaign=self.campaign,
             gmail=self.gmail,
-            headers=dict(_parse_header(text, environment) for text in self.headers),
+            headers=dict(_parse_header(header, environment) for header in self.headers),
         )
 
 
-def _parse_header(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    name, equals, variable = text.partition("=")
+def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    name, equals, variable = header.partition("=")
     if not equals or variable not in environment:
         raise InvalidRequest(
             "--outreach-header: expected NAME=VARIABLE with an environment variable that is set; set it to the header's value"
@@ -163,10 +158,12 @@ class SuiteResult:
     """The result of a run.
 
     Attributes:
+        options: The options of the run.
         measurement: What this run observed.
         before: What an earlier run observed.
     """
 
+    options: SuiteOptions
     measurement: Measurement
     before: KnobValues
 
@@ -180,33 +177,32 @@ class SuiteResult:
         """What is known now, combined with what the earlier run observed more precisely."""
         return Calibration.of(merge_earlier(self.before, self.measurement.findings))
 
-    def save(self, record: Path, url: str) -> None:
+    def save(self) -> None:
         """Write the behaviour file atomically.
 
         Raises:
             OSError: The file cannot be written.
         """
-        about = f"What the interface leaves open, measured by outreach_async.conformance at {parse_base_url(url)}.\n{_USAGE}"
-        atomic_write(record, self.calibration.to_toml(about))
+        about = (
+            f"What the interface leaves open, measured by outreach_async.conformance at {parse_base_url(self.options.url)}.\n"
+            "Load it with outreach_async.fake.behaviour.load_behaviour, for a fake that behaves the same."
+        )
+        atomic_write(self.options.record, self.calibration.to_toml(about))
 
 
-def run_suite(order: SuiteOptions, site: Site) -> SuiteResult:
+async def run_suite(options: SuiteOptions, site: Site) -> SuiteResult:
     """Measure a service.
 
     Raises:
         BehaviourFileError: The file of an earlier run is invalid. No request was sent.
         OutreachError: The base URL is invalid.
     """
-    before = load_knob_values(order.record) if order.record.exists() else {}
-    return SuiteResult(anyio.run(_run_measurement, order.url, site), before)
-
-
-async def _run_measurement(url: str, site: Site) -> Measurement:
     from outreach_async.transport.httpx import HttpxTransport
 
-    transport = HttpxTransport(url)
+    before = load_knob_values(options.record) if options.record.exists() else {}
+    transport = HttpxTransport(options.url)
     try:
-        return await measure_service(transport, site, Patience())
+        return SuiteResult(options, await measure_service(transport, site, Patience()), before)
     finally:
         await transport.aclose()
 
@@ -218,7 +214,6 @@ UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
 }
 """Knobs that cannot be observed, or not without harm, with the reason."""
 
-_NO_WRITES: Final = "creating contacts was not allowed"
 _MAX_CAMPAIGNS_DISPLAY: Final = 100
 _LIST_MEASURES: Final[Mapping[str, Callable[[WorkspaceSurvey], KnobFinding]]] = {
     "order": read_probes.measure_order,
@@ -264,8 +259,8 @@ class Calibration:
         """Make a calibration from findings by knob."""
         observed = {knob: found.possible[0] for knob, found in findings.items() if found.is_observed}
         undecided = {knob: found.possible for knob, found in findings.items() if len(found.possible) > 1}
-        readings = observed | {knob: possible[0] for knob, possible in undecided.items()}
-        return cls(Behaviour(**readings), observed, undecided, {knob: found.explanation for knob, found in findings.items()})
+        chosen = observed | {knob: possible[0] for knob, possible in undecided.items()}
+        return cls(Behaviour(**chosen), observed, undecided, {knob: found.explanation for knob, found in findings.items()})
 
     @property
     def unseen(self) -> dict[str, str]:
@@ -319,8 +314,8 @@ async def calibrate(
 ) -> Calibration:
     """Measure the behaviour of a service where the interface leaves it open.
 
-    By default, this sends about 30 read-only requests, one at a time. With `writes`, it creates at most `plan.CONTACTS` contacts,
-    which are permanent.
+    By default, this sends about 30 read-only requests, one at a time. With `writes`, it creates at most 64 contacts, which are
+    permanent.
 
     Args:
         transport: The transport; it stays open.
@@ -341,80 +336,69 @@ async def calibrate(
         print(measured.observed["created_status"], measured.undecided["email_key"])  # -> 201 ('lower', 'gmail')
         ```
     """
-    named = {name.lower(): value for name, value in (headers or {}).items()}
-    site = Site(workspace, owner_key, writes=writes, campaign=campaign, gmail=gmail, headers=named)
+    fields = {name.lower(): value for name, value in (headers or {}).items()}
+    site = Site(workspace, owner_key, writes=writes, campaign=campaign, gmail=gmail, headers=fields)
     return Calibration.of((await measure_service(transport, site, patience or Patience())).findings)
 
 
 async def measure_service(transport: Transport, site: Site, patience: Patience) -> Measurement:
     """Measure a service and return everything that was observed."""
     site = attrs.evolve(site, hidden=tuple(getattr(transport, "secrets", ())))
-    carrier = DialogueRunner(transport, patience, site.secrets)
-    measured = await carrier.run(measure_knobs(site))
-    return attrs.evolve(
-        measured,
-        findings={**measured.findings, "rate_limit": describe_rate_limit(carrier.request_count, carrier.retry_after_values)},
-    )
+    runner = DialogueRunner(transport, patience, site.secrets)
+    measured = await runner.run(measure_knobs(site))
+    rate_limit = describe_rate_limit(runner.request_count, runner.retry_after_values)
+    return attrs.evolve(measured, findings={**measured.findings, "rate_limit": rate_limit})
 
 
-def describe_rate_limit(asked: int, waits: list[str]) -> KnobFinding:
+def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
     """Return what was observed of a rate limit (rule E4), which is never provoked."""
     if not waits:
-        return unobserved(f"not provoked: {asked} requests one at a time, none throttled")
-    met = f"{len(waits)} of {asked} requests were throttled, with Retry-After {waits[0]!r}"
+        return unobserved(f"not provoked: {count} requests one at a time, none throttled")
+    met = f"{len(waits)} of {count} requests were throttled, with Retry-After {waits[0]!r}"
     return unobserved(f"there is one, with an unknown limit: {met}")
 
 
 def measure_knobs(site: Site) -> Dialogue[Measurement]:
-    """Measure every knob except `rate_limit`, which only the carrier of the requests observes."""
+    """Measure every knob except `rate_limit`, which only the runner of the dialogue observes."""
     survey = yield from survey_workspace(site)
-    findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe measures it")) | {
-        knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()
-    }
+    findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe measures it"))
+    findings |= {knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()}
     findings["first_page"] = survey.first_page
-    findings |= {knob: look(survey) for knob, look in _LIST_MEASURES.items()}
+    findings |= {knob: measure(survey) for knob, measure in _LIST_MEASURES.items()}
     findings |= yield from _run_read_probes(site, survey)
     trial = (yield from create_trial(site, survey)) if site.writes else None
-    trouble = trial.failure if trial else _NO_WRITES
+    failure = trial.failure if trial else "creating contacts was not allowed"
     membership = None
-    findings |= dict.fromkeys((*_WRITE_PROBES, "created_status", "unknown_custom", "skip_enrols", "reenrol"), unobserved(trouble))
-    if trial and not trouble:
+    findings |= dict.fromkeys((*_WRITE_PROBES, "created_status", "unknown_custom", "skip_enrols", "reenrol"), unobserved(failure))
+    if trial and not failure:
         findings["created_status"] = write_probes.measure_created_status(trial)
-        findings |= yield from _run_write_probes(site, survey)
+        findings["unknown_custom"] = yield from run_probe(write_probes.probe_unknown_custom(site, survey))
+        for knob, probe in _WRITE_PROBES.items():
+            findings[knob] = yield from run_probe(probe(site))
         most = min([_MAX_CAMPAIGNS_DISPLAY, *(maximum for maximum in findings["campaign_max_display"].possible if maximum)])
-        joined, membership = yield from write_probes.probe_enrolment(site, survey.first_page_number, most)
-        findings |= joined
-    masked = {knob: _mask_finding(found, site.secrets) for knob, found in findings.items()}
-    return Measurement(site, survey, trial, masked, membership)
-
-
-def _mask_finding(found: KnobFinding, secrets: tuple[str, ...]) -> KnobFinding:
-    return attrs.evolve(found, explanation=mask_string(found.explanation, secrets))
+        enrolment, membership = yield from write_probes.probe_enrolment(site, survey.first_page_number, most)
+        findings |= enrolment
+    for knob, finding in findings.items():
+        findings[knob] = attrs.evolve(finding, explanation=mask_string(finding.explanation, site.secrets))
+    return Measurement(site, survey, trial, findings, membership)
 
 
 def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
-    boxes, campaigns, first = survey.mailboxes, survey.campaigns, survey.first_page_number
-    over = yield from _run_if_readable(boxes, read_probes.probe_over_max(site, first))
+    first, mailboxes, campaigns = survey.first_page_number, survey.mailbox_pages, survey.campaign_pages
+    over = yield from _run_if_readable(mailboxes, read_probes.probe_over_max(site, first))
     maximum = yield from _run_if_readable(campaigns, read_probes.probe_campaign_max_display(site, first, over))
     return {
         "auth": (yield from run_probe(read_probes.probe_auth(site))),
         "error_renderer": (yield from run_probe(read_probes.probe_error_renderer(site))),
-        "past_end": (yield from _run_if_readable(boxes, read_probes.probe_past_end(site, first))),
-        "bad_number": (yield from _run_if_readable(boxes, read_probes.probe_bad_number(site, first))),
+        "past_end": (yield from _run_if_readable(mailboxes, read_probes.probe_past_end(site, first))),
+        "bad_number": (yield from _run_if_readable(mailboxes, read_probes.probe_bad_number(site, first))),
         "over_max": read_probes.refine_over_max(over, maximum),
         "campaign_max_display": maximum,
     }
 
 
-def _run_if_readable(asked: HttpExchange, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe if a plain request succeeds. Otherwise a refusal proves nothing."""
-    if asked.payload is None:
+def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
+    """Run a probe if a plain request for the list succeeds. Otherwise a refusal proves nothing."""
+    if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))
-
-
-def _run_write_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
-    findings = {"unknown_custom": (yield from run_probe(write_probes.probe_unknown_custom(site, survey)))}
-    for knob, probe in _WRITE_PROBES.items():
-        findings[knob] = yield from run_probe(probe(site))
-    return findings

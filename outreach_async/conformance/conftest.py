@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import anyio
 import pytest
 
-from outreach_async.conformance.options import read_options
+from outreach_async.conformance.calibration import SuiteOptions, SuiteResult, describe_run, run_suite
 from outreach_async.errors import OutreachError
 
-if TYPE_CHECKING:
-    from outreach_async.conformance.calibration import SuiteResult
-
 _RESULT_KEY: pytest.StashKey[SuiteResult] = pytest.StashKey()
-_XDIST_MESSAGE = "outreach_async.conformance: run without -n; the service is measured once, in one process"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -22,35 +19,43 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
-    from outreach_async.conformance.calibration import describe_run
-
     try:
-        said = describe_run(read_options(config).build_site(os.environ))
+        description = describe_run(_read_options(config).build_site(os.environ))
     except OutreachError as error:
         pytest.exit(f"outreach_async.conformance: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
-    print(f"outreach conformance: {said}")  # noqa: T201 - shown before the first request
+    print(f"outreach conformance: {description}")  # noqa: T201 - shown before the first request
+
+
+def _read_options(config: pytest.Config) -> SuiteOptions:
+    return SuiteOptions(
+        config.getoption("--outreach-live") or "",
+        config.getoption("--outreach-workspace") or "",
+        config.getoption("--allow-writes"),
+        config.getoption("--outreach-campaign"),
+        config.getoption("--outreach-gmail"),
+        config.getoption("--outreach-header"),
+        Path(config.getoption("--outreach-record")),
+    )
 
 
 @pytest.fixture(scope="session")
 def result(request: pytest.FixtureRequest) -> SuiteResult:
     """Measure the service once per run."""
     if hasattr(request.config, "workerinput"):
-        pytest.fail(_XDIST_MESSAGE, pytrace=False)
-    from outreach_async.conformance.calibration import run_suite
-
-    order = read_options(request.config)
-    return request.config.stash.setdefault(_RESULT_KEY, run_suite(order, order.build_site(os.environ)))
+        pytest.fail("outreach_async.conformance: run without -n; the service is measured once, in one process", pytrace=False)
+    options = _read_options(request.config)
+    return request.config.stash.setdefault(_RESULT_KEY, anyio.run(run_suite, options, options.build_site(os.environ)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print how each knob was observed, or why not, and which knobs have changed."""
-    found = config.stash.get(_RESULT_KEY, None)
-    if found is None:
+    result = config.stash.get(_RESULT_KEY, None)
+    if result is None:
         return
-    known = found.calibration
+    known = result.calibration
     terminalreporter.section("outreach conformance: what the interface leaves open")
     for knob, reason in known.reasons.items():
-        reading = known.observed.get(knob, " or ".join(map(repr, known.undecided.get(knob, ()))) or "not observed")
-        terminalreporter.write_line(f"{knob}: {reading}  ({reason})")
-    for drift in found.drifts:
+        value = known.observed.get(knob, " or ".join(map(repr, known.undecided.get(knob, ()))) or "not observed")
+        terminalreporter.write_line(f"{knob}: {value}  ({reason})")
+    for drift in result.drifts:
         terminalreporter.write_line(f"drift: {drift}", yellow=True)

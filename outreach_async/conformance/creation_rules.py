@@ -19,8 +19,8 @@ _SUCCESS_STATUSES: Final = (200, 201)
 
 def _trial_creations(measured: Measurement) -> Iterator[RuleSubject]:
     if measured.trial:
-        for outcome, asked in measured.trial.outcomes.items():
-            yield RuleSubject(asked, "the response", (outcome, asked))
+        for outcome, exchange in measured.trial.outcomes.items():
+            yield RuleSubject(exchange, "the response", (outcome, exchange))
 
 
 def _first_creation(measured: Measurement) -> Iterator[RuleSubject]:
@@ -42,20 +42,20 @@ def _full_creations(measured: Measurement) -> Iterator[RuleSubject]:
 
 def _incomplete_creations(measured: Measurement) -> Iterator[RuleSubject]:
     if measured.trial:
-        for member, asked in measured.trial.incomplete.items():
-            yield RuleSubject(asked, "the response", (member, asked))
+        for member, exchange in measured.trial.incomplete.items():
+            yield RuleSubject(exchange, "the response", (member, exchange))
 
 
 def _returned_ids(measured: Measurement) -> Iterator[RuleSubject]:
     """Yield the ids returned for one contact, by outcome, and that of another contact, if there is one."""
     if measured.trial:
         outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
-        said = {outcome: _returned_id(asked) for outcome, asked in outcomes.items() if asked and outcome != "skipped"}
-        yield RuleSubject(measured.trial.outcomes["updated_missing_fields"], "the contact", said)
+        ids = {outcome: _returned_id(exchange) for outcome, exchange in outcomes.items() if exchange and outcome != "skipped"}
+        yield RuleSubject(measured.trial.outcomes["updated_missing_fields"], "the contact", ids)
 
 
-def _returned_id(asked: HttpExchange) -> str | None:
-    id_ = (asked.payload or {}).get("id")
+def _returned_id(exchange: HttpExchange) -> str | None:
+    id_ = (exchange.payload or {}).get("id")
     return id_ if isinstance(id_, str) else None
 
 
@@ -71,25 +71,25 @@ def _check_accepted(creation: tuple[str, HttpExchange]) -> Iterator[str]:
     return check_success(creation[1], _SUCCESS_STATUSES)
 
 
-def _check_refused(lacking: tuple[str, HttpExchange]) -> Iterator[str]:
-    member, asked = lacking
-    if asked.payload is not None:
-        yield f"has the status {shorten(asked.payload.get('status'))}, although {member} was left out"
+def _check_refused(creation: tuple[str, HttpExchange]) -> Iterator[str]:
+    member, exchange = creation
+    if exchange.payload is not None:
+        yield f"has the status {shorten(exchange.payload.get('status'))}, although {member} was left out"
 
 
 def _check_outcome(creation: tuple[str, HttpExchange]) -> Iterator[str]:
-    wanted, asked = creation
-    said = asked.payload or {}
-    if said.get("status") != wanted:
-        yield f"has the status {shorten(said.get('status'))}, not {wanted!r}"
+    expected, exchange = creation
+    status = (exchange.payload or {}).get("status")
+    if status != expected:
+        yield f"has the status {shorten(status)}, not {expected!r}"
 
 
 def _check_result(creation: tuple[str, HttpExchange]) -> Iterator[str]:
-    outcome, asked = creation
-    said = asked.payload
-    if said is None or said.get("status") not in OUTCOMES:
+    outcome, exchange = creation
+    document = exchange.payload
+    if document is None or document.get("status") not in OUTCOMES:
         return
-    id_, details = said.get("id", KeyError), said.get("details", KeyError)
+    id_, details = document.get("id", KeyError), document.get("details", KeyError)
     if outcome == "skipped":
         if id_ is not None or not (isinstance(details, str) and details.strip()):
             yield f"has the id {shorten(id_)} and details {shorten(details)}, not null and a string"
@@ -104,40 +104,24 @@ def _check_ids(ids: Mapping[str, str | None]) -> Iterator[str]:
             yield f"has the id {shorten(id_)} ({outcome}), but {shorten(added)} when it was added"
 
 
-def _check_membership_counts(counted: MembershipCounts) -> Iterator[str]:
-    if counted.after_joining != counted.before + 1:
-        yield f"counts {counted.after_joining} contacts after {counted.before}, although one was created for the campaign"
-    if counted.after_other != counted.after_joining:
-        yield f"counts {counted.after_other} contacts after {counted.after_joining}, although one was created for none"
+def _check_membership_counts(counts: MembershipCounts) -> Iterator[str]:
+    if counts.after_joining != counts.before + 1:
+        yield f"counts {counts.after_joining} contacts after {counts.before}, although one was created for the campaign"
+    if counts.after_other != counts.after_joining:
+        yield f"counts {counts.after_other} contacts after {counts.after_joining}, although one was created for none"
 
 
 CREATION_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule("A1", "a contact is created with the owner_key in the body", _first_creation, _check_accepted, writes=True),
+    StatedRule("A1", "a contact is created with the owner_key in the body", _first_creation, _check_accepted),
+    StatedRule("C1", "a duplicate has the same e-mail address in the same workspace", _duplicate_creations, _check_outcome),
+    StatedRule("C2", "only a skipped contact has a null id, and only it has details", _trial_creations, _check_result),
+    StatedRule("C2-added", "a new contact has the status added", _first_creation, _check_outcome),
+    StatedRule("C2-id", "a contact has a unique id, which the responses to its duplicates repeat", _returned_ids, _check_ids),
+    StatedRule("C6", "a creation requires owner_key, workspace, email and upload_options", _incomplete_creations, _check_refused),
     StatedRule(
-        "C1", "a duplicate has the same e-mail address in the same workspace", _duplicate_creations, _check_outcome, writes=True
+        "C7", "a contact joins the campaign it is created with, and none if that is null", _memberships, _check_membership_counts
     ),
-    StatedRule(
-        "C2", "only a skipped contact has a null id, and only it has details", _trial_creations, _check_result, writes=True
-    ),
-    StatedRule("C2-added", "a new contact has the status added", _first_creation, _check_outcome, writes=True),
-    StatedRule(
-        "C2-id", "a contact has a unique id, which the responses to its duplicates repeat", _returned_ids, _check_ids, writes=True
-    ),
-    StatedRule(
-        "C6",
-        "a creation requires owner_key, workspace, email and upload_options",
-        _incomplete_creations,
-        _check_refused,
-        writes=True,
-    ),
-    StatedRule(
-        "C7",
-        "a contact joins the campaign it is created with, and none if that is null",
-        _memberships,
-        _check_membership_counts,
-        writes=True,
-    ),
-    StatedRule("C19", "the codes of all-fields are accepted at creation", _full_creations, _check_accepted, writes=True),
-    StatedRule("E1", "a duplicate is not an error", _skipped_creations, _check_accepted, writes=True),
+    StatedRule("C19", "the codes of all-fields are accepted at creation", _full_creations, _check_accepted),
+    StatedRule("E1", "a duplicate is not an error", _skipped_creations, _check_accepted),
 )
-"""Stated rules about creating contacts."""
+"""Stated rules about creating contacts. They can be observed only by creating some."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -24,7 +25,7 @@ _SHAPES: Final = {
     "mailbox": rule.MAILBOX,
     "step": rule.STEP,
     "template": rule.TEMPLATE,
-    "answer": rule.STEPS,
+    "response": rule.STEPS,
 }
 
 _PERCENTAGE_COUNTS: Final = {
@@ -64,33 +65,26 @@ def _all_items(measured: Measurement) -> Iterator[RuleSubject]:
     for page in survey.mailbox_pages.pages:
         yield from _items_in(page.exchange, rule.MAILBOX, "mailbox_")
     yield from _items_in(survey.fields, rule.FIELD, "")
-    for asked in survey.steps.values():
-        yield from _items_in(asked, rule.STEP, "step_")
+    for exchange in survey.steps.values():
+        yield from _items_in(exchange, rule.STEP, "step_")
     for subject in _templates(measured):
         prefix = "personalized_step_" if subject.value.get("test_letter") == _PERSONALIZED else "temp_"
         yield attrs.evolve(subject, value=ListedItem(subject.value, rule.TEMPLATE, prefix))
 
 
-def _items_in(asked: HttpExchange, shape: rule.Shape, prefix: str) -> Iterator[RuleSubject]:
-    data = (asked.payload or {}).get("data")
+def _items_in(exchange: HttpExchange, shape: rule.Shape, prefix: str) -> Iterator[RuleSubject]:
+    data = (exchange.payload or {}).get("data")
     for place, item in enumerate(data if isinstance(data, list) else ()):
-        yield RuleSubject(asked, f"data[{place}]", ListedItem(item, shape, prefix))
+        yield RuleSubject(exchange, f"data[{place}]", ListedItem(item, shape, prefix))
 
 
 def _items_of_shape(shape: rule.Shape, measured: Measurement) -> Iterator[RuleSubject]:
     return (subject for subject in _all_items(measured) if subject.value.shape is shape and isinstance(subject.value.item, dict))
 
 
-def _campaigns(measured: Measurement) -> Iterator[RuleSubject]:
-    return _items_of_shape(rule.CAMPAIGN, measured)
-
-
-def _mailboxes(measured: Measurement) -> Iterator[RuleSubject]:
-    return _items_of_shape(rule.MAILBOX, measured)
-
-
-def _steps(measured: Measurement) -> Iterator[RuleSubject]:
-    return _items_of_shape(rule.STEP, measured)
+_campaigns = partial(_items_of_shape, rule.CAMPAIGN)
+_mailboxes = partial(_items_of_shape, rule.MAILBOX)
+_steps = partial(_items_of_shape, rule.STEP)
 
 
 def _templates(measured: Measurement) -> Iterator[RuleSubject]:
@@ -99,32 +93,32 @@ def _templates(measured: Measurement) -> Iterator[RuleSubject]:
 
 def _ordered_templates(measured: Measurement) -> Iterator[RuleSubject]:
     """Yield every template, with the order of its step."""
-    for asked in measured.survey.steps.values():
-        for place, step in enumerate(asked.rows):
+    for exchange in measured.survey.steps.values():
+        for place, step in enumerate(exchange.rows):
             found = step.get("templates")
             for number, template in enumerate(found if isinstance(found, list) else ()):
                 if isinstance(template, dict):
-                    yield RuleSubject(asked, f"data[{place}].templates[{number}]", (step.get("order"), template))
+                    yield RuleSubject(exchange, f"data[{place}].templates[{number}]", (step.get("order"), template))
 
 
 def _step_lists(measured: Measurement) -> Iterator[RuleSubject]:
-    for asked in measured.survey.steps.values():
-        if asked.payload is not None:
-            yield RuleSubject(asked, "the response", asked.payload)
+    for exchange in measured.survey.steps.values():
+        if exchange.payload is not None:
+            yield RuleSubject(exchange, "the response", exchange.payload)
 
 
 def _orders(measured: Measurement) -> Iterator[RuleSubject]:
-    for asked in measured.survey.steps.values():
-        if asked.rows:
-            yield RuleSubject(asked, "the steps' order", [step.get("order") for step in asked.rows])
+    for exchange in measured.survey.steps.values():
+        if exchange.rows:
+            yield RuleSubject(exchange, "the steps' order", [step.get("order") for step in exchange.rows])
 
 
 def _campaign_pairs(measured: Measurement) -> Iterator[RuleSubject]:
     """Yield campaigns whose steps were read: the item of the list, and the response of list-steps."""
-    listed = {str(row.get("id")): row for row in measured.survey.campaign_rows}
-    for id_, asked in measured.survey.steps.items():
-        if asked.payload is not None:
-            yield RuleSubject(asked, "the response", (listed[id_], asked.payload))
+    listed = {str(row.get("id")): row for row in measured.survey.campaign_pages.rows}
+    for id_, exchange in measured.survey.steps.items():
+        if exchange.payload is not None:
+            yield RuleSubject(exchange, "the response", (listed[id_], exchange.payload))
 
 
 def _unique_names(measured: Measurement) -> Iterator[RuleSubject]:
@@ -132,9 +126,9 @@ def _unique_names(measured: Measurement) -> Iterator[RuleSubject]:
     survey = measured.survey
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
         yield RuleSubject(page.exchange, "the page", page.ids)
-    for asked in survey.steps.values():
-        templates = [item for step in asked.rows for item in extract_rows({"data": step.get("templates")})]
-        yield RuleSubject(asked, "the response", _collect_strings([*asked.rows, *templates], "id"))
+    for exchange in survey.steps.values():
+        templates = [template for step in exchange.rows for template in extract_rows({"data": step.get("templates")})]
+        yield RuleSubject(exchange, "the response", _collect_strings([*exchange.rows, *templates], "id"))
     yield RuleSubject(survey.fields, "the response", _collect_strings(survey.fields.rows, "code"))
 
 
@@ -170,24 +164,20 @@ def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
 def _check_values(kind: rule.ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
     """Return a function that yields the fields, by item, that are not of a kind narrower than the type in their table."""
     tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
-    called, is_one = kind
+    description, is_of_kind = kind
 
-    def faults(listed: ListedItem) -> Iterator[str]:
+    def find_faults(listed: ListedItem) -> Iterator[str]:
         for name in (name for shape, fields in tables if shape is listed.shape for name in fields):
-            if listed.has_valid(name) and not is_one(listed.item[name]):
-                yield f"{name} is {shorten(listed.item[name])}, not {called}"
+            if listed.has_valid(name) and not is_of_kind(listed.item[name]):
+                yield f"{name} is {shorten(listed.item[name])}, not {description}"
 
-    return faults
+    return find_faults
 
 
 def _check_percentages_of_zero(listed: ListedItem) -> Iterator[str]:
     for name, count in _PERCENTAGE_COUNTS.items():
-        if (
-            name in listed.shape
-            and listed.has_valid(name)
-            and listed.has_valid(count)
-            and listed.item[name] > 0 >= listed.item[count]
-        ):
+        comparable = name in listed.shape and listed.has_valid(name) and listed.has_valid(count)
+        if comparable and listed.item[name] > 0 >= listed.item[count]:
             yield f"{name} is {shorten(listed.item[name])}, although {count} is {shorten(listed.item[count])}"
 
 
@@ -197,13 +187,9 @@ def _check_interested(listed: ListedItem) -> Iterator[str]:
         yield f"interested_num is {shorten(listed.item[names[0]])}, more than the {shorten(listed.item[names[1]])} replies"
 
 
-def _check_steps_shape(said: Item) -> Iterator[str]:
-    return rule.find_misfits(said, rule.STEPS)
-
-
 def _check_days_left(pair: tuple[Item, Item]) -> Iterator[str]:
-    for said, shape in zip(pair, (rule.CAMPAIGN, rule.STEPS), strict=True):
-        yield from _check_values(rule.NON_NEGATIVE, campaign="days_left", answer="days_left")(ListedItem(said, shape, ""))
+    for item, shape in zip(pair, (rule.CAMPAIGN, rule.STEPS), strict=True):
+        yield from _check_values(rule.NON_NEGATIVE, campaign="days_left", response="days_left")(ListedItem(item, shape, ""))
 
 
 def _check_orders(orders: Sequence[Any]) -> Iterator[str]:
@@ -239,25 +225,25 @@ def _check_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
 
 
 def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
-    listed, said = pair
-    data = said.get("data")
+    listed, document = pair
+    data = document.get("data")
     if rule.is_count(listed.get("steps")) and isinstance(data, list) and listed["steps"] != len(data):
         yield f"has {len(data)} steps, although the campaign is listed with {listed['steps']}"
 
 
 def _check_complete_date(pair: tuple[Item, Item]) -> Iterator[str]:
-    listed, said = ({"days_left_date": None, **one}["days_left_date"] for one in pair)
-    if (listed == COMPLETE) != (said == COMPLETE):
-        yield f"has days_left_date {shorten(said)}, although the campaign is listed with {shorten(listed)}"
+    listed, own = (item.get("days_left_date") for item in pair)
+    if (listed == COMPLETE) != (own == COMPLETE):
+        yield f"has days_left_date {shorten(own)}, although the campaign is listed with {shorten(listed)}"
 
 
 def _check_complete_counts(pair: tuple[Item, Item]) -> Iterator[str]:
-    said = pair[1]
-    if said.get("days_left_date") != COMPLETE:
+    document = pair[1]
+    if document.get("days_left_date") != COMPLETE:
         return
-    if rule.is_count(said.get("days_left")) and said["days_left"]:
-        yield f"has days_left_date {COMPLETE!r}, but days_left {said['days_left']}"
-    steps = said.get("data")
+    if rule.is_count(document.get("days_left")) and document["days_left"]:
+        yield f"has days_left_date {COMPLETE!r}, but days_left {document['days_left']}"
+    steps = document.get("data")
     for place, step in enumerate(steps if isinstance(steps, list) else ()):
         left = step.get("left_to_send") if isinstance(step, dict) else None
         if rule.is_count(left) and left:
@@ -271,9 +257,9 @@ def _check_unique(ids: Sequence[str]) -> Iterator[str]:
 
 
 def _check_codes(codes: Sequence[Any]) -> Iterator[str]:
-    lacking = [code for code in _STANDARD_CODES if code not in codes]
-    if lacking:
-        yield f"lacks {', '.join(lacking)}"
+    missing = [code for code in _STANDARD_CODES if code not in codes]
+    if missing:
+        yield f"lacks {', '.join(missing)}"
     odd = [code for code in codes if isinstance(code, str) and code.startswith("custom") and not CUSTOM_CODE.fullmatch(code)]
     if odd:
         yield f"has {shorten(odd[0])}, which is not of the form custom_<n>"
@@ -329,7 +315,12 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
         "T6-thread", "apart from that, only follow-ups in the same thread have no subject", _ordered_templates, _check_thread
     ),
     StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(rule.LETTER, template="test_letter")),
-    StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_steps_shape),
+    StatedRule(
+        "T13",
+        "list-steps has days_left, days_left_date and days_left_display",
+        _step_lists,
+        partial(rule.find_misfits, shape=rule.STEPS),
+    ),
     StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
     StatedRule(
         "T14",

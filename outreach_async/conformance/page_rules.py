@@ -34,61 +34,64 @@ class SequenceSubject:
 
 
 def _list_responses(measured: Measurement) -> Iterator[RuleSubject]:
-    for asked in measured.survey.list_exchanges:
-        yield RuleSubject(asked, "the response", asked)
+    for exchange in measured.survey.list_exchanges:
+        yield RuleSubject(exchange, "the response", exchange)
 
 
 def _all_responses(measured: Measurement) -> Iterator[RuleSubject]:
     yield from _list_responses(measured)
-    for asked in measured.trial.outcomes.values() if measured.trial else ():
-        yield RuleSubject(asked, "the response", asked)
+    for exchange in measured.trial.outcomes.values() if measured.trial else ():
+        yield RuleSubject(exchange, "the response", exchange)
 
 
 def _pages(measured: Measurement) -> Iterator[RuleSubject]:
-    for walk in measured.survey.page_sequences:
-        for page in walk.pages:
-            if page.exchange.payload is not None:
-                yield RuleSubject(page.exchange, "the page", (page, page.exchange.payload))
+    for page in _sampled_pages(measured):
+        if page.exchange.payload is not None:
+            yield RuleSubject(page.exchange, "the page", (page, page.exchange.payload))
+
+
+def _sampled_pages(measured: Measurement) -> Iterator[SampledPage]:
+    return (page for sequence in measured.survey.page_sequences for page in sequence.pages)
 
 
 def _further_pages(measured: Measurement) -> Iterator[RuleSubject]:
-    for walk in measured.survey.page_sequences:
-        for page in walk.pages:
-            if page.index or page.exchange.payload is not None:
-                yield RuleSubject(page.exchange, "the page", page)
+    for page in _sampled_pages(measured):
+        if page.index or page.exchange.payload is not None:
+            yield RuleSubject(page.exchange, "the page", page)
 
 
 def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
-    for walk in measured.survey.page_sequences:
-        if walk.page_after is not None:
-            yield RuleSubject(walk.page_after.exchange, "the page", walk)
+    for sequence in measured.survey.page_sequences:
+        if sequence.page_after is not None:
+            yield RuleSubject(sequence.page_after.exchange, "the page", sequence)
 
 
 def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
     survey = measured.survey
-    whole = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
-    for walk, (most, created) in zip(survey.page_sequences, whole * 2, strict=True):
-        times: list[float] = [row[created] for row in most.rows if rule.NUMBER[1](row.get(created))]
-        still = times in (sorted(times), sorted(times, reverse=True))
-        yield RuleSubject(walk.pages[-1].exchange, "the page", SequenceSubject(walk, still))
+    longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
+    for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
+        times: list[float] = [row[created] for row in pages.rows if rule.NUMBER[1](row.get(created))]
+        is_stable = times in (sorted(times), sorted(times, reverse=True))
+        yield RuleSubject(sequence.pages[-1].exchange, "the page", SequenceSubject(sequence, is_stable))
 
 
 def _first_mailbox_page(measured: Measurement) -> Iterator[RuleSubject]:
-    yield RuleSubject(measured.survey.mailboxes, "the response", measured.survey.mailbox_pages.pages[0])
+    page = measured.survey.mailbox_pages.pages[0]
+    yield RuleSubject(page.exchange, "the response", page)
 
 
 # Violations.
 
 
-def _check_ok_status(asked: HttpExchange) -> Iterator[str]:
-    return check_success(asked, _OK_STATUSES)
+def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
+    return check_success(exchange, _OK_STATUSES)
 
 
-def _check_strict_json(asked: HttpExchange) -> Iterator[str]:
+def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
     """Yield why a body is not valid JSON although Python accepts it."""
-    if asked.payload is not None and asked.response is not None:
+    if exchange.payload is not None and exchange.response is not None:
         try:
-            json.loads(asked.response.body.decode(), parse_constant=_refuse_constant)
+            json.loads(exchange.response.body.decode(), parse_constant=_refuse_constant)
         except ValueError as error:
             yield f"is not JSON: {error}"
 
@@ -97,43 +100,43 @@ def _refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-def _check_ok_document(asked: HttpExchange) -> Iterator[str]:
-    said = parse_document(asked.response) if asked.response is not None else None
-    if isinstance(said, dict) and said.get("status") != "ok":
-        yield f"has the status {shorten(said.get('status'))}, not 'ok'"
+def _check_ok_document(exchange: HttpExchange) -> Iterator[str]:
+    document = parse_document(exchange.response) if exchange.response is not None else None
+    if isinstance(document, dict) and document.get("status") != "ok":
+        yield f"has the status {shorten(document.get('status'))}, not 'ok'"
 
 
 def _check_page_shape(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
-    page, said = served
-    yield from rule.find_misfits(said, rule.PAGE)
-    data = said.get("data")
+    page, document = served
+    yield from rule.find_misfits(document, rule.PAGE)
+    data = document.get("data")
     if isinstance(data, list) and len(data) > page.display:
         yield f"holds {len(data)} items, more than display={page.display}"
 
 
 def _check_counts(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
-    said = served[1]
+    document = served[1]
     for name in ("total_found", "current_page", "total_pages"):
-        if rule.NUMBER[1](said.get(name)) and not rule.is_count(said[name]):
-            yield f"has the {name} {shorten(said[name])}, not {rule.COUNT[0]}"
+        if rule.NUMBER[1](document.get(name)) and not rule.is_count(document[name]):
+            yield f"has the {name} {shorten(document[name])}, not {rule.COUNT[0]}"
 
 
 def _check_current_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
-    page, said = served
-    current = said.get("current_page")
+    page, document = served
+    current = document.get("current_page")
     if rule.is_count(current) and current != page.number:
         yield f"has the current_page {current}, but page {page.number} was requested"
 
 
 def _check_total_pages(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
-    page, said = served
-    total, pages = page.total, said.get("total_pages")
+    page, document = served
+    total, pages = page.total, document.get("total_pages")
     if total is None or not rule.is_count(pages):
         return
     # The interface does not state whether an empty list has one page or none.
-    wanted = {0, 1} if total == 0 else {-(-total // page.size)}
-    if pages not in wanted:
-        yield f"has the total_pages {pages}, not {max(wanted)}: {total} found, {page.size} per page"
+    expected = {0, 1} if total == 0 else {-(-total // page.size)}
+    if pages not in expected:
+        yield f"has the total_pages {pages}, not {max(expected)}: {total} found, {page.size} per page"
 
 
 def _check_total_found(page: SampledPage) -> Iterator[str]:
@@ -143,29 +146,29 @@ def _check_total_found(page: SampledPage) -> Iterator[str]:
     data = page.exchange.payload.get("data")
     if page.total is None or not isinstance(data, list):
         return
-    wanted = min(page.size, max(0, page.total - page.index * page.size))
-    if len(data) != wanted:
-        yield f"holds {len(data)} items, not {wanted}: total_found is {page.total}, with {page.size} per page"
+    expected = min(page.size, max(0, page.total - page.index * page.size))
+    if len(data) != expected:
+        yield f"holds {len(data)} items, not {expected}: total_found is {page.total}, with {page.size} per page"
 
 
-def _check_end(walk: PageSequence) -> Iterator[str]:
+def _check_end(sequence: PageSequence) -> Iterator[str]:
     """Yield new items after the last page. The interface does not state whether that page is refused, empty or a repetition."""
-    after = walk.page_after
-    if after is None or after.total != walk.pages[-1].total:
+    after = sequence.page_after
+    if after is None or after.total != sequence.pages[-1].total:
         return  # items added meanwhile are not a violation
-    new = set(after.ids) - {id_ for page in walk.pages for id_ in page.ids}
+    new = set(after.ids) - {id_ for page in sequence.pages for id_ in page.ids}
     if new:
         yield f"holds {shorten(min(new))}, which no page had: by total_found {after.total}, it is after the last page"
 
 
-def _check_repeats(walked: SequenceSubject) -> Iterator[str]:
+def _check_repeats(walk: SequenceSubject) -> Iterator[str]:
     """Yield items that are on two pages. In an order other than that of creation, items may move between pages meanwhile."""
     seen: set[str] = set()
-    if len({page.total for page in walked.sequence.pages}) > 1:
+    if len({page.total for page in walk.sequence.pages}) > 1:
         return  # items added or removed meanwhile shift the later ones
-    for page in walked.sequence.pages:
+    for page in walk.sequence.pages:
         again = seen.intersection(page.ids)
-        if again and (walked.is_stable or len(again) == len(page.ids) > 1):
+        if again and (walk.is_stable or len(again) == len(page.ids) > 1):
             yield f"number {page.number} holds {shorten(min(again))}, which an earlier page also has"
         seen.update(page.ids)
 

@@ -11,10 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.conformance.survey import (
-    MAX_MAILBOXES,
-    WorkspaceSurvey,
-)
+from outreach_async.conformance.survey import MAX_MAILBOXES, WorkspaceSurvey
 from outreach_async.conformance.target import (
     Dialogue,
     InconclusiveError,
@@ -46,16 +43,12 @@ def probe_past_end(site: Site, first: int) -> Dialogue[KnobFinding]:
     """Request a page past the end (rule P8)."""
     head = require_success((yield site.page("mailboxes", first, 1)))
     far = first + require_integer(head, "total_pages") + PAGES_PAST_END
-    return interpret_past_end((yield site.page("mailboxes", far, 1)), far)
-
-
-def interpret_past_end(answer: Response, far: int) -> KnobFinding:
-    """Interpret the response to a page past the end."""
-    if not is_accepted(answer):
-        return observed("error", f"page {far}, past the end, was refused with {answer.status}")
-    said = parse_document(answer)
-    current = require_integer(said, "current_page")
-    if extract_rows(said) or current != far:
+    response = yield site.page("mailboxes", far, 1)
+    if not is_accepted(response):
+        return observed("error", f"page {far}, past the end, was refused with {response.status}")
+    document = parse_document(response)
+    current = require_integer(document, "current_page")
+    if extract_rows(document) or current != far:
         return observed("clamp", f"page {far}, past the end, was served as page {current}")
     return observed("empty", f"page {far}, past the end, was served empty")
 
@@ -71,49 +64,49 @@ def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
         ("page=-1", -1, 1),
     ):
         verdicts[name] = is_accepted((yield site.page("mailboxes", page, display)))
-    taken = [name for name, verdict in verdicts.items() if verdict]
-    refused = [name for name in verdicts if name not in taken]
-    if taken and refused:
-        return unobserved(f"{', '.join(taken)} served, but {', '.join(refused)} refused: matches no value of the knob")
-    return observed("default", f"{', '.join(taken)} served") if taken else observed("reject", f"{', '.join(refused)} refused")
+    served = [name for name, verdict in verdicts.items() if verdict]
+    refused = [name for name in verdicts if name not in served]
+    if served and refused:
+        return unobserved(f"{', '.join(served)} served, but {', '.join(refused)} refused: matches no value of the knob")
+    return observed("default", f"{', '.join(served)} served") if served else observed("reject", f"{', '.join(refused)} refused")
 
 
 def probe_over_max(site: Site, first: int) -> Dialogue[KnobFinding]:
     """Request more mailboxes per page than allowed (rule P6)."""
-    answer = yield site.page("mailboxes", first, MAX_MAILBOXES + 1)
-    wanted = f"mailboxes, display={MAX_MAILBOXES + 1}:"
-    if not is_accepted(answer):
-        return observed("reject", f"{wanted} refused with {answer.status}")
-    said = parse_document(answer)
-    count, total = len(extract_rows(said)), require_integer(said, "total_found")
+    response = yield site.page("mailboxes", first, MAX_MAILBOXES + 1)
+    label = f"mailboxes, display={MAX_MAILBOXES + 1}:"
+    if not is_accepted(response):
+        return observed("reject", f"{label} refused with {response.status}")
+    document = parse_document(response)
+    count, total = len(extract_rows(document)), require_integer(document, "total_found")
     if count > MAX_MAILBOXES:
-        return observed("serve", f"{wanted} {count} served")
+        return observed("serve", f"{label} {count} served")
     if total > MAX_MAILBOXES:
-        return observed("clamp", f"{wanted} {count} of {total} served")
-    return ambiguous(("clamp", "serve"), f"{wanted} not refused; there are {total} mailboxes, too few to decide")
+        return observed("clamp", f"{label} {count} of {total} served")
+    return ambiguous(("clamp", "serve"), f"{label} not refused; there are {total} mailboxes, too few to decide")
 
 
 def probe_campaign_max_display(site: Site, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
     """Find the maximum of campaigns per page (rule P7), given what happens above a maximum."""
     if over.is_only("serve"):
         return unobserved("more than the maximum is served, so a maximum cannot be observed")
-    answer = yield site.page("campaigns", first, HUGE_DISPLAY)
-    wanted = f"campaigns, display={HUGE_DISPLAY}:"
-    if not is_accepted(answer):
+    response = yield site.page("campaigns", first, HUGE_DISPLAY)
+    label = f"campaigns, display={HUGE_DISPLAY}:"
+    if not is_accepted(response):
         most = yield from _find_largest_accepted(site, first)
         how = f"campaigns, display={most}: served; one more: refused"
         return observed(most, how) if "reject" in (over.possible or ("reject",)) else _unobserved_difference(how)
-    said = parse_document(answer)
-    count, total = len(extract_rows(said)), require_integer(said, "total_found")
+    document = parse_document(response)
+    count, total = len(extract_rows(document)), require_integer(document, "total_found")
     if total and not count:
-        raise InconclusiveError(f"{wanted} none of {total} served")
+        raise InconclusiveError(f"{label} none of {total} served")
     if count < total:
-        how = f"{wanted} {count} of {total} served"
+        how = f"{label} {count} of {total} served"
         return _unobserved_difference(how) if over.is_only("reject") else observed(count, how)
     if over.is_only("reject"):
-        return observed(None, f"{wanted} served")
+        return observed(None, f"{label} served")
     left = [maximum for maximum in (None, 2000, 100) if maximum is None or maximum >= total]
-    return ambiguous(left, f"{wanted} all {total} served, so a maximum of {max(total, 1)} or more cannot be observed")
+    return ambiguous(left, f"{label} all {total} served, so a maximum of {max(total, 1)} or more cannot be observed")
 
 
 def _unobserved_difference(how: str) -> KnobFinding:
@@ -142,37 +135,36 @@ def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
 
 def probe_error_renderer(site: Site) -> Dialogue[KnobFinding]:
     """Send requests that must be refused, and interpret the first refusal (rule E2)."""
-    why = "no request was refused"
     for request in (
         site.steps(f"camp_conformance{site.nonce}"),
         site.get(f"/workspaces/space_conformance{site.nonce}/all-fields"),
         site.get("/campaigns", workspace=site.workspace),
     ):
-        answer = yield request
-        if not is_accepted(answer):
-            return interpret_refusal(answer)
-    return unobserved(why)
+        response = yield request
+        if not is_accepted(response):
+            return interpret_refusal(response)
+    return unobserved("no request was refused")
 
 
-def interpret_refusal(answer: Response) -> KnobFinding:
+def interpret_refusal(response: Response) -> KnobFinding:
     """Return the format of a refusal."""
-    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    said = parse_document(answer)
-    if isinstance(said, dict):
-        return _interpret_json_refusal(answer.status, said)
-    if "html" in kind or answer.body.lstrip()[:1] == b"<":
-        return observed("html", f"a refusal with {answer.status} is a web page")
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    document = parse_document(response)
+    if isinstance(document, dict):
+        return _interpret_json_refusal(response.status, document)
+    if "html" in kind or response.body.lstrip()[:1] == b"<":
+        return observed("html", f"a refusal with {response.status} is a web page")
     if kind == "text/plain":
-        return observed("text", f"a refusal with {answer.status} is plain text")
-    return unobserved(f"a refusal with {answer.status} is neither JSON nor text")
+        return observed("text", f"a refusal with {response.status} is plain text")
+    return unobserved(f"a refusal with {response.status} is neither JSON nor text")
 
 
-def _interpret_json_refusal(status: int, said: dict[str, Any]) -> KnobFinding:
-    names = ", ".join(sorted(said)[:8])
+def _interpret_json_refusal(status: int, document: dict[str, Any]) -> KnobFinding:
+    names = ", ".join(sorted(document)[:8])
     how = f"a refusal with {status} is an object of {names}"
-    if isinstance(said.get("error"), dict):
+    if isinstance(document.get("error"), dict):
         return observed("nested" if status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
-    if isinstance(said.get("message"), str):
+    if isinstance(document.get("message"), str):
         return observed("flat", how)
     return unobserved(f"{how}, which matches no value of the knob")
 
@@ -184,10 +176,10 @@ def probe_auth(site: Site) -> Dialogue[KnobFinding]:
         if not is_accepted((yield Site(site.workspace, headers=left, nonce=site.nonce).fields())):
             scheme = site.headers[name].rpartition(" ")[0]
             return observed(HeaderAuth(name.lower(), scheme), f"without the header {name} the fields were refused")
-    answer = yield site.fields()
-    if is_accepted(answer):
+    response = yield site.fields()
+    if is_accepted(response):
         return observed(None, "the fields were served without a credential in a header")
-    challenge = answer.headers.get("www-authenticate", "").partition(" ")[0]
+    challenge = response.headers.get("www-authenticate", "").partition(" ")[0]
     if not challenge:
         return unobserved("the fields were refused; if a credential is missing, pass it as a header")
     return observed(HeaderAuth(scheme=challenge), "the fields were refused with a challenge")
@@ -231,16 +223,12 @@ class Percentage:
         return self.exact is None or abs(Fraction(repr(self.value)) - self.exact) <= Fraction(1, 2 * 10**digits)
 
 
-def collect_percentages(survey: WorkspaceSurvey) -> list[Percentage]:
-    """Return every percentage that was read."""
-    listed = [
-        *_collect_numbers(survey.campaign_rows, _CAMPAIGN_PERCENTAGES),
-        *_collect_numbers(survey.mailbox_rows, _MAILBOX_PERCENTAGES),
-    ]
-    return [
-        *map(Percentage, listed),
-        *(found for template in survey.templates for found in _collect_template_percentages(template)),
-    ]
+def collect_percentages(survey: WorkspaceSurvey) -> Iterator[Percentage]:
+    """Yield every percentage that was read."""
+    yield from map(Percentage, _collect_numbers(survey.campaign_pages.rows, _CAMPAIGN_PERCENTAGES))
+    yield from map(Percentage, _collect_numbers(survey.mailbox_pages.rows, _MAILBOX_PERCENTAGES))
+    for template in survey.templates:
+        yield from _collect_template_percentages(template)
 
 
 def _collect_numbers(items: Iterable[Item], names: Sequence[str]) -> Iterator[float]:
@@ -274,7 +262,7 @@ def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
 
 def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
     """Find out to how many decimal places percentages are rounded (rule T8)."""
-    found = collect_percentages(survey)
+    found = list(collect_percentages(survey))
     most = max((percentage.decimals for percentage in found), default=0)
     loose = {percentage.value for percentage in found if percentage.exact is None} - {0, 100}
     how = f"{len(found)} percentages have at most {most} decimal places"
@@ -290,14 +278,14 @@ def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
 
 def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
     """Find out how the campaign list writes dates (rule T16)."""
-    dates = [row.get("days_left_date") for row in survey.campaign_rows]
-    stamps = sum(map(_is_number, dates))
+    dates = [row.get("days_left_date") for row in survey.campaign_pages.rows]
+    timestamps = sum(map(_is_number, dates))
     # A string without a digit, such as Complete, replaces a date that does not exist.
     texts = sum(isinstance(date, str) and any(map(str.isdigit, date)) for date in dates)
-    how = f"of {stamps + texts} dates, {stamps} are numbers and {texts} strings"
-    if not stamps and not texts:
+    how = f"of {timestamps + texts} dates, {timestamps} are numbers and {texts} strings"
+    if not timestamps and not texts:
         return unobserved("no campaign with a date was read")
-    return _decide_form({"timestamp": stamps, "text": texts}, stamps + texts, how)
+    return _decide_form({"timestamp": timestamps, "text": texts}, timestamps + texts, how)
 
 
 def _decide_form(forms: Mapping[str, int], read: int, how: str) -> KnobFinding:
@@ -310,37 +298,31 @@ def _decide_form(forms: Mapping[str, int], read: int, how: str) -> KnobFinding:
 
 def measure_order(survey: WorkspaceSurvey) -> KnobFinding:
     """Find out the order of lists (rule P10)."""
-    campaigns = _fitting_orders(survey.campaign_rows, "created")
-    mailboxes = _fitting_orders(survey.mailbox_rows, "created_at")
-    fitting = [reading for reading in campaigns if reading in mailboxes]
-    how = f"{len(survey.campaign_rows)} campaigns and {len(survey.mailbox_rows)} mailboxes are in this order"
+    campaigns, mailboxes = survey.campaign_pages.rows, survey.mailbox_pages.rows
+    orders, others = _match_orders(campaigns, "created"), _match_orders(mailboxes, "created_at")
+    fitting = [order for order, fits in orders.items() if fits and others[order]]
     if not fitting:
         return unobserved("the lists match no value of the knob, or have different orders")
-    if len(fitting) == len(_ORDERS):
+    if len(fitting) == len(orders):
         return unobserved("too few rows to decide")
-    return ambiguous(fitting, how)
+    return ambiguous(fitting, f"{len(campaigns)} campaigns and {len(mailboxes)} mailboxes are in this order")
 
 
-_ORDERS: Final = ("oldest", "newest", "last_activity")
-
-
-def _fitting_orders(items: Sequence[Item], created: str) -> list[str]:
+def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
     times = list(_collect_numbers(items, (created,)))
-    ages = [parse_age(item.get("last_activity")) for item in items]
-    fits = {"oldest": times == sorted(times), "newest": times == sorted(times, reverse=True), "last_activity": _is_rising(ages)}
-    return [reading for reading in _ORDERS if fits[reading]]
+    ages = [age for item in items if (age := parse_age(item.get("last_activity"))) is not None]
+    return {
+        "oldest": times == sorted(times),
+        "newest": times == sorted(times, reverse=True),
+        "last_activity": len(ages) == len(items) and ages == sorted(ages),
+    }
 
 
-def _is_rising(ages: Sequence[float | None]) -> bool:
-    known = [age for age in ages if age is not None]
-    return len(known) == len(ages) and known == sorted(known)
-
-
-def parse_age(words: object) -> float | None:
+def parse_age(text: object) -> float | None:
     """Return the minimum age in seconds for a relative text such as `5 minutes ago`; `None` if it is not understood."""
-    if not isinstance(words, str):
+    if not isinstance(text, str):
         return None
-    match = _AGE_PATTERN.fullmatch(words.strip())
+    match = _AGE_PATTERN.fullmatch(text.strip())
     if match:
         return _UNIT_SECONDS[match[2].lower()] * (int(match[1]) if match[1].isdigit() else 1)
-    return {"just now": 0.0, "never": math.inf}.get(words.strip().lower())
+    return {"just now": 0.0, "never": math.inf}.get(text.strip().lower())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -39,10 +39,6 @@ def _is_number(value: Any) -> bool:
     return type(value) in {int, float}
 
 
-def _is_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
 def is_count(value: Any) -> bool:
     """Return whether a value is a count: a whole number of 0 or more, possibly written as a float."""
     return _is_number(value) and value >= 0 and (type(value) is int or value.is_integer())
@@ -51,8 +47,8 @@ def is_count(value: Any) -> bool:
 STRING: Final[ValueKind] = ("a string", lambda value: isinstance(value, str))
 NUMBER: Final[ValueKind] = ("a number", _is_number)
 BOOLEAN: Final[ValueKind] = ("a boolean", lambda value: isinstance(value, bool))
-STRINGS: Final[ValueKind] = ("an array of strings", _is_strings)
 ARRAY: Final[ValueKind] = ("an array", lambda value: isinstance(value, list))
+STRINGS: Final[ValueKind] = ("an array of strings", lambda value: ARRAY[1](value) and all(map(STRING[1], value)))
 STRING_OR_NULL: Final[ValueKind] = ("a string or null", lambda value: value is None or isinstance(value, str))
 BOOLEAN_OR_NULL: Final[ValueKind] = ("a boolean or null", lambda value: value is None or isinstance(value, bool))
 STRING_OR_NUMBER: Final[ValueKind] = ("a string or a number", lambda value: isinstance(value, str) or _is_number(value))
@@ -127,8 +123,8 @@ def name_json_type(value: Any) -> str:
     """Return the name of a JSON type with its article."""
     if value is None:
         return "null"
-    kinds: Iterable[tuple[type, str]] = ((bool, "a boolean"), (str, "a string"), (list, "an array"), (dict, "an object"))
-    return next((name for kind, name in kinds if isinstance(value, kind)), "a number")
+    names = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
+    return names.get(type(value), "a number")
 
 
 _MAX_SHOWN: Final = 60
@@ -158,14 +154,12 @@ class StatedRule:
         statement: What the interface says.
         subjects: Yields the things to which the rule applies.
         find_faults: Yields what is wrong with one of them; nothing if it conforms.
-        writes: Whether the rule can be observed only by creating contacts.
     """
 
     id: str
     statement: str
     subjects: Callable[[Measurement], Iterator[RuleSubject]]
     find_faults: Callable[[Any], Iterator[str]]
-    writes: bool = False
 
 
 def shorten(value: object) -> str:
@@ -174,11 +168,11 @@ def shorten(value: object) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def check_success(asked: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
+def check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
     """Yield why a response is not a success."""
-    if asked.response is None:
+    if exchange.response is None:
         yield "did not arrive"
-    elif asked.response.status not in statuses:
-        yield f"has the status {asked.response.status}"
-    elif not isinstance(parse_document(asked.response), dict):
+    elif exchange.response.status not in statuses:
+        yield f"has the status {exchange.response.status}"
+    elif not isinstance(parse_document(exchange.response), dict):
         yield "is not a JSON object"

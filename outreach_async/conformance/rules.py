@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -44,8 +45,8 @@ class Breach:
     answered: str
 
     def __str__(self) -> str:
-        said = f"interface: {self.says}", f"request: {self.request}", f"response: {self.answered}"
-        return "\n  ".join((f"{self.rule}: {self.what}", *said))
+        context = f"interface: {self.says}", f"request: {self.request}", f"response: {self.answered}"
+        return "\n  ".join((f"{self.rule}: {self.what}", *context))
 
 
 def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | None:
@@ -55,18 +56,16 @@ def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | Non
         At most three; `None` if nothing was observed to which the rule applies.
     """
     subjects = list(rule.subjects(measured))
-    found = ((subject, fault) for subject in subjects for fault in rule.find_faults(subject.value))
-    few = [
-        breach
-        for breach, _ in zip((_build_breach(rule, *pair, measured.site) for pair in found), range(_MAX_BREACHES), strict=False)
-    ]
-    return few if subjects else None
+    if not subjects:
+        return None
+    faults = ((subject, fault) for subject in subjects for fault in rule.find_faults(subject.value))
+    return [_build_breach(rule, subject, fault, measured.site) for subject, fault in islice(faults, _MAX_BREACHES)]
 
 
 def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, site: Site) -> Breach:
-    asked = subject.exchange
-    answered = asked.error if asked.response is None else site.told(asked.response)
-    what, request = f"{subject.location} {fault}", f"{asked.request.method} {asked.request.target}"
+    exchange = subject.exchange
+    answered = exchange.error if exchange.response is None else site.format_response(exchange.response)
+    what, request = f"{subject.location} {fault}", f"{exchange.request.method} {exchange.request.target}"
     return Breach(rule.id, rule.statement, mask_string(what, site.secrets), mask_string(request, site.secrets), answered)
 
 

@@ -143,57 +143,31 @@ class WorkspaceSurvey:
         return (self.campaign_pages, self.mailbox_pages, *self.single_items)
 
     @property
-    def campaigns(self) -> HttpExchange:
-        """The first page of campaigns."""
-        return self.campaign_pages.pages[0].exchange
-
-    @property
-    def mailboxes(self) -> HttpExchange:
-        """The first page of mailboxes."""
-        return self.mailbox_pages.pages[0].exchange
-
-    @property
     def list_exchanges(self) -> Iterator[HttpExchange]:
         """The responses of the four lists: at least one of each, and of further pages those that were served."""
-        for page in (page for walk in self.page_sequences for page in walk.pages):
+        for page in (page for sequence in self.page_sequences for page in sequence.pages):
             if not page.index or page.exchange.payload is not None:
                 yield page.exchange
         yield from (*self.steps.values(), self.fields)
 
     @property
-    def campaign_rows(self) -> list[dict[str, Any]]:
-        """The campaigns listed."""
-        return self.campaign_pages.rows
-
-    @property
-    def mailbox_rows(self) -> list[dict[str, Any]]:
-        """The mailboxes listed."""
-        return self.mailbox_pages.rows
-
-    @property
     def templates(self) -> list[dict[str, Any]]:
         """The templates of all steps that were read."""
-        return [
-            item for asked in self.steps.values() for step in asked.rows for item in extract_rows({"data": step.get("templates")})
-        ]
+        steps = [step for exchange in self.steps.values() for step in exchange.rows]
+        return [template for step in steps for template in extract_rows({"data": step.get("templates")})]
 
     @property
     def first_page_number(self) -> int:
         """The number of the first page; 1 if unknown."""
         return self.first_page.possible[0] if self.first_page.possible else 1
 
-    @property
-    def is_readable(self) -> bool:
-        """Whether anything could be read."""
-        return any(asked.payload for asked in self.list_exchanges)
-
 
 def send_once(request: Request) -> Dialogue[HttpExchange]:
     """Send a request once. If no response arrives, record why."""
     try:
         return HttpExchange(request, (yield request))
-    except InconclusiveError as unclear:
-        return HttpExchange(request, error=str(unclear))
+    except InconclusiveError as error:
+        return HttpExchange(request, error=str(error))
 
 
 def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
@@ -201,7 +175,7 @@ def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
     fields = yield from send_once(site.fields())
     first_page = yield from run_probe(probe_first_page(site))
     first = first_page.possible[0] if first_page.possible else 1
-    boxes = yield from _read_sequence(site, "mailboxes", first, MAX_MAILBOXES, exact=True)
+    mailboxes = yield from _read_sequence(site, "mailboxes", first, MAX_MAILBOXES, exact=True)
     for display in CAMPAIGN_DISPLAYS:
         campaigns = yield from _read_sequence(site, "campaigns", first, display)
         if campaigns.pages[0].exchange.payload is not None:
@@ -210,7 +184,7 @@ def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
     steps = {}
     for id_ in _select_campaigns(campaigns.rows):
         steps[id_] = yield from send_once(site.steps(id_))
-    return WorkspaceSurvey(fields, campaigns, boxes, singles, steps, first_page)
+    return WorkspaceSurvey(fields, campaigns, mailboxes, singles, steps, first_page)
 
 
 def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
@@ -224,35 +198,35 @@ def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bo
         exact: Whether the interface guarantees this page size. Otherwise pages may have fewer items, if all do.
     """
     head = yield from send_once(site.page(kind, first, display))
-    total, served_ = _find_total(head), len(head.rows)
-    size = display if exact or not served_ or total is None or total <= served_ else min(display, served_)
+    total, served = _find_total(head), len(head.rows)
+    size = display if exact or not served or total is None or total <= served else min(display, served)
     pages = [SampledPage(head, first, 0, display, size)]
 
-    def page(index: int) -> Dialogue[SampledPage]:
-        asked = yield from send_once(site.page(kind, first + index, display))
-        return SampledPage(asked, first + index, index, display, size)
+    def read_page(index: int) -> Dialogue[SampledPage]:
+        exchange = yield from send_once(site.page(kind, first + index, display))
+        return SampledPage(exchange, first + index, index, display, size)
 
     if head.payload is None or total is None or total > _MAX_TOTAL:
         return PageSequence(tuple(pages))
     count = -(-total // size)
     while len(pages) < min(count, _MAX_PAGES[kind]) and pages[-1].exchange.rows:
-        pages.append((yield from page(len(pages))))
+        pages.append((yield from read_page(len(pages))))
     if len(pages) < count:
-        pages.append((yield from page(count - 1)))
-    return PageSequence(tuple(pages), (yield from page(max(count, 1))))
+        pages.append((yield from read_page(count - 1)))
+    return PageSequence(tuple(pages), (yield from read_page(max(count, 1))))
 
 
 def _read_two_items(site: Site, kind: str, first: int) -> Dialogue[PageSequence]:
     """Read the first two items of a list, one per page. They show whether `page` and `display` are obeyed."""
-    asked = [(yield from send_once(site.page(kind, first, 1)))]
-    if (_find_total(asked[0]) or 0) > 1:
-        asked.append((yield from send_once(site.page(kind, first + 1, 1))))
-    return PageSequence(tuple(SampledPage(answer, first + index, index, 1, 1) for index, answer in enumerate(asked)))
+    exchanges = [(yield from send_once(site.page(kind, first, 1)))]
+    if (_find_total(exchanges[0]) or 0) > 1:
+        exchanges.append((yield from send_once(site.page(kind, first + 1, 1))))
+    return PageSequence(tuple(SampledPage(exchange, first + index, index, 1, 1) for index, exchange in enumerate(exchanges)))
 
 
-def _find_total(asked: HttpExchange) -> int | None:
+def _find_total(exchange: HttpExchange) -> int | None:
     try:
-        total = require_integer(asked.payload or {}, "total_found")
+        total = require_integer(exchange.payload or {}, "total_found")
     except InconclusiveError:
         return None
     return total if total >= 0 else None
@@ -261,9 +235,9 @@ def _find_total(asked: HttpExchange) -> int | None:
 def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
     """Return ids of campaigns whose steps to read: a finished one, one of each status, then those with opens, then with steps."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
-    telling = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
-    states = {str(row.get("status")): row for row in reversed(telling)}
-    ids = [row["id"] for row in (*finished, *states.values(), *telling) if isinstance(row.get("id"), str)]
+    informative = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
+    states = {str(row.get("status")): row for row in reversed(informative)}
+    ids = [row["id"] for row in (*finished, *states.values(), *informative) if isinstance(row.get("id"), str)]
     return list(dict.fromkeys(ids))[:_MAX_STEP_LISTS]
 
 
@@ -274,20 +248,13 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
     if not is_accepted(zero):
         require_success(one)
         return observed(1, "page 0 was refused, page 1 served")
-    if require_integer(require_success(zero), "current_page") != 0:
+    document = require_success(zero)
+    if require_integer(document, "current_page") != 0:
         return observed(1, "page 0 was served as another page")
-    if (
-        is_accepted(one)
-        and extract_rows(parse_document(zero))
-        and extract_rows(parse_document(zero)) == extract_rows(parse_document(one))
-    ):
-        return (
-            observed(1, "page 0 was served as a copy of page 1")
-            if require_integer(parse_document(one), "current_page")
-            else _observed_zero()
-        )
-    return _observed_zero()
-
-
-def _observed_zero() -> KnobFinding:
+    rows = extract_rows(document)
+    if is_accepted(one) and rows:
+        # With a single page, both requests may return the last page, numbered 0: that is no copy.
+        other = require_success(one)
+        if extract_rows(other) == rows and require_integer(other, "current_page"):
+            return observed(1, "page 0 was served as a copy of page 1")
     return observed(0, "page 0 was served as page 0")

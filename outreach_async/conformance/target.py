@@ -40,19 +40,19 @@ class KnobFinding:
         """Whether exactly one value is possible."""
         return len(self.possible) == 1
 
-    def is_only(self, reading: object) -> bool:
-        """Return whether `reading` is the only possible value."""
-        return self.possible == (reading,)
+    def is_only(self, value: object) -> bool:
+        """Return whether `value` is the only possible value."""
+        return self.possible == (value,)
 
 
-def observed(reading: Any, how: str) -> KnobFinding:
+def observed(value: Any, how: str) -> KnobFinding:
     """Return the finding of an observed value."""
-    return KnobFinding((reading,), how)
+    return KnobFinding((value,), how)
 
 
-def ambiguous(readings: Iterable[Any], how: str) -> KnobFinding:
+def ambiguous(values: Iterable[Any], how: str) -> KnobFinding:
     """Return the finding of several possible values."""
-    return KnobFinding(tuple(readings), how)
+    return KnobFinding(tuple(values), how)
 
 
 def unobserved(why: str) -> KnobFinding:
@@ -64,8 +64,8 @@ def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
     """Run a probe. If a response decides nothing, the knob counts as not observed."""
     try:
         return (yield from probe)
-    except InconclusiveError as unclear:
-        return unobserved(str(unclear))
+    except InconclusiveError as error:
+        return unobserved(str(error))
 
 
 T = TypeVar("T")
@@ -115,30 +115,28 @@ class DialogueRunner:
 
         A request without a response raises `InconclusiveError` inside the dialogue.
         """
-        go_on = partial(next, dialogue)
+        resume = partial(next, dialogue)
         while True:
             try:
-                request = go_on()
+                request = resume()
             except StopIteration as end:
                 value: T = end.value
                 return value
             try:
-                answer = await self._send_until_served(request)
-            except InconclusiveError as unclear:
-                go_on = partial(dialogue.throw, unclear)
-            else:
-                go_on = partial(dialogue.send, answer)
+                resume = partial(dialogue.send, await self._send_until_served(request))
+            except InconclusiveError as error:
+                resume = partial(dialogue.throw, error)
 
     async def _send_until_served(self, request: Request) -> Response:
         while True:
-            answer = await self._send(request)
-            if not is_throttled(answer):
-                return answer
-            self.retry_after_values.append(answer.headers.get("retry-after", ""))
+            response = await self._send(request)
+            if not is_throttled(response):
+                return response
+            self.retry_after_values.append(response.headers.get("retry-after", ""))
             # At least a second: without a valid Retry-After, waits of 0 would never use up the budget and the loop never end.
-            wait = max(1.0, parse_retry_after(answer.headers, now=time.time()) or 0.0)
+            wait = max(1.0, parse_retry_after(response.headers, now=time.time()) or 0.0)
             if wait > self._remaining_wait:
-                return answer
+                return response
             self._remaining_wait -= wait
             await anyio.sleep(wait)
 
@@ -263,71 +261,71 @@ class Site:
         }
         return Request("POST", "/contacts", {**self.headers, "content-type": "application/json"}, json.dumps(body).encode())
 
-    def told(self, answer: Response) -> str:
+    def format_response(self, response: Response) -> str:
         """Return a response as a string of about 500 characters at most, with secrets masked."""
-        body = mask_string(answer.body[:_MAX_BODY_READ].decode(errors="replace"), self.secrets)
+        body = mask_string(response.body[:_MAX_BODY_READ].decode(errors="replace"), self.secrets)
         words = " ".join("".join(c if c.isprintable() else " " for c in body).split())
-        return f"{answer.status} {words[:_MAX_SHOWN]}{'...' if len(words) > _MAX_SHOWN else ''}".rstrip()
+        return f"{response.status} {words[:_MAX_SHOWN]}{'...' if len(words) > _MAX_SHOWN else ''}".rstrip()
 
 
 OMITTED: Final = object()
 """Marks a member of `upload_options` to omit."""
 
 
-def parse_document(answer: Response) -> Any:
+def parse_document(response: Response) -> Any:
     """Return the JSON document of a response; `None` if it is not JSON."""
     try:
-        return json.loads(answer.body)
+        return json.loads(response.body)
     except (ValueError, RecursionError):
         return None
 
 
-def is_throttled(answer: Response) -> bool:
+def is_throttled(response: Response) -> bool:
     """Return whether the service asks to retry later, with any status."""
-    return answer.status == _TOO_MANY_REQUESTS or "retry-after" in answer.headers
+    return response.status == _TOO_MANY_REQUESTS or "retry-after" in response.headers
 
 
-def is_accepted(answer: Response) -> bool:
+def is_accepted(response: Response) -> bool:
     """Return whether the service accepted the request. A refusal may have status 200, too.
 
     Raises:
         InconclusiveError: The response is neither a success nor a refusal.
     """
-    if is_throttled(answer):
-        raise InconclusiveError(f"the service answered {answer.status}: too many requests")
-    if 400 <= answer.status < 500:  # noqa: PLR2004 - the range of refusals
+    if is_throttled(response):
+        raise InconclusiveError(f"the service answered {response.status}: too many requests")
+    if 400 <= response.status < 500:  # noqa: PLR2004 - the range of refusals
         return False
-    said = parse_document(answer)
-    if not 200 <= answer.status < 300 or not isinstance(said, dict):  # noqa: PLR2004 - the range of successes
-        raise InconclusiveError(f"the service answered {answer.status}{'' if said else ' without JSON'}")
-    return said.get("status") in ("ok", *OUTCOMES)  # a tuple, not a set, because the value may be unhashable
+    document = parse_document(response)
+    if not 200 <= response.status < 300 or not isinstance(document, dict):  # noqa: PLR2004 - the range of successes
+        raise InconclusiveError(f"the service answered {response.status}{'' if document else ' without JSON'}")
+    return document.get("status") in ("ok", *OUTCOMES)  # a tuple, not a set, because the value may be unhashable
 
 
-def require_success(answer: Response) -> dict[str, Any]:
+def require_success(response: Response) -> dict[str, Any]:
     """Return the document of a response that must be a success.
 
     Raises:
         InconclusiveError: It is not a success.
     """
-    if not is_accepted(answer):
-        raise InconclusiveError(f"the service refused with {answer.status}")
-    found: dict[str, Any] = parse_document(answer)
+    if not is_accepted(response):
+        raise InconclusiveError(f"the service refused with {response.status}")
+    found: dict[str, Any] = parse_document(response)
     return found
 
 
-def extract_rows(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+def extract_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the items of a list response. Items that are not objects are left out."""
-    data = said.get("data")
+    data = document.get("data")
     return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
 
-def require_integer(said: Mapping[str, Any], name: str) -> int:
+def require_integer(document: Mapping[str, Any], name: str) -> int:
     """Return a whole number from a response.
 
     Raises:
         InconclusiveError: The member is missing or not a whole number.
     """
-    value = said.get(name)
+    value = document.get(name)
     if type(value) is not int and not (type(value) is float and value.is_integer()):
         raise InconclusiveError(f"{name} is not a whole number")
     return int(value)

@@ -106,10 +106,10 @@ def create_trial(site: Site, survey: WorkspaceSurvey) -> Dialogue[TrialCreations
     codes = [row.get("code") for row in survey.fields.rows]
     given = {code: "Conformance" for code in codes if isinstance(code, str) and code not in RESERVED_MEMBERS}
     fields = (yield from send_once(site.creation(site.address("fields"), fields=given))) if given else None
-    lacking = {}
+    incomplete = {}
     for member in REQUIRED_MEMBERS:
-        lacking[member] = yield from send_once(_omit_member(member, site.creation(site.address(f"without-{member}"))))
-    return TrialCreations(outcomes, fields, lacking)
+        incomplete[member] = yield from send_once(_omit_member(member, site.creation(site.address(f"without-{member}"))))
+    return TrialCreations(outcomes, fields, incomplete)
 
 
 def _omit_member(member: str, creation: Request) -> Request:
@@ -118,22 +118,15 @@ def _omit_member(member: str, creation: Request) -> Request:
     return attrs.evolve(creation, body=json.dumps(body).encode())
 
 
-def _custom_codes(survey: WorkspaceSurvey) -> list[str]:
-    codes = [row.get("code") for row in survey.fields.rows]
-    return sorted((code for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)), key=custom_number)
-
-
 def measure_created_status(trial: TrialCreations) -> KnobFinding:
     """Find out the status of each outcome (rule C3)."""
-    said = {name: asked for name, asked in trial.outcomes.items() if (asked.payload or {}).get("status") == name}
-    statuses = {name: asked.response.status for name, asked in said.items() if asked.response is not None}
+    document = {name: exchange for name, exchange in trial.outcomes.items() if (exchange.payload or {}).get("status") == name}
+    statuses = {name: exchange.response.status for name, exchange in document.items() if exchange.response is not None}
     how = ", ".join(f"{name} {status}" for name, status in statuses.items())
     if "added" not in statuses or not set(statuses.values()) <= {_OK, _CREATED}:
         return unobserved(f"statuses: {how or 'none'}")
     rest = {name: status for name, status in statuses.items() if name != "added" and status != _OK}
-    if not rest:
-        return observed(statuses["added"], how)
-    return observed({"added": statuses["added"], **rest}, how)
+    return observed({"added": statuses["added"], **rest} if rest else statuses["added"], how)
 
 
 def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
@@ -185,8 +178,9 @@ def probe_unknown_custom(site: Site, survey: WorkspaceSurvey) -> Dialogue[KnobFi
     """Send a custom field that the workspace does not have (rule C20)."""
     if survey.fields.payload is None:
         return unobserved("the fields of the workspace could not be read, so no unknown field is known")
-    known = _custom_codes(survey)
-    code = f"custom_{(custom_number(known[-1]) if known else 0) + _CODE_OFFSET}"
+    codes = [row.get("code") for row in survey.fields.rows]
+    numbers = [custom_number(code) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
+    code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
     if not is_accepted((yield site.creation(site.address("unknown-custom"), fields={code: "x"}))):
         return observed("reject", f"{code} was refused")
     return ambiguous(("ignore", "store"), f"{code} was accepted; no operation shows whether it was stored")
@@ -204,9 +198,8 @@ def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
     left_out = is_accepted((yield site.creation(site.address("no-campaign"), options={"campaign": OMITTED})))
     empty = is_accepted((yield site.creation(site.address("empty-campaign"), options={"campaign": ""})))
     if left_out != empty:
-        return unobserved(
-            f"{'an omitted' if left_out else 'an empty'} campaign was accepted, the other refused: matches no value of the knob"
-        )
+        accepted = "an omitted" if left_out else "an empty"
+        return unobserved(f"{accepted} campaign was accepted, the other refused: matches no value of the knob")
     return observed("null", "accepted without a campaign") if left_out else observed("reject", "refused without a campaign")
 
 
@@ -239,6 +232,7 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
     """
     if site.campaign is None:
         return _unobserved_enrolment("no campaign was given that contacts may join"), None
+    counts = None
     try:
         yield from _require_draft(site, first, display)
         member, guest, options = site.address("member"), site.address("guest"), {"campaign": site.campaign}
@@ -246,17 +240,14 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
         yield from _require_added(site.creation(member, options=options))
         joined, _ = yield from _read_first_step(site)
         yield from _require_added(site.creation(guest))
-        alone, asked = yield from _read_first_step(site)
-    except InconclusiveError as unclear:
-        return _unobserved_enrolment(str(unclear)), None
-    counted = MembershipCounts(asked, before, joined, alone)
-    if (joined, alone) != (before + 1, joined):
-        why = f"with a campaign, {before} contacts became {joined}, and then without one {alone}"
-        return _unobserved_enrolment(f"the campaign does not count the contacts that joined: {why}"), counted
-    try:
-        return (yield from _probe_reenrolment(site, member, guest, joined)), counted
-    except InconclusiveError as unclear:
-        return _unobserved_enrolment(str(unclear)), counted
+        alone, exchange = yield from _read_first_step(site)
+        counts = MembershipCounts(exchange, before, joined, alone)
+        if (joined, alone) != (before + 1, joined):
+            why = f"with a campaign, {before} contacts became {joined}, and then without one {alone}"
+            return _unobserved_enrolment(f"the campaign does not count the contacts that joined: {why}"), counts
+        return (yield from _probe_reenrolment(site, member, guest, joined)), counts
+    except InconclusiveError as error:
+        return _unobserved_enrolment(str(error)), counts
 
 
 def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
@@ -266,39 +257,33 @@ def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dial
     after, _ = yield from _read_first_step(site)
     how = f"skipped with a campaign: {joined} contacts became {after}"
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
-    again = is_accepted((yield site.creation(member, "overwrite", options=options)))
-    return {"skip_enrols": skip, "reenrol": _interpret_reenrolment(again)}
+    if not is_accepted((yield site.creation(member, "overwrite", options=options))):
+        return {"skip_enrols": skip, "reenrol": observed("error", "joining a campaign again was refused")}
+    how = "joining a campaign again was accepted; a draft does not show whether it restarts the contact"
+    return {"skip_enrols": skip, "reenrol": ambiguous(("noop", "restart"), how)}
 
 
 def _unobserved_enrolment(why: str) -> dict[str, KnobFinding]:
     return dict.fromkeys(("skip_enrols", "reenrol"), unobserved(why))
 
 
-def _interpret_reenrolment(again: bool) -> KnobFinding:  # noqa: FBT001 - the only argument that matters
-    if not again:
-        return observed("error", "joining a campaign again was refused")
-    return ambiguous(
-        ("noop", "restart"), "joining a campaign again was accepted; a draft does not show whether it restarts the contact"
-    )
-
-
 def _require_draft(site: Site, first: int, display: int) -> Dialogue[None]:
     for page in range(first, first + MAX_CAMPAIGN_PAGES):
-        said = require_success((yield site.page("campaigns", page, display)))
-        for row in extract_rows(said):
+        document = require_success((yield site.page("campaigns", page, display)))
+        for row in extract_rows(document):
             if row.get("id") == site.campaign:
                 if row.get("status") != "draft":
                     raise InconclusiveError("the campaign is not a draft: its contacts might be sent e-mail")
                 return
-        if page - first + 1 >= require_integer(said, "total_pages"):
+        if page - first + 1 >= require_integer(document, "total_pages"):
             break
     raise InconclusiveError("the campaign is not listed in the workspace")
 
 
 def _read_first_step(site: Site) -> Dialogue[tuple[int, HttpExchange]]:
     """Return the number of contacts in the campaign's first step, and the request and response."""
-    asked = HttpExchange(request := site.steps(str(site.campaign)), (yield request))
-    steps: list[dict[str, Any]] = asked.rows
+    exchange = HttpExchange(request := site.steps(str(site.campaign)), (yield request))
+    steps: list[dict[str, Any]] = exchange.rows
     if not steps or not isinstance(steps[0].get("out_of"), int):
         raise InconclusiveError("the campaign has no step with a count of its contacts")
-    return int(steps[0]["out_of"]), asked
+    return int(steps[0]["out_of"]), exchange

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
@@ -23,31 +23,8 @@ from outreach_async.fake.request_log import Recorded
 from outreach_async.fake.service import FakeService
 from outreach_async.testing.pairwise import differing, pairwise
 
-
-def ensure_workspace(fake: FakeService) -> str:
-    """Return the id of the fake's first workspace. Add one if there is none."""
-    workspaces = _load_world(fake)["workspaces"]
-    return str(workspaces[0]["id"]) if workspaces else fake.add_workspace()
-
-
-def ensure_owner_key(fake: FakeService, workspace: str) -> str:
-    """Return the first owner key of a workspace. Add one if there is none."""
-    keys: dict[str, list[str]] = _load_world(fake)["owner_keys"]
-    return next((key for key, opened in keys.items() if workspace in opened), None) or fake.add_owner_key(workspace)
-
-
-def build_auth_headers(fake: FakeService, key: str) -> dict[str, str]:
-    """Return the header that the fake's `auth` knob requires; empty if it requires none."""
-    auth = fake.behaviour.auth
-    if auth is None:
-        return {}
-    token = min(auth.tokens, default=key)
-    return {auth.header: f"{auth.scheme} {token}".strip()}
-
-
-def _load_world(fake: FakeService) -> Any:
-    # The world file is the only public access to what is stored.
-    return json.loads(fake.dump())
+if TYPE_CHECKING:
+    import pytest
 
 
 MAX_REQUESTS: Final = 20
@@ -76,27 +53,22 @@ class FakeUse:
         """Descriptions of the faults that never fired, if these fail the test."""
         return _count_repeats(self.fake.faults.unfired) if self.config.unfired == "error" else []
 
-    def format_report(self) -> str:
-        """Describe the state of the fake and its last requests."""
-        return "\n".join(self._format_lines())
-
-    def _format_lines(self) -> Iterator[str]:
-        yield f"seed: {self.fake.seed}"
-        yield f"behaviour: {self._format_row()}{format_settings(self.fake.behaviour)}"
-        yield from (f"never fired: {fault}" for fault in _count_repeats(self.fake.faults.unfired))
-        recent = self.fake.requests.recent(MAX_REQUESTS)
-        yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
-        for recorded in recent:
-            yield from _format_request(recorded, recorded.at - recent[0].at)
-
     @property
     def row(self) -> int | None:
         """The index of the behaviour among those requested; `None` if there is only one."""
         rows = self.config.behaviours
         return rows.index(self.behaviour) if len(rows) > 1 else None
 
-    def _format_row(self) -> str:
-        return "" if self.row is None else f"{format_row_id(self.row)} of {len(self.config.behaviours)}: "
+    def format_report(self) -> Iterator[str]:
+        """Yield lines that describe the state of the fake and its last requests."""
+        yield f"seed: {self.fake.seed}"
+        row = "" if self.row is None else f"{format_row_id(self.row)} of {len(self.config.behaviours)}: "
+        yield f"behaviour: {row}{format_settings(self.fake.behaviour)}"
+        yield from (f"never fired: {fault}" for fault in _count_repeats(self.fake.faults.unfired))
+        recent = self.fake.requests.recent(MAX_REQUESTS)
+        yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
+        for recorded in recent:
+            yield from _format_request(recorded, recorded.at - recent[0].at)
 
 
 def format_row_id(number: int) -> str:
@@ -114,18 +86,14 @@ def _count_repeats(texts: Iterable[str]) -> list[str]:
 
 
 def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
-    answered = "no response" if recorded.status is None else str(recorded.status)
-    struck = f", fault {recorded.fault}" if recorded.fault else ""
-    yield f"#{recorded.number} +{after:.3f} s {recorded.method} {mask_keys(recorded.target)} -> {answered}{struck}"
+    status = "no response" if recorded.status is None else str(recorded.status)
+    fault = f", fault {recorded.fault}" if recorded.fault else ""
+    yield f"#{recorded.number} +{after:.3f} s {recorded.method} {mask_keys(recorded.target)} -> {status}{fault}"
     if recorded.json is not None:
-        yield f"    body: {_format_body(recorded.json)}"
+        # Mask before cutting: half a key would not be recognised as one.
+        body = mask_keys(json.dumps(_mask_owner_keys(recorded.json), ensure_ascii=False))
+        yield f"    body: {body if len(body) <= _MAX_BODY_LENGTH else body[:_MAX_BODY_LENGTH] + '...'}"
     yield from (f"    hint: {mask_keys(hint)}" for hint in recorded.hints)
-
-
-def _format_body(document: Any) -> str:
-    # Mask before cutting: half a key would not be recognised as one.
-    text = mask_keys(json.dumps(_mask_owner_keys(document), ensure_ascii=False))
-    return text if len(text) <= _MAX_BODY_LENGTH else text[:_MAX_BODY_LENGTH] + "..."
 
 
 def _mask_owner_keys(value: Any) -> Any:
@@ -169,21 +137,15 @@ def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviou
         with alternatives joined by `or` and pairs by `and`. Several explanations fit equally well; there are none if the rows do
         not tell.
     """
-    rows, innocent = (
-        [_format_behaviour(behaviour) for behaviour in failed],
-        [_format_behaviour(behaviour) for behaviour in passed],
-    )
+    rows, innocent = (list(map(_list_settings, behaviours)) for behaviours in (failed, passed))
     singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in innocent)]
     guilty = frozenset[str]().union(*singles)
     pairs = [pair for pair in _combine_settings(rows, 2) if not pair & guilty and not any(pair <= row for row in innocent)]
     for causes, most in ((singles, _MAX_SINGLES), ([*singles, *pairs], _MAX_PAIRS)):
         for count in range(1, most + 1):
-            found = set(_find_covers(rows, causes, count))
-            if found:
-                return [
-                    _format_causes(cover)
-                    for cover in sorted(found, key=lambda cover: (-_count_matches(cover, rows), _format_causes(cover)))
-                ]
+            covers = {_format_causes(cover): cover for cover in _find_covers(rows, causes, count)}
+            if covers:
+                return sorted(covers, key=lambda text: (-sum(cause <= row for cause in covers[text] for row in rows), text))
     return []
 
 
@@ -203,15 +165,11 @@ def _find_covers(rows: Sequence[_Settings], causes: Sequence[_Settings], count: 
                 yield from (tuple(sorted((cause, *others), key=sorted)) for others in _find_covers(left, causes, count - 1))
 
 
-def _count_matches(causes: _Causes, rows: Sequence[_Settings]) -> int:
-    return sum(cause <= row for cause in causes for row in rows)
-
-
 def _format_causes(causes: _Causes) -> str:
     return " or ".join(" and ".join(sorted(cause)) for cause in causes)
 
 
-def _format_behaviour(behaviour: Behaviour) -> _Settings:
+def _list_settings(behaviour: Behaviour) -> _Settings:
     return frozenset(f"{knob}={format_setting(getattr(behaviour, knob))}" for knob in KNOB_VALUES)
 
 
@@ -229,40 +187,21 @@ def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
 
 
 def _summarize_test(name: str, rows: Mapping[int, bool]) -> str:
-    failed = [pairwise()[row] for row, bad in rows.items() if bad]
-    passed = [pairwise()[row] for row, bad in rows.items() if not bad]
-    found = find_explanations(failed, passed) if passed else []
+    failed = [pairwise()[row] for row, has_failed in rows.items() if has_failed]
+    passed = [pairwise()[row] for row, has_failed in rows.items() if not has_failed]
+    explanations = [f"those with {text}" for text in find_explanations(failed, passed)] if passed else []
     line = f"{name} failed under {len(failed)} of {len(rows)} behaviours"
-    if not found:
-        return line
-    more = [f"{len(found) - _MAX_EXPLANATIONS} more explanations"] if len(found) > _MAX_EXPLANATIONS else []
-    return f"{line}: {'; or '.join([*(f'those with {text}' for text in found[:_MAX_EXPLANATIONS]), *more])}"
+    if len(explanations) > _MAX_EXPLANATIONS:
+        explanations[_MAX_EXPLANATIONS:] = [f"{len(explanations) - _MAX_EXPLANATIONS} more explanations"]
+    return f"{line}: {'; or '.join(explanations)}" if explanations else line
 
 
-PRESETS: Final[Mapping[str, Callable[[], Behaviour]]] = {
-    "documented": Behaviour.documented,
-    "strict": Behaviour.strict,
-    "lenient": Behaviour.lenient,
-}
+_PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
 """Behaviours by name. The name `pairwise` also exists, for many behaviours."""
-
-_NAMES: Final = ", ".join(map(repr, [*PRESETS, "pairwise"]))
 
 
 class FakeConfigError(ValueError):
     """An argument of the marker is invalid; the message names the argument and the valid values."""
-
-
-class MarkerUse(Protocol):
-    """One use of the marker, as passed by pytest."""
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """The positional arguments."""
-
-    @property
-    def kwargs(self) -> Mapping[str, Any]:
-        """The keyword arguments."""
 
 
 @attrs.frozen(kw_only=True)
@@ -300,7 +239,7 @@ class FakeConfig:
         return fake
 
 
-def read_config(marks: Iterable[MarkerUse], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
+def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
     """Read the configuration of a test.
 
     Args:
@@ -315,12 +254,15 @@ def read_config(marks: Iterable[MarkerUse], folder: Path, default: Sequence[Beha
     for mark in marks:
         if mark.args:
             raise FakeConfigError(f"expected keyword arguments ({', '.join(_READERS)}), got {mark.args[0]!r}; pass it by keyword")
-        for name in mark.kwargs:
-            _check_name(name)
+        try:
+            for name in mark.kwargs:
+                check_known(name, _READERS, "the marker")
+        except TypeError as error:
+            raise FakeConfigError(str(error)) from None
         given = {**mark.kwargs, **given}
-    read = {name: _READERS[name](value, folder) for name, value in given.items()}
-    behaviours = read.pop("behaviour", tuple(default))
-    return FakeConfig(behaviours=behaviours, **read)
+    values = {name: _READERS[name](value, folder) for name, value in given.items()}
+    behaviours = values.pop("behaviour", tuple(default))
+    return FakeConfig(behaviours=behaviours, **values)
 
 
 def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
@@ -348,18 +290,12 @@ def _read_behaviour(value: Any, folder: Path) -> Behaviour:
         for knob in value:
             check_known(knob, KNOB_NAMES, "Behaviour")
         return Behaviour(**value)
-    if isinstance(value, str) and value in PRESETS:
-        return PRESETS[value]()
+    if isinstance(value, str) and value in _PRESETS:
+        return _PRESETS[value]()
     if isinstance(value, str | Path) and Path(value).suffix == ".toml":
         return load_behaviour(folder / value)
-    raise TypeError(f"expected {_NAMES}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}")
-
-
-def _check_name(name: str) -> None:
-    try:
-        check_known(name, _READERS, "the marker")
-    except TypeError as error:
-        raise FakeConfigError(str(error)) from None
+    names = ", ".join(map(repr, [*_PRESETS, "pairwise"]))
+    raise TypeError(f"expected {names}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}")
 
 
 def _read_seed(value: Any, _: Path) -> int:
@@ -372,8 +308,8 @@ def _read_world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     if isinstance(value, str | Path):
-        text = isinstance(value, str) and value.lstrip().startswith("{")
-        return str(value) if text else folder / value
+        is_content = isinstance(value, str) and value.lstrip().startswith("{")
+        return str(value) if is_content else folder / value
     raise FakeConfigError(f"world: expected the path of a world file, its content or the document, got {type(value).__name__}")
 
 

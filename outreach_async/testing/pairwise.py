@@ -11,9 +11,7 @@ from functools import cache
 from itertools import combinations_with_replacement
 from typing import Any
 
-import attrs
-
-from outreach_async.fake.behaviour import KNOB_VALUES, Behaviour
+from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour
 
 _FactorLevel = tuple[int, int]
 """A factor and one of its levels, both by number."""
@@ -75,11 +73,9 @@ def pairwise() -> tuple[Behaviour, ...]:
         print(len(pairwise()), pairwise()[0] == Behaviour.documented())  # -> 28 True
         ```
     """
-    readings = list(KNOB_VALUES.values())
-    return tuple(
-        Behaviour(**{knob: KNOB_VALUES[knob][level] for knob, level in zip(KNOB_VALUES, row, strict=True)})
-        for row in cover_pairs([len(values) for values in readings])
-    )
+    rows = cover_pairs([len(values) for values in KNOB_VALUES.values()])
+    knobs = KNOB_VALUES.items()
+    return tuple(Behaviour(**{knob: values[level] for (knob, values), level in zip(knobs, row, strict=True)}) for row in rows)
 
 
 def differing(behaviour: Behaviour) -> dict[str, Any]:
@@ -91,5 +87,5 @@ def differing(behaviour: Behaviour) -> dict[str, Any]:
         ```
     """
     default = Behaviour()
-    names = [field.name for field in attrs.fields(Behaviour)]
-    return {name: getattr(behaviour, name) for name in names if getattr(behaviour, name) != getattr(default, name)}
+    values = {name: getattr(behaviour, name) for name in KNOB_NAMES}
+    return {name: value for name, value in values.items() if value != getattr(default, name)}

@@ -125,7 +125,11 @@ class VirtualTime:
         """
         kept = {name: value for name, value in (others or {}).items() if name not in _REPLACED_OPTIONS}
         if backend == "trio":
-            return {**kept, "clock": self._create_trio_clock()}
+            import trio.testing
+
+            clock = trio.testing.MockClock(autojump_threshold=0)
+            self._attach(clock.current_time)
+            return {**kept, "clock": clock}
         return {**kept, "loop_factory": self._create_asyncio_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
@@ -145,12 +149,5 @@ class VirtualTime:
         self._attach(loop.time)
         return loop
 
-    def _create_trio_clock(self) -> Any:
-        import trio.testing
-
-        clock = trio.testing.MockClock(autojump_threshold=0)
-        self._attach(clock.current_time)
-        return clock
-
-    def _attach(self, reading: Callable[[], float]) -> None:
-        self._elapsed_before, self._read_loop_time = self.elapsed, reading
+    def _attach(self, read_time: Callable[[], float]) -> None:
+        self._elapsed_before, self._read_loop_time = self.elapsed, read_time

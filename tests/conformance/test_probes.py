@@ -103,10 +103,10 @@ def test_whole_numbers_and_items_are_read() -> None:
 
 def test_an_answer_is_shown_short_printable_and_without_secrets() -> None:
     site = Site(SPACE, KEY, headers={"authorization": "Bearer tok-123456"}, hidden=("proxy-pass",))
-    shown = site.told(Response(500, {}, f"{KEY}\n\x1b[31m tok-123456 proxy-pass {'x' * 900}".encode()))
+    shown = site.format_response(Response(500, {}, f"{KEY}\n\x1b[31m tok-123456 proxy-pass {'x' * 900}".encode()))
     assert shown.startswith("500 *** [31m *** *** xxx")
     assert shown.endswith("...")
-    assert site.told(Response(204)) == "204"
+    assert site.format_response(Response(204)) == "204"
     assert "tok-123456" not in repr(site)
     assert KEY not in repr(site)
 

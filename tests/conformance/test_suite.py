@@ -13,6 +13,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from support.calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_changed, service
 
 from outreach_async.conformance import __main__ as command
+from outreach_async.conformance.creation_rules import CREATION_RULES
 from outreach_async.conformance.rules import RULES
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.behaviour import load_behaviour
@@ -21,7 +22,7 @@ from outreach_async.fake.server import serve
 
 pytest_plugins = ["pytester"]
 
-WRITING = sum(rule.writes for rule in RULES)
+WRITING = len(CREATION_RULES)
 """Tests that take writes."""
 
 READING = len(RULES) - WRITING + 1
@@ -175,7 +176,7 @@ def test_without_pytest_the_command_says_what_to_install(tmp_path: Path) -> None
 
 def test_its_options_cost_a_run_of_pytest_that_does_not_use_it_nothing(tmp_path: Path) -> None:
     heavy = ("anyio", "attrs", "httpx", "json")
-    code = f"import outreach_async.conformance.options, sys; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import outreach_async.conformance, sys; print([name for name in {heavy} if name in sys.modules])"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # coverage imports much
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

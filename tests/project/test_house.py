@@ -24,7 +24,6 @@ SMALL_MODULES = {
     "bulk/possibly_sent.py": "rows, windows and the journal share it, and none of them imports another for it",
     "cli/__init__.py": "a package",
     "conformance/__main__.py": "runs the suite",
-    "conformance/conftest.py": "pytest looks for this name",
     "conformance/test_conformance.py": "pytest looks for this name",
     "fake/simulation/__init__.py": "a guide to the package",
     "spreadsheets.py": "the audit and the importer share it, and neither imports the other",

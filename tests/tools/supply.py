@@ -49,7 +49,7 @@ DEPENDENT: Final = (
 )
 """The tests that other libraries can break."""
 
-_OURS: Final = ("all", "bench", "dev")
+_OURS: Final = ("all", "bench", "dev", "docs")
 """Extras that only gather others or serve the project itself: their floors are nobody's."""
 
 
