@@ -45,7 +45,6 @@ class Call(Generic[T]):
         options: Its time limits.
         throttle: The throttle of its client or run.
         now: The clock of the running event loop.
-        maybe_applied_earlier: Whether an attempt of an earlier process may have been applied.
 
     Attributes:
         operation: The operation to run.
@@ -58,7 +57,9 @@ class Call(Generic[T]):
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
         counted_failures: Number of failed attempts counted against the call: within a run, not every one is.
+        time_left: Seconds that the counted attempts have left of the deadline.
         budget_spent: What its retries cost.
+        maybe_applied_earlier: Whether an attempt before the current one may have been applied, also one of an earlier process.
         maybe_applied: Whether an attempt may have been applied.
         last_error: The error of the last failed attempt.
     """
@@ -70,26 +71,18 @@ class Call(Generic[T]):
     counted_failures = 0
     budget_spent = 0
     last_error: OutreachError | None = None
+    maybe_applied_earlier = False
     _maybe_sent = False
 
-    def __init__(
-        self,
-        operation: Operation[T],
-        options: CallOptions,
-        throttle: Throttle,
-        now: Callable[[], float],
-        *,
-        maybe_applied_earlier: bool = False,
-    ) -> None:
+    def __init__(self, operation: Operation[T], options: CallOptions, throttle: Throttle, now: Callable[[], float]) -> None:
         self.operation = operation
         self.options = options
         self.throttle = throttle
         self.now = now
-        self.maybe_applied_earlier = maybe_applied_earlier
-        self._time_left = math.inf if options.deadline is None else options.deadline
+        self.time_left = math.inf if options.deadline is None else options.deadline
         # A run may pause for minutes through no fault of the row. Within a run, the deadline is a budget of attempt time rather
         # than a point in time, and the run itself limits the waiting.
-        self.deadline_at = now() + self._time_left if throttle.run is None else math.inf
+        self.deadline_at = now() + self.time_left if throttle.run is None else math.inf
 
     def start_attempt(self, now: float) -> Progress:
         """Start an attempt and return its progress."""
@@ -100,7 +93,7 @@ class Call(Generic[T]):
     def attempt_deadline(self, now: float) -> float:
         """Return the time at which an attempt that starts now must end."""
         timeout = math.inf if self.options.timeout is None else self.options.timeout
-        return min(now + timeout, now + self._time_left, self.deadline_at)
+        return min(now + timeout, now + self.time_left, self.deadline_at)
 
     def timeout_error(self, progress: Progress) -> OutreachError:
         """Return the error of the current attempt, which ran out of time: its own timeout, or the call's deadline."""
@@ -120,7 +113,7 @@ class Call(Generic[T]):
     def count_failure(self, now: float) -> None:
         """Count the last attempt, and the time it took until now, against the call."""
         self.counted_failures += 1
-        self._time_left -= now - self.started
+        self.time_left -= now - self.started
 
     @property
     def started_attempts(self) -> int:
@@ -131,11 +124,6 @@ class Call(Generic[T]):
     def maybe_applied(self) -> bool:
         """Whether an attempt, including the current one, may have been applied or may still be."""
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
-
-    @property
-    def is_out_of_time(self) -> bool:
-        """Whether the attempts counted against the call have used up its deadline."""
-        return self._time_left <= 0
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:
         """Raise the error with the facts of all attempts."""

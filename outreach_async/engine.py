@@ -214,28 +214,21 @@ class Engine:
         in_time = now + wait < call.deadline_at
         # The throttle decides first, whether or not the call may be retried: it counts the attempts in flight, and must see every
         # one of them end.
-        decision = call.throttle.on_failure(
-            FailedAttempt(
-                error=error,
-                kind=failure_kind,
-                counted_failures=call.counted_failures,
-                retry_after=retry_after,
-                started=call.started,
-                ended=now,
-                can_retry=retryable and in_time,
-            )
+        attempt = FailedAttempt(
+            error, failure_kind, call.started, now, call.counted_failures, retry_after, can_retry=retryable and in_time
         )
+        decision = call.throttle.on_failure(attempt)
         if decision is RetryDecision.RETRY_COUNTED:
             call.count_failure(now)
         if not retryable or decision in (RetryDecision.GIVE_UP, RetryDecision.STOP_RUN):
             call.fail(error, call.last_error if isinstance(error, DeadlineExceeded) else None)
-        if call.is_out_of_time:
-            text = f"{call.operation.name}: its failed attempts used up the deadline of {call.options.deadline:g} s"
-            call.fail(DeadlineExceeded(text), error)
         if not in_time:  # fail now: the next attempt could only start after the deadline
             if is_refusal:
                 call.fail(error)  # it has the service's `Retry-After`, which tells the caller when to try later
             text = f"{error}; no further attempt fits within the deadline of {call.options.deadline:g} s"
+            call.fail(DeadlineExceeded(text), error)
+        if call.time_left <= 0:  # within a run, where waits do not use up the deadline
+            text = f"{call.operation.name}: its failed attempts used up the deadline of {call.options.deadline:g} s"
             call.fail(DeadlineExceeded(text), error)
         call.budget_spent += retry_cost(failure_kind)
         call.last_error = error

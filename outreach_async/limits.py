@@ -145,26 +145,26 @@ class RetryDecision(Enum):
     STOP_RUN = "the run is over"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class FailedAttempt:
     """A failed attempt, as a throttle sees it.
 
     Attributes:
         error: The failure.
         kind: What the failure proves.
-        counted_failures: Number of earlier failures counted against the call.
-        retry_after: Seconds that the service asked to wait; `None` if it did not ask.
         started: When the attempt started.
         ended: When it failed.
+        counted_failures: Number of earlier failures counted against the call.
+        retry_after: Seconds that the service asked to wait; `None` if it did not ask.
         can_retry: False if the call ends whatever the decision, so that a retry must not be charged for.
     """
 
     error: OutreachError
     kind: FailureKind
-    counted_failures: int = 0
-    retry_after: float | None = None
     started: float
     ended: float
+    counted_failures: int = 0
+    retry_after: float | None = None
     can_retry: bool = True
 
     @property

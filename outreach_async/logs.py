@@ -41,8 +41,7 @@ def configure_logging() -> None:
 
 def log_response(call: Call[Any], response: Response) -> None:
     """Log an attempt that received a response, whatever its status. Check first whether debug is enabled."""
-    extra = _attempt_fields(call, call.attempts + 1)
-    extra |= {"status_code": response.status, "request_id": masked_request_id(call, response)}
+    extra = _attempt_fields(call, response.status, masked_request_id(call, response))
     LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1, extra=extra)
 
 
@@ -87,15 +86,11 @@ def masked_request_id(call: Call[Any], response: Response) -> str | None:
     return mask_string(request_id, call.operation.secrets) if 0 < len(request_id) <= _MAX_ID_LENGTH else None
 
 
-def _attempt_fields(call: Call[Any], attempt: int) -> dict[str, Any]:
-    return {"operation": call.operation.name, "attempt": attempt, "seconds": call.now() - call.started}
+def _attempt_fields(call: Call[Any], status_code: int | None, request_id: str | None) -> dict[str, Any]:
+    fields = {"operation": call.operation.name, "attempt": call.started_attempts, "seconds": call.now() - call.started}
+    return {**fields, "status_code": status_code, "request_id": request_id}
 
 
 def _failure_fields(call: Call[Any], error: OutreachError, failure_kind: FailureKind) -> dict[str, Any]:
-    return {
-        **_attempt_fields(call, call.attempts),
-        "status_code": error.status_code,
-        "request_id": error.request_id,
-        "error": type(error).__name__,
-        "evidence": failure_kind.name.lower(),
-    }
+    fields = _attempt_fields(call, error.status_code, error.request_id)
+    return {**fields, "error": type(error).__name__, "evidence": failure_kind.name.lower()}

@@ -58,7 +58,10 @@ class Observer:
                     "hooks: expected synchronous functions, got an async one; hooks run inside the call: "
                     "pass events on, for example with a queue's put_nowait"
                 )
-        self._base_url = _strip_credentials(base_url)
+        try:  # without user and password; `None` also if it is not a valid base URL
+            self._base_url = None if base_url is None else str(parse_base_url(str(base_url)))
+        except InvalidRequest:
+            self._base_url = None
         self._calls: dict[Call[Any], _ObservedCall] = {}
 
     def _emit(self, event: events.Event) -> None:
@@ -140,14 +143,6 @@ def _build_error_fields(error: Exception | None) -> dict[str, Any]:
     if isinstance(error, OutreachError):
         return {"error": type(error).__name__, "status_code": error.status_code, "request_id": error.request_id}
     return {"error": None if error is None else type(error).__name__}
-
-
-def _strip_credentials(base_url: object) -> str | None:
-    """Return a base URL without user and password; `None` if it is not a valid base URL."""
-    try:
-        return None if base_url is None else str(parse_base_url(str(base_url)))
-    except InvalidRequest:
-        return None
 
 
 @lru_cache(maxsize=256)

@@ -66,7 +66,7 @@ URL_TEMPLATES: Final = {
 """URL template of each operation, with placeholders for ids."""
 
 _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
-_BUCKET_BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """Bucket boundaries in seconds, as the conventions recommend."""
 
 _Attributes = dict[str, Any]
@@ -127,9 +127,8 @@ class OtelHook:
         self._base_url = None if base_url is None else str(parse_base_url(base_url))
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider, schema_url=_SCHEMA_URL)
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider, schema_url=_SCHEMA_URL)
-        name, boundaries = "http.client.request.duration", _BUCKET_BOUNDARIES
         self._durations = meter.create_histogram(
-            name, "s", "Duration of HTTP client requests.", explicit_bucket_boundaries_advisory=boundaries
+            "http.client.request.duration", "s", "Duration of HTTP client requests.", explicit_bucket_boundaries_advisory=_BUCKETS
         )
         self._retries = meter.create_counter("outreach.client.repeats", "{repeat}", "Number of retries.")
         self._rows = meter.create_counter("outreach.bulk.rows", "{row}", "Number of bulk rows with an outcome.")
@@ -161,16 +160,21 @@ class OtelHook:
 
     def _start_call(self, event: hooks.CallStarted) -> None:
         base_url = event.base_url or self._base_url
-        attributes = _build_request_attributes(event, base_url)
-        span_attributes = {} if base_url is None else {"url.full": base_url + event.target}
-        method = event.method
-        if method not in _METHODS:
-            span_attributes["http.request.method_original"], method = method, "HTTP"
+        parts = urlsplit(base_url or "")
+        is_known = event.method in _METHODS
+        attributes: _Attributes = {"http.request.method": event.method if is_known else "_OTHER"}
+        span_attributes: _Attributes = {} if is_known else {"http.request.method_original": event.method}
+        if base_url is not None:
+            span_attributes["url.full"] = base_url + event.target
+            port = parts.port or _PORTS[parts.scheme]
+            attributes |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
+        if event.operation in URL_TEMPLATES:
+            attributes["url.template"] = parts.path + URL_TEMPLATES[event.operation]
         call_attributes: _Attributes = {"outreach.operation": event.operation}
         if event.run is not None:
             call_attributes["outreach.run"] = event.run
         span = self._tracer.start_span(event.operation, kind=SpanKind.INTERNAL, attributes=call_attributes)
-        name = f"{method} {attributes.get('url.template', '')}".rstrip()
+        name = f"{event.method if is_known else 'HTTP'} {attributes.get('url.template', '')}".rstrip()
         self._calls[event.call] = _CallSpans(name, span, attributes, span_attributes)
 
     def _start_attempt(self, call: _CallSpans, event: hooks.AttemptStarted) -> None:
@@ -240,17 +244,6 @@ class TracingTransport:
     async def aclose(self) -> None:
         """Close the wrapped transport."""
         await self._inner.aclose()
-
-
-def _build_request_attributes(event: hooks.CallStarted, base_url: str | None) -> _Attributes:
-    attributes: _Attributes = {"http.request.method": event.method if event.method in _METHODS else "_OTHER"}
-    parts = urlsplit(base_url or "")
-    if base_url is not None:
-        port = parts.port or _PORTS[parts.scheme]
-        attributes |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
-    if event.operation in URL_TEMPLATES:
-        attributes["url.template"] = parts.path + URL_TEMPLATES[event.operation]
-    return attributes
 
 
 def _end_span(span: Span, attributes: _Attributes) -> None:

@@ -346,7 +346,9 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             if row is None:
                 worker.done = True
                 return
-            worker.call = worker.call or Call(row.operation, options, self._throttle, clock, maybe_applied_earlier=row.maybe_sent)
+            if worker.call is None:
+                worker.call = Call(row.operation, options, self._throttle, clock)
+                worker.call.maybe_applied_earlier = row.maybe_sent
             outcome = await self._send(row, worker.call, deadline)
             if outcome is not None:
                 self._record_outcome(outcome)

@@ -142,15 +142,9 @@ class StateReporter:
         self._polling = False
 
     def _report_change(self, state: BulkState, wait: float = 0.0, failure: Exception | None = None) -> None:
-        before, self._state = self._state, state
-        fields: dict[str, Any] = {
-            "run": self._throttle.run,
-            "state": state,
-            "before": before,
-            "rows": self._count_rows(),
-            "limit": self._throttle.limit,
-            "wait": wait,
-        }
+        fields: dict[str, Any] = {"run": self._throttle.run, "state": state, "before": self._state, "rows": self._count_rows()}
+        fields |= {"limit": self._throttle.limit, "wait": wait}
+        self._state = state
         log_run_state(**fields, why=_end_reason(failure))
         if self._observer:
             self._observer.on_run_state(fields, failure)

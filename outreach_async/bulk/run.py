@@ -97,10 +97,10 @@ def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
 
 
 def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any]) -> JournalOptions | None:
-    if options.journal is None:
+    journal = options.journal
+    if journal is None:
         _require_journal(options)
         return None
-    journal = options.journal
     if not isinstance(journal, Journal):
         if not isinstance(journal, str | os.PathLike):
             raise InvalidRequest(f"journal: expected a path or a Journal, got {type_name(journal)}; pass the path of a file")

@@ -130,12 +130,7 @@ class RunThrottle:
     """
 
     def __init__(
-        self,
-        policy: RetryPolicy,
-        gate: RetryAfterGate,
-        *,
-        max_outage: float = 900.0,
-        wall_clock: Callable[[], float] = time.time,
+        self, policy: RetryPolicy, gate: RetryAfterGate, *, max_outage: float = 900.0, wall_clock: Callable[[], float] = time.time
     ) -> None:
         self.gate = gate
         self.run = _next_run()

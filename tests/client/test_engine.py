@@ -271,6 +271,22 @@ async def test_a_slot_that_comes_free_after_the_deadline_starts_no_attempt() -> 
     assert one._engine._slots.free == 1
 
 
+@pytest.mark.parametrize(("entry", "error"), [(status(429), RateLimited), (status(500), DeadlineExceeded)], ids=repr)
+async def test_an_error_that_arrives_when_no_time_is_left_stays_a_refusal_if_it_is_one(entry: Any, error: type) -> None:
+    class Late(Script):
+        """Keeps the event loop busy beyond the deadline, so that the answer comes before the cancellation."""
+
+        async def _play(self, progress: Progress, number: int) -> Response:
+            response = await super()._play(progress, number)
+            jump(200.0)
+            return response
+
+    with pytest.raises(error) as caught:
+        await client(Late(entry), timeout=None).campaigns.list()
+    assert caught.value.attempts == 1
+    assert "used up" not in str(caught.value)
+
+
 async def test_a_call_whose_deadline_lies_before_the_gate_opens_is_refused_at_once_and_unsent() -> None:
     script = Script(status(429, retry_after="300"), page())
     one = client(script)

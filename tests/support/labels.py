@@ -188,7 +188,9 @@ class Model:
         return self
 
     def _call(self, row: int, suspects: PossiblySent) -> Call[CreateResult]:
-        return self.rules.call(CREATE, TERMS, THROTTLE, float, maybe_applied_earlier=row in suspects)  # a clock that stands still
+        call = self.rules.call(CREATE, TERMS, THROTTLE, float)  # a clock that stands still
+        call.maybe_applied_earlier = row in suspects
+        return call
 
     # One attempt
 
