@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from enum import Enum
-from typing import Generic, NoReturn, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Generic, NoReturn, TypeVar
 
 import attrs
 from anyio.lowlevel import current_token
 
 from outreach_async.errors import DeadlineExceeded, OutreachError, TransportError, UnexpectedResponse
+from outreach_async.limits import Throttle
 from outreach_async.operations import Operation
 from outreach_async.retry import FailureKind, maybe_applied
 from outreach_async.transport.wire import Progress
@@ -18,77 +18,18 @@ from outreach_async.transport.wire import Progress
 T = TypeVar("T")
 
 
-class RetryDecision(Enum):
-    """A run's decision after a failed attempt of one of its rows."""
-
-    RETRY = "retry; the service or the network failed, and the failure does not count against the row"
-    RETRY_COUNTED = "retry; other rows succeed, and the failure counts against this row"
-    GIVE_UP = "do not retry: the error is final, or the row has used up its attempts"
-    STOP_RUN = "the run is over"
-
-
-class Throttle(Protocol):
-    """The throttle shared by all calls of a run. It decides when an attempt may start and whether a failure counts against a row.
-
-    Each started attempt ends with a call of `on_success`, `on_failure` or `cancel_start`, unless the run is cancelled. Times are
-    on the event loop's clock.
-
-    Attributes:
-        halted: The error that ended the run; `None` while the run goes on.
-    """
-
-    halted: OutreachError | None
-
-    def try_start(self, now: float) -> bool:
-        """Start an attempt now if nothing prevents it, and return whether it started."""
-        ...
-
-    async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and start it. Waiters are served in FIFO order.
-
-        Raises:
-            BulkStopped: The run is over, or ends during the wait.
-        """
-        ...
-
-    def cancel_start(self) -> None:
-        """Release a reserved start: the attempt will not be sent."""
-        ...
-
-    def on_success(self, now: float, started: float, headers: Mapping[str, str]) -> None:
-        """Record a successful attempt."""
-        ...
-
-    def on_failure(
-        self, error: OutreachError, evidence: FailureKind, *, blamed: int, asked: float | None, started: float, now: float
-    ) -> RetryDecision:
-        """Record a failed attempt and decide what to do next.
-
-        Args:
-            error: The failure.
-            evidence: What the failure proves.
-            blamed: Number of earlier failures counted against the row.
-            asked: Seconds that the service asked to wait; `None` if it did not ask.
-            started: When the attempt started.
-            now: When the attempt ended.
-        """
-        ...
-
-
 @attrs.frozen
 class CallOptions:
-    """Time limits of a call, and the run that it belongs to.
+    """Time limits of a call.
 
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a run, only the attempts counted
             against the row use it up: waits and the service's own failures do not.
-        throttle: The run's flow, which decides on waits and retries; `None` outside a run.
     """
 
     timeout: float | None
     deadline: float | None
-    throttle: Throttle | None = None
 
 
 def event_loop_clock() -> Callable[[], float]:
@@ -101,21 +42,24 @@ class Call(Generic[T]):
 
     Args:
         operation: The operation to run.
-        options: Its time limits, and the flow of its run.
+        options: Its time limits.
+        throttle: The throttle of its client or run.
         now: The clock of the running event loop.
-        maybe_applied_earlier: Whether an attempt of an earlier process may have been applied.
 
     Attributes:
         operation: The operation to run.
-        options: Its time limits, and the flow of its run.
+        options: Its time limits.
+        throttle: The throttle of its client or run.
         now: The clock of the running event loop.
         deadline_at: When all waiting ends; infinite within a run.
         not_before: The earliest time for the next attempt.
         started: When the last attempt started.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
-        counted_failures: Number of failed attempts counted against the call, within a run.
-        budget_spent: Retry budget that its retries have used.
+        counted_failures: Number of failed attempts counted against the call: within a run, not every one is.
+        time_left: Seconds that the counted attempts have left of the deadline.
+        budget_spent: What its retries cost.
+        maybe_applied_earlier: Whether an attempt before the current one may have been applied, also one of an earlier process.
         maybe_applied: Whether an attempt may have been applied.
         last_error: The error of the last failed attempt.
     """
@@ -127,19 +71,18 @@ class Call(Generic[T]):
     counted_failures = 0
     budget_spent = 0
     last_error: OutreachError | None = None
+    maybe_applied_earlier = False
     _maybe_sent = False
 
-    def __init__(
-        self, operation: Operation[T], terms: CallOptions, now: Callable[[], float], *, maybe_applied_earlier: bool = False
-    ) -> None:
+    def __init__(self, operation: Operation[T], options: CallOptions, throttle: Throttle, now: Callable[[], float]) -> None:
         self.operation = operation
-        self.options = terms
+        self.options = options
+        self.throttle = throttle
         self.now = now
-        self.maybe_applied_earlier = maybe_applied_earlier
-        self._time_left = math.inf if terms.deadline is None else terms.deadline
+        self.time_left = math.inf if options.deadline is None else options.deadline
         # A run may pause for minutes through no fault of the row. Within a run, the deadline is a budget of attempt time rather
         # than a point in time, and the run itself limits the waiting.
-        self.deadline_at = math.inf if terms.throttle else now() + self._time_left
+        self.deadline_at = now() + self.time_left if throttle.run is None else math.inf
 
     def start_attempt(self, now: float) -> Progress:
         """Start an attempt and return its progress."""
@@ -150,7 +93,7 @@ class Call(Generic[T]):
     def attempt_deadline(self, now: float) -> float:
         """Return the time at which an attempt that starts now must end."""
         timeout = math.inf if self.options.timeout is None else self.options.timeout
-        return now + min(timeout, self._time_left) if self.options.throttle else min(now + timeout, self.deadline_at)
+        return min(now + timeout, now + self.time_left, self.deadline_at)
 
     def timeout_error(self, progress: Progress) -> OutreachError:
         """Return the error of the current attempt, which ran out of time: its own timeout, or the call's deadline."""
@@ -160,17 +103,17 @@ class Call(Generic[T]):
             return DeadlineExceeded(text, maybe_sent=maybe_sent)
         return TransportError(f"{name}: no response within the timeout of {self.options.timeout:g} s", maybe_sent=maybe_sent)
 
-    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+    def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
         """Record a failed attempt. `maybe_applied` is never reset: no later attempt proves that this one was not applied."""
         self.progress = None
         self.attempts += 1
-        self.maybe_applied_earlier |= maybe_applied(error, evidence)
+        self.maybe_applied_earlier |= maybe_applied(error, failure_kind)
         self._maybe_sent |= error.maybe_sent
 
-    def count_failure(self) -> None:
-        """Count the last attempt, and the time it took, against the call."""
+    def count_failure(self, now: float) -> None:
+        """Count the last attempt, and the time it took until now, against the call."""
         self.counted_failures += 1
-        self._time_left -= self.now() - self.started
+        self.time_left -= now - self.started
 
     @property
     def started_attempts(self) -> int:
@@ -181,11 +124,6 @@ class Call(Generic[T]):
     def maybe_applied(self) -> bool:
         """Whether an attempt, including the current one, may have been applied or may still be."""
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
-
-    @property
-    def is_out_of_time(self) -> bool:
-        """Whether the attempts counted against the call have used up its deadline."""
-        return self._time_left <= 0
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:
         """Raise the error with the facts of all attempts."""

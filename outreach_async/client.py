@@ -232,9 +232,9 @@ def _resolve_transport(base_url: str | None, transport: Transport | None, limit:
 
 
 def _build_engine(transport: Transport, url: str | None, hooks: Iterable[Hook], limit: int, policy: RetryPolicy) -> Engine:
-    if hooks == ():
-        return Engine(transport, max_in_flight=limit, policy=policy)
-    from outreach_async.hooks import HookDispatcher
-    from outreach_async.observer import ObservedEngine
+    observer = None
+    if hooks != ():
+        from outreach_async.observer import Observer
 
-    return ObservedEngine(transport, hooks=HookDispatcher(hooks), base_url=url, max_in_flight=limit, policy=policy)
+        observer = Observer(hooks, getattr(transport, "base_url", None) or url)
+    return Engine(transport, max_in_flight=limit, policy=policy, observer=observer)

@@ -42,14 +42,10 @@ OpenTelemetry see `outreach_async.otel`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from inspect import iscoroutinefunction
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import attrs
 
-from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.logs import LOGGER
 from outreach_async.vocabulary import Outcome
 
 CANCELLED: Final = "cancelled"
@@ -378,13 +374,6 @@ __all__ = [
 ]
 
 
-def build_error_fields(error: BaseException | None) -> dict[str, Any]:
-    """Return the event fields of an error. The message is left out, because it may quote the service or a row."""
-    if isinstance(error, OutreachError):
-        return {"error": type(error).__name__, "status_code": error.status_code, "request_id": error.request_id}
-    return {"error": None if error is None else type(error).__name__}
-
-
 class Hook(Protocol):
     """A callable that receives the events of a client. It runs inside the call and must not block.
 
@@ -409,47 +398,3 @@ class Hook(Protocol):
     def __call__(self, event: Event, /) -> None:
         """Handle an event."""
         ...
-
-
-class HookDispatcher:
-    """Invokes several hooks in order.
-
-    Args:
-        hooks: The hooks.
-
-    Raises:
-        InvalidRequest: They are not an iterable of synchronous callables.
-    """
-
-    def __init__(self, hooks: Iterable[Hook]) -> None:
-        if not isinstance(hooks, Iterable):
-            raise InvalidRequest(f"hooks: expected a list of callables, got {type(hooks).__name__}; pass hooks=[hook]")
-        self._hooks = tuple(hooks)
-        self._failed: set[int] = set()
-        for hook in self._hooks:
-            _require_synchronous(hook)
-
-    def __call__(self, event: Event, /) -> None:
-        """Pass an event to every hook."""
-        for place, hook in enumerate(self._hooks):
-            try:
-                hook(event)
-            except Exception as error:  # noqa: BLE001 - an observer must not break what it observes
-                self._log_first_failure(place, hook, error)
-
-    def _log_first_failure(self, place: int, hook: Hook, error: Exception) -> None:
-        if place not in self._failed:
-            self._failed.add(place)
-            error.__suppress_context__ = True  # the context may be a call's own error, which quotes the service
-            name = getattr(hook, "__qualname__", type(hook).__qualname__)
-            LOGGER.error("hook %s raised; further errors are suppressed", name, exc_info=error)
-
-
-def _require_synchronous(hook: object) -> None:
-    if not callable(hook):
-        raise InvalidRequest(f"hooks: expected callables, got {type(hook).__name__}; pass hooks=[hook]")
-    if iscoroutinefunction(hook) or iscoroutinefunction(type(hook).__call__):
-        raise InvalidRequest(
-            "hooks: expected synchronous functions, got an async one; hooks run inside the call: "
-            "pass events on, for example with a queue's put_nowait"
-        )

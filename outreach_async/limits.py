@@ -1,16 +1,24 @@
-"""Limits shared by all tasks of a client: slots, a gate, a retry budget. None is tied to an event loop unless a task waits."""
+"""Limits shared by all tasks of a client: slots, and a throttle with its gate and retry budget.
+
+None is tied to an event loop unless a task waits.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
-from typing import Final
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, Protocol
 from weakref import WeakSet
 
 import anyio
+import attrs
 from anyio.lowlevel import EventLoopToken, current_token
 
-_ALWAYS_OPEN: Final = float("-inf")
+from outreach_async.errors import DeadlineExceeded, OutreachError
+from outreach_async.retry import FailureKind, RetryPolicy, retry_cost
 
 
 class RequestSlots:
@@ -50,7 +58,7 @@ class RequestSlots:
 
     def release(self) -> None:
         """Release a slot: to the longest waiter, or to the free slots."""
-        # The slot goes straight to the waiter and never counts as free. Otherwise `take` could overtake the waiters.
+        # The slot goes straight to the waiter and never counts as free. Otherwise `try_acquire` could overtake the waiters.
         if self._waiters:
             self._waiters.popleft().set()
         else:
@@ -77,30 +85,36 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
 
 
 class RetryAfterGate:
-    """Hold back every request until a time on the event loop's clock."""
+    """Hold back every request of a client until a time on the event loop's clock.
+
+    Attributes:
+        reason: Why the gate was closed.
+    """
 
     def __init__(self) -> None:
-        self._opens_at = _ALWAYS_OPEN
+        self.reason = ""
+        self._opens_at = -math.inf
         self._loop: EventLoopToken | None = None
 
-    @property
-    def opens_at(self) -> float:
-        """When the gate opens; far in the past while it is open."""
+    def opens_at(self, now: float) -> float:
+        """Return when the gate opens; a time in the past if it is open."""
         # Clocks of event loops have different origins. A time set in an earlier loop, as with `asyncio.run` called twice, means
-        # nothing in this one.
-        if self._opens_at != _ALWAYS_OPEN and self._loop != current_token():
-            self._opens_at = _ALWAYS_OPEN
+        # nothing in this one. Looking up the loop is slow, so a gate that is open by either clock does without.
+        if self._opens_at > now and self._loop != current_token():
+            self._opens_at = -math.inf
         return self._opens_at
 
-    def close_until(self, until: float) -> None:
-        """Keep the gate closed at least until `until`."""
-        self._opens_at = max(self.opens_at, until)
-        self._loop = current_token()
+    def close(self, attempt: FailedAttempt, seconds: float) -> None:
+        """Keep the gate closed for at least this long after an attempt, because the service asked to wait."""
+        until = attempt.ended + seconds
+        if until > self.opens_at(attempt.ended):
+            self._opens_at, self._loop = until, current_token()
+            self.reason = f"{attempt.description} and asked to wait {attempt.retry_after:.3g} s"
 
     async def wait(self) -> None:
-        """Wait until the gate is open, even if it is held again during the wait."""
-        while (left := self.opens_at - anyio.current_time()) > 0:  # noqa: ASYNC110 - the time may move during the sleep
-            await anyio.sleep(left)
+        """Wait until the gate is open, even if it is closed for longer during the wait."""
+        while self.opens_at(now := anyio.current_time()) > now:  # noqa: ASYNC110 - the time may move during the sleep
+            await anyio.sleep_until(self._opens_at)
 
 
 class RetryBudget:
@@ -120,3 +134,121 @@ class RetryBudget:
     def refund(self, amount: int) -> None:
         """Give back an amount. The budget never exceeds its size."""
         self.remaining = min(self.size, self.remaining + amount)
+
+
+class RetryDecision(Enum):
+    """A throttle's decision after a failed attempt."""
+
+    RETRY = "retry; the service or the network failed, and the failure does not count against the call"
+    RETRY_COUNTED = "retry; the failure counts against the call"
+    GIVE_UP = "do not retry: the error is final, the call has used up its attempts, or the retry budget is empty"
+    STOP_RUN = "the run is over"
+
+
+@attrs.frozen
+class FailedAttempt:
+    """A failed attempt, as a throttle sees it.
+
+    Attributes:
+        error: The failure.
+        kind: What the failure proves.
+        started: When the attempt started.
+        ended: When it failed.
+        counted_failures: Number of earlier failures counted against the call.
+        retry_after: Seconds that the service asked to wait; `None` if it did not ask.
+        can_retry: False if the call ends whatever the decision, so that a retry must not be charged for.
+    """
+
+    error: OutreachError
+    kind: FailureKind
+    started: float
+    ended: float
+    counted_failures: int = 0
+    retry_after: float | None = None
+    can_retry: bool = True
+
+    @property
+    def description(self) -> str:
+        """The failure, without quoting the response."""
+        return str(self.error) if self.error.status_code is None else f"the service answered {self.error.status_code}"
+
+
+class Throttle(Protocol):
+    """Decides when the attempts of a client or of a run may start, and what a failed one means for its call.
+
+    Each started attempt ends with a call of `on_success`, `on_failure` or `cancel_start`, unless its task is cancelled. Times are
+    on the event loop's clock.
+
+    Attributes:
+        gate: The client's gate. It is checked once more after the wait for a slot, during which it may have closed.
+    """
+
+    gate: RetryAfterGate
+
+    @property
+    def run(self) -> int | None:
+        """Number of the bulk run; `None` outside a run."""
+        ...
+
+    def try_start(self, now: float) -> bool:
+        """Start an attempt now if nothing prevents it, and return whether it started."""
+        ...
+
+    async def wait_and_start(self, not_before: float) -> None:
+        """Wait until an attempt may start, at `not_before` or later, and start it.
+
+        Raises:
+            OutreachError: No further attempt may start.
+        """
+        ...
+
+    def cancel_start(self) -> None:
+        """Release a reserved start: the attempt will not be sent."""
+        ...
+
+    def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
+        """Record a successful attempt; `budget_spent` is what the retries of its call cost."""
+        ...
+
+    def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
+        """Record a failed attempt and decide what to do next."""
+        ...
+
+
+class ClientThrottle:
+    """The throttle of all calls of a client outside bulk runs: every failure counts against its call."""
+
+    run = None
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self.gate = RetryAfterGate()
+        self._policy = policy
+        self._budget = RetryBudget(policy.budget)
+
+    def try_start(self, now: float) -> bool:
+        """Return whether the gate is open."""
+        return self.gate.opens_at(now) <= now
+
+    async def wait_and_start(self, not_before: float) -> None:
+        """Wait until `not_before`, then until the gate is open."""
+        await anyio.sleep_until(not_before)
+        await self.gate.wait()
+
+    def cancel_start(self) -> None:
+        """Do nothing: attempts in flight are not counted."""
+
+    def on_success(self, _now: float, _started: float, _headers: Mapping[str, str], budget_spent: int, /) -> None:
+        """Give back what the call's retries cost, or 1."""
+        self._budget.refund(budget_spent or 1)
+
+    def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
+        """Close the gate for as long as the service asks, and charge the retry budget."""
+        if attempt.retry_after is not None:
+            # One throttled call holds back every call of the client, because the others would be throttled as well.
+            self.gate.close(attempt, min(attempt.retry_after, self._policy.retry_after_cap))
+        if isinstance(attempt.error, DeadlineExceeded) or attempt.counted_failures + 1 >= self._policy.attempts:
+            return RetryDecision.GIVE_UP
+        # The budget comes last: a call that fails for another reason must not spend what other calls could retry with.
+        if attempt.can_retry and not self._budget.try_spend(retry_cost(attempt.kind)):
+            return RetryDecision.GIVE_UP
+        return RetryDecision.RETRY_COUNTED

@@ -41,26 +41,22 @@ def configure_logging() -> None:
 
 def log_response(call: Call[Any], response: Response) -> None:
     """Log an attempt that received a response, whatever its status. Check first whether debug is enabled."""
-    extra = {
-        **_attempt_fields(call, call.attempts + 1),
-        "status_code": response.status,
-        "request_id": masked_request_id(call, response),
-    }
+    extra = _attempt_fields(call, response.status, masked_request_id(call, response))
     LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1, extra=extra)
 
 
-def log_failure(call: Call[Any], error: OutreachError, evidence: FailureKind) -> None:
+def log_failure(call: Call[Any], error: OutreachError, failure_kind: FailureKind) -> None:
     """Log an attempt that failed."""
     if LOGGER.isEnabledFor(logging.DEBUG):
-        extra = _failure_fields(call, error, evidence)
+        extra = _failure_fields(call, error, failure_kind)
         LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, describe_error(error), extra=extra)
 
 
-def log_retry(call: Call[Any], error: OutreachError, evidence: FailureKind, wait: float) -> None:
+def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, wait: float) -> None:
     """Log that a failed call is retried. Rows of a bulk run are logged at debug only, because there can be millions."""
-    level = logging.INFO if call.options.throttle is None else logging.DEBUG
+    level = logging.INFO if call.throttle.run is None else logging.DEBUG
     if LOGGER.isEnabledFor(level):
-        extra = {**_failure_fields(call, error, evidence), "wait": wait}
+        extra = {**_failure_fields(call, error, failure_kind), "wait": wait}
         text = "%s: retrying in %.3g s after attempt %d: %s"
         LOGGER.log(level, text, call.operation.name, wait, call.attempts, describe_error(error), extra=extra)
 
@@ -69,14 +65,14 @@ def log_run_state(
     state: str, *, run: int, before: str | None, rows: int, limit: float | None, wait: float, why: str | None
 ) -> None:
     """Log a bulk run's new state with the fields of `BulkStateChanged`, and why the run ended."""
-    told = [f"{rows} rows so far"]
-    told += [] if limit is None else [f"at most {limit:.3g} requests/s"]
-    told += [f"for {wait:.3g} s"] if wait else []
-    told += [why] if why else []
+    details = [f"{rows} rows so far"]
+    details += [] if limit is None else [f"at most {limit:.3g} requests/s"]
+    details += [f"for {wait:.3g} s"] if wait else []
+    details += [why] if why else []
     extra = {"run": run, "state": state, "before": before, "rows": rows, "limit": limit, "wait": wait, "error": why}
     level = logging.WARNING if state in _WARNING_STATES else logging.INFO
-    shown = "resumed" if state == "running" and before is not None else state
-    LOGGER.log(level, "create_many: run %d %s: %s", run, shown, ", ".join(told), extra=extra)
+    verb = "resumed" if state == "running" and before is not None else state
+    LOGGER.log(level, "create_many: run %d %s: %s", run, verb, ", ".join(details), extra=extra)
 
 
 def describe_error(error: OutreachError) -> str:
@@ -86,19 +82,15 @@ def describe_error(error: OutreachError) -> str:
 
 def masked_request_id(call: Call[Any], response: Response) -> str | None:
     """Return the response's `x-request-id` with secrets masked; `None` if it is missing or longer than 256 characters."""
-    given = response.headers.get("x-request-id", "")
-    return mask_string(given, call.operation.secrets) if 0 < len(given) <= _MAX_ID_LENGTH else None
+    request_id = response.headers.get("x-request-id", "")
+    return mask_string(request_id, call.operation.secrets) if 0 < len(request_id) <= _MAX_ID_LENGTH else None
 
 
-def _attempt_fields(call: Call[Any], attempt: int) -> dict[str, Any]:
-    return {"operation": call.operation.name, "attempt": attempt, "seconds": call.now() - call.started}
+def _attempt_fields(call: Call[Any], status_code: int | None, request_id: str | None) -> dict[str, Any]:
+    fields = {"operation": call.operation.name, "attempt": call.started_attempts, "seconds": call.now() - call.started}
+    return {**fields, "status_code": status_code, "request_id": request_id}
 
 
-def _failure_fields(call: Call[Any], error: OutreachError, evidence: FailureKind) -> dict[str, Any]:
-    return {
-        **_attempt_fields(call, call.attempts),
-        "status_code": error.status_code,
-        "request_id": error.request_id,
-        "error": type(error).__name__,
-        "evidence": evidence.name.lower(),
-    }
+def _failure_fields(call: Call[Any], error: OutreachError, failure_kind: FailureKind) -> dict[str, Any]:
+    fields = _attempt_fields(call, error.status_code, error.request_id)
+    return {**fields, "error": type(error).__name__, "evidence": failure_kind.name.lower()}

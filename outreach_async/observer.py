@@ -1,158 +1,148 @@
-"""An engine that emits events to hooks. A client without hooks uses the plain engine and pays nothing for them."""
+"""Emits the events of a client to its hooks. It is imported only for a client that has hooks; others pay nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from inspect import iscoroutinefunction
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from outreach_async import hooks as events
 from outreach_async.call import Call
-from outreach_async.engine import DeadlineScope, Engine
 from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.hooks import (
-    CANCELLED,
-    TIMEOUT,
-    AttemptEnded,
-    AttemptStarted,
-    CallEnded,
-    CallStarted,
-    Event,
-    RetryScheduled,
-    build_error_fields,
-)
-from outreach_async.logs import masked_request_id
-from outreach_async.operations import Operation
+from outreach_async.logs import LOGGER, masked_request_id
 from outreach_async.responses import mask_string
-from outreach_async.retry import classify
+from outreach_async.retry import FailureKind
 from outreach_async.transport.urls import parse_base_url
-from outreach_async.transport.wire import Response, Transport
+from outreach_async.transport.wire import Response
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from outreach_async.bulk import ContactOutcome
 
 _next_call: Final = count(1).__next__
 
 
 @attrs.define
 class _ObservedCall:
-    """A call in progress: its number, its start, and its last response."""
+    """A call in progress: its number, its start, and the event fields of its last response."""
 
     number: int
     started_at: float
     response_fields: dict[str, Any] = attrs.field(factory=dict)
 
 
-class ObservedEngine(Engine):
-    """An engine that emits events of calls and attempts.
+class Observer:
+    """Emits the events of calls, attempts and bulk runs. A client and its copies share one.
 
     Args:
-        transport: Carries the requests.
-        hooks: Invoked with each event.
-        base_url: Address that the transport sends to, if the transport has no `base_url` of its own.
-        options: Other options of `Engine`.
+        hooks: Invoked with each event, in this order.
+        base_url: Address that the transport sends to; `None` if it is unknown.
+
+    Raises:
+        InvalidRequest: `hooks` is not an iterable of synchronous callables.
     """
 
-    def __init__(self, transport: Transport, *, hooks: Callable[[Event], None], base_url: str | None, **options: Any) -> None:
-        super().__init__(transport, hooks=hooks, **options)
-        self._emit = hooks
-        self._base_url = _strip_credentials(getattr(transport, "base_url", None) or base_url)
+    def __init__(self, hooks: Iterable[events.Hook], base_url: object) -> None:
+        if not isinstance(hooks, Iterable):
+            raise InvalidRequest(f"hooks: expected a list of callables, got {type(hooks).__name__}; pass hooks=[hook]")
+        self._hooks = tuple(hooks)
+        self._failed: set[int] = set()
+        for hook in self._hooks:
+            if not callable(hook):
+                raise InvalidRequest(f"hooks: expected callables, got {type(hook).__name__}; pass hooks=[hook]")
+            if iscoroutinefunction(hook) or iscoroutinefunction(type(hook).__call__):
+                raise InvalidRequest(
+                    "hooks: expected synchronous functions, got an async one; hooks run inside the call: "
+                    "pass events on, for example with a queue's put_nowait"
+                )
+        try:  # without user and password; `None` also if it is not a valid base URL
+            self._base_url = None if base_url is None else str(parse_base_url(str(base_url)))
+        except InvalidRequest:
+            self._base_url = None
         self._calls: dict[Call[Any], _ObservedCall] = {}
 
-    async def execute(self, call: Call[T], scope: DeadlineScope) -> T:
-        """Drive a call; see `Engine.execute`."""
+    def _emit(self, event: events.Event) -> None:
+        for position, hook in enumerate(self._hooks):
+            try:
+                hook(event)
+            except Exception as error:  # noqa: BLE001 - an observer must not break what it observes
+                if position not in self._failed:
+                    self._failed.add(position)
+                    error.__suppress_context__ = True  # the context may be a call's own error, which quotes the service
+                    name = getattr(hook, "__qualname__", type(hook).__qualname__)
+                    LOGGER.error("hook %s raised; further errors are suppressed", name, exc_info=error)
+
+    def _emit_of(self, call: Call[Any], event: Callable[..., events.Event], **fields: Any) -> None:
+        self._emit(event(call=self._calls[call].number, operation=call.operation.name, **fields))
+
+    def on_call_executed(self, call: Call[Any]) -> None:
+        """Emit the start of a call, unless it has started: after a timeout, the same call continues in a new scope."""
         if call not in self._calls:
-            self._start_call(call)
-        try:
-            answer = await super().execute(call, scope)
-        # A cancellation does not end the call: an attempt that timed out leaves its scope this way and may be retried. `discard`
-        # ends calls that are really cancelled.
-        except Exception as error:
-            self._end_call(call, build_error_fields(error))
-            raise
-        self._end_call(call, self._calls[call].response_fields)
-        return answer
+            self._calls[call] = _ObservedCall(_next_call(), call.now())
+            request, secrets = call.operation.request, call.operation.secrets
+            target = _mask_target(request.target.partition("?")[0] if call.operation.any_status else request.target, secrets)
+            fields = {"method": request.method, "target": target, "base_url": self._base_url, "run": call.throttle.run}
+            self._emit_of(call, events.CallStarted, **fields)
 
-    def discard(self, call: Call[Any]) -> None:
-        """Take in that a call is driven no further."""
+    def on_attempt_started(self, call: Call[Any]) -> None:
+        """Emit the start of an attempt."""
+        self._emit_of(call, events.AttemptStarted, attempt=call.attempts + 1)
+
+    def on_attempt_ended(self, call: Call[Any], result: Response | OutreachError | None) -> None:
+        """Emit the end of an attempt: a response, an error, or `None` if it was cancelled."""
+        now = call.now()
+        if result is None:  # cancelled by its own time limit or from outside
+            fields: dict[str, Any] = {"error": events.TIMEOUT if call.attempt_deadline(call.started) <= now else events.CANCELLED}
+        elif isinstance(result, OutreachError):
+            fields = _build_error_fields(result)
+        else:
+            fields = {"status_code": result.status, "request_id": masked_request_id(call, result)}
+            self._calls[call].response_fields = fields
+        self._emit_of(call, events.AttemptEnded, attempt=call.attempts + 1, seconds=now - call.started, **fields)
+
+    def on_retry(self, call: Call[Any], error: OutreachError, failure_kind: FailureKind) -> None:
+        """Emit that a failed attempt will be retried."""
+        now = call.now()
+        wait = max(0.0, call.not_before - now, call.throttle.gate.opens_at(now) - now)
+        fields = {"error": type(error).__name__, "status_code": error.status_code, "evidence": failure_kind.name.lower()}
+        self._emit_of(call, events.RetryScheduled, attempt=call.attempts, wait=wait, **fields)
+
+    def on_call_ended(self, call: Call[Any], error: Exception | None = None) -> None:
+        """Emit the end of a call: its last response, or an error."""
+        self._end_call(call, self._calls[call].response_fields if error is None else _build_error_fields(error))
+
+    def on_call_discarded(self, call: Call[Any]) -> None:
+        """Emit the end of a call that is not continued, unless it has ended."""
         if call in self._calls:
-            self._end_call(call, {"error": CANCELLED})
+            self._end_call(call, {"error": events.CANCELLED})
 
-    async def _send_attempt(self, call: Call[Any], scope: DeadlineScope) -> Response:
-        number, attempt = self._calls[call].number, call.attempts + 1
-        self._emit(AttemptStarted(call=number, operation=call.operation.name, attempt=attempt))
-        ended: dict[str, Any] | None = None
-        try:
-            response = await super()._send_attempt(call, scope)
-            ended = self._calls[call].response_fields = {
-                "status_code": response.status,
-                "request_id": masked_request_id(call, response),
-            }
-        except OutreachError as error:
-            ended = build_error_fields(error)
-            raise
-        finally:
-            now = call.now()
-            # Neither a response nor an error: the attempt was cancelled, by its own time limit or from outside.
-            ended = ended or {"error": TIMEOUT if call.attempt_deadline(call.started) <= now else CANCELLED}
-            seconds = now - call.started
-            self._emit(AttemptEnded(call=number, operation=call.operation.name, attempt=attempt, seconds=seconds, **ended))
-        return response
+    def _end_call(self, call: Call[Any], fields: dict[str, Any]) -> None:
+        seconds = call.now() - self._calls[call].started_at
+        self._emit_of(call, events.CallEnded, attempts=call.started_attempts, seconds=seconds, **fields)
+        del self._calls[call]
 
-    def _on_failure(self, call: Call[Any], error: OutreachError) -> None:
-        super()._on_failure(call, error)
-        wait = max(call.not_before, self._gate.opens_at) - call.now()
-        self._emit(
-            RetryScheduled(
-                call=self._calls[call].number,
-                operation=call.operation.name,
-                attempt=call.attempts,
-                error=type(error).__name__,
-                status_code=error.status_code,
-                evidence=classify(error, call.operation.idempotency).name.lower(),
-                wait=max(0.0, wait),
-            )
-        )
+    def on_row(self, run: int, outcome: ContactOutcome) -> None:
+        """Emit a row's outcome, without the contact and its id."""
+        fields = {name: getattr(outcome, name) for name in ("index", "status", "certain", "attempts")}
+        self._emit(events.RowEnded(run=run, **fields, **_build_error_fields(outcome.error)))
 
-    def _start_call(self, call: Call[Any]) -> None:
-        operation, number = call.operation, _next_call()
-        self._calls[call] = _ObservedCall(number, call.now())
-        self._emit(
-            CallStarted(
-                call=number,
-                operation=operation.name,
-                method=operation.request.method,
-                target=_describe_target(operation),
-                base_url=self._base_url,
-                run=getattr(call.options.throttle, "run", None),
-            )
-        )
+    def on_run_state(self, fields: dict[str, Any], failure: Exception | None) -> None:
+        """Emit a change of a run's state, and the error that ended the run, if any."""
+        self._emit(events.BulkStateChanged(**fields, **_build_error_fields(failure)))
 
-    def _end_call(self, call: Call[Any], how: dict[str, Any]) -> None:
-        sight = self._calls.pop(call)
-        self._emit(
-            CallEnded(
-                call=sight.number,
-                operation=call.operation.name,
-                attempts=call.started_attempts,
-                seconds=call.now() - sight.started_at,
-                **how,
-            )
-        )
+    def on_rate(self, run: int, limit: float) -> None:
+        """Emit the current rate limit of a throttled run, in requests per second."""
+        self._emit(events.BulkRateChanged(run=run, limit=limit))
 
 
-def _strip_credentials(base_url: object) -> str | None:
-    """Return a base URL without user and password; `None` if it is not a valid base URL."""
-    try:
-        return None if base_url is None else str(parse_base_url(str(base_url)))
-    except InvalidRequest:
-        return None
-
-
-def _describe_target(operation: Operation[Any]) -> str:
-    target = operation.request.target
-    return _mask_target(target.partition("?")[0] if operation.any_status else target, operation.secrets)
+def _build_error_fields(error: Exception | None) -> dict[str, Any]:
+    """Return the event fields of an error. The message is left out, because it may quote the service or a row."""
+    if isinstance(error, OutreachError):
+        return {"error": type(error).__name__, "status_code": error.status_code, "request_id": error.request_id}
+    return {"error": None if error is None else type(error).__name__}
 
 
 @lru_cache(maxsize=256)

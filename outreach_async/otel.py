@@ -37,17 +37,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from outreach_async.hooks import (
-    AttemptEnded,
-    AttemptStarted,
-    BulkRateChanged,
-    BulkStateChanged,
-    CallEnded,
-    CallStarted,
-    Event,
-    RetryScheduled,
-    RowEnded,
-)
+from outreach_async import hooks
 from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
@@ -76,7 +66,7 @@ URL_TEMPLATES: Final = {
 """URL template of each operation, with placeholders for ids."""
 
 _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
-_BUCKET_BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """Bucket boundaries in seconds, as the conventions recommend."""
 
 _Attributes = dict[str, Any]
@@ -138,10 +128,7 @@ class OtelHook:
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider, schema_url=_SCHEMA_URL)
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider, schema_url=_SCHEMA_URL)
         self._durations = meter.create_histogram(
-            "http.client.request.duration",
-            "s",
-            "Duration of HTTP client requests.",
-            explicit_bucket_boundaries_advisory=_BUCKET_BOUNDARIES,
+            "http.client.request.duration", "s", "Duration of HTTP client requests.", explicit_bucket_boundaries_advisory=_BUCKETS
         )
         self._retries = meter.create_counter("outreach.client.repeats", "{repeat}", "Number of retries.")
         self._rows = meter.create_counter("outreach.bulk.rows", "{row}", "Number of bulk rows with an outcome.")
@@ -151,65 +138,66 @@ class OtelHook:
         )
         self._calls: dict[int, _CallSpans] = {}
 
-    def __call__(self, event: Event, /) -> None:
+    def __call__(self, event: hooks.Event, /) -> None:
         """Record an event."""
         match event:
-            case CallStarted():
+            case hooks.CallStarted():
                 self._start_call(event)
-            case AttemptStarted():
+            case hooks.AttemptStarted():
                 self._start_attempt(self._calls[event.call], event)
-            case AttemptEnded():
+            case hooks.AttemptEnded():
                 self._end_attempt(self._calls[event.call], event)
-            case CallEnded():
+            case hooks.CallEnded():
                 self._end_call(self._calls.pop(event.call), event)
-            case _:
-                self._record_metric(event)
-
-    def _record_metric(self, event: Event) -> None:
-        match event:
-            case RetryScheduled():
+            case hooks.RetryScheduled():
                 self._retries.add(1, {"outreach.operation": event.operation, "outreach.evidence": event.evidence})
-            case RowEnded():
+            case hooks.RowEnded():
                 self._rows.add(1, {"outreach.outcome": event.status.value, "outreach.certain": event.certain})
-            case BulkStateChanged():
+            case hooks.BulkStateChanged():
                 self._state_changes.add(1, {"outreach.state": event.state})
-                self._record_rate_limit(event.limit)
-            case BulkRateChanged():
-                self._record_rate_limit(event.limit)
+        if isinstance(event, hooks.BulkStateChanged | hooks.BulkRateChanged) and event.limit is not None:
+            self._rate_limits.set(event.limit)
 
-    def _record_rate_limit(self, limit: float | None) -> None:
-        if limit is not None:
-            self._rate_limits.set(limit)
-
-    def _start_call(self, event: CallStarted) -> None:
-        base = event.base_url or self._base_url
-        about, url = _build_request_attributes(event, base), {} if base is None else {"url.full": base + event.target}
-        method = event.method
-        if method not in _METHODS:
-            url["http.request.method_original"], method = method, "HTTP"
-        attributes: _Attributes = {"outreach.operation": event.operation}
+    def _start_call(self, event: hooks.CallStarted) -> None:
+        base_url = event.base_url or self._base_url
+        parts = urlsplit(base_url or "")
+        is_known = event.method in _METHODS
+        attributes: _Attributes = {"http.request.method": event.method if is_known else "_OTHER"}
+        span_attributes: _Attributes = {} if is_known else {"http.request.method_original": event.method}
+        if base_url is not None:
+            span_attributes["url.full"] = base_url + event.target
+            port = parts.port or _PORTS[parts.scheme]
+            attributes |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
+        if event.operation in URL_TEMPLATES:
+            attributes["url.template"] = parts.path + URL_TEMPLATES[event.operation]
+        call_attributes: _Attributes = {"outreach.operation": event.operation}
         if event.run is not None:
-            attributes["outreach.run"] = event.run
-        span = self._tracer.start_span(event.operation, kind=SpanKind.INTERNAL, attributes=attributes)
-        self._calls[event.call] = _CallSpans(f"{method} {about.get('url.template', '')}".rstrip(), span, about, url)
+            call_attributes["outreach.run"] = event.run
+        span = self._tracer.start_span(event.operation, kind=SpanKind.INTERNAL, attributes=call_attributes)
+        name = f"{event.method if is_known else 'HTTP'} {attributes.get('url.template', '')}".rstrip()
+        self._calls[event.call] = _CallSpans(name, span, attributes, span_attributes)
 
-    def _start_attempt(self, call: _CallSpans, event: AttemptStarted) -> None:
+    def _start_attempt(self, call: _CallSpans, event: hooks.AttemptStarted) -> None:
         attributes = {**call.attributes, **call.url_attributes}
         if event.attempt > 1:
             attributes["http.request.resend_count"] = event.attempt - 1
-        within = trace.set_span_in_context(call.span)
-        call.attempt_span = self._tracer.start_span(call.name, within, kind=SpanKind.CLIENT, attributes=attributes)
+        parent = trace.set_span_in_context(call.span)
+        call.attempt_span = self._tracer.start_span(call.name, parent, kind=SpanKind.CLIENT, attributes=attributes)
         call.context_token = context.attach(trace.set_span_in_context(call.attempt_span))
 
-    def _end_attempt(self, call: _CallSpans, event: AttemptEnded) -> None:
+    def _end_attempt(self, call: _CallSpans, event: hooks.AttemptEnded) -> None:
         context.detach(call.context_token)
-        how = _build_result_attributes(event)
+        result: _Attributes = {}
+        if event.status_code is not None:
+            result["http.response.status_code"] = event.status_code
+        if event.error is not None or (event.status_code or 0) >= _FIRST_ERROR_STATUS:
+            result["error.type"] = event.error or str(event.status_code)  # a status is its own error type, as conventions require
         if event.request_id is not None:
             call.attempt_span.set_attribute("http.response.header.x-request-id", [event.request_id])
-        _end_span(call.attempt_span, how)
-        self._durations.record(event.seconds, {**call.attributes, **how}, trace.set_span_in_context(call.attempt_span))
+        _end_span(call.attempt_span, result)
+        self._durations.record(event.seconds, {**call.attributes, **result}, trace.set_span_in_context(call.attempt_span))
 
-    def _end_call(self, call: _CallSpans, event: CallEnded) -> None:
+    def _end_call(self, call: _CallSpans, event: hooks.CallEnded) -> None:
         call.span.set_attribute("outreach.attempts", event.attempts)
         if event.request_id is not None:
             call.span.set_attribute("outreach.request_id", event.request_id)
@@ -258,29 +246,8 @@ class TracingTransport:
         await self._inner.aclose()
 
 
-def _build_request_attributes(event: CallStarted, base: str | None) -> _Attributes:
-    about: _Attributes = {"http.request.method": event.method if event.method in _METHODS else "_OTHER"}
-    parts = urlsplit(base or "")
-    if base is not None:
-        port = parts.port or _PORTS[parts.scheme]
-        about |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
-    if event.operation in URL_TEMPLATES:
-        about["url.template"] = parts.path + URL_TEMPLATES[event.operation]
-    return about
-
-
-def _build_result_attributes(event: AttemptEnded) -> _Attributes:
-    """Return the attributes of an attempt's end. A status of 400 or more is its own `error.type`, as the conventions require."""
-    how: _Attributes = {}
-    if event.status_code is not None:
-        how["http.response.status_code"] = event.status_code
-    if event.error is not None or (event.status_code or 0) >= _FIRST_ERROR_STATUS:
-        how["error.type"] = event.error or str(event.status_code)
-    return how
-
-
-def _end_span(span: Span, how: _Attributes) -> None:
-    span.set_attributes(how)
-    if "error.type" in how:
+def _end_span(span: Span, attributes: _Attributes) -> None:
+    span.set_attributes(attributes)
+    if "error.type" in attributes:
         span.set_status(StatusCode.ERROR)
     span.end()

@@ -1,4 +1,4 @@
-"""Pause a run while the service fails: judge recent results, track failure streaks, and open or close a circuit breaker."""
+"""Pause a run while the service fails: judge recent results, and open or close a circuit breaker."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class FailureWindow:
         """Record a success."""
         self.results += 1
 
-    def record_fault(self, blamed: int) -> None:
+    def record_fault(self, counted_failures: int) -> None:
         """Record a failure of the service or the connection, for a row with this many failures counted against it before."""
-        self._faults.append((self.results, blamed))
+        self._faults.append((self.results, counted_failures))
         self.results += 1
         self._drop_old()
 
@@ -60,37 +60,16 @@ class FailureWindow:
         self._drop_old()
         return self.size >= MIN_RESULTS and len(self._faults) >= FAILING_SHARE * self.size
 
-    def counts_against_row(self, blamed: int) -> bool:
+    def counts_against_row(self, counted_failures: int) -> bool:
         """Return whether a row's next failure counts against it: the other rows succeed, or there are too few of them to tell.
 
         The row's earlier faults are left out. Faults are not stored per row: among all first faults of a row, one is taken to be
         this row's, and likewise among the second ones and so on.
         """
         self._drop_old()
-        own = len({before for _, before in self._faults if before < blamed})
+        own = len({before for _, before in self._faults if before < counted_failures})
         others = self.size - own
         return others < MIN_RESULTS or others - (len(self._faults) - own) >= HEALTHY_SHARE * others
-
-
-class FailureStreak:
-    """The time since the first failed attempt after the last success. An idle time before that attempt does not count."""
-
-    __slots__ = ("_since",)
-
-    def __init__(self) -> None:
-        self._since = math.inf
-
-    def record_failure(self, started: float) -> None:
-        """Record a failed attempt that started at this instant."""
-        self._since = min(self._since, started)  # failures may arrive in another order than their attempts started
-
-    def reset(self) -> None:
-        """Record a success, or a refusal that says when the quota resets."""
-        self._since = math.inf
-
-    def duration(self, now: float) -> float:
-        """Return the length of the streak in seconds; 0.0 if there is none."""
-        return max(0.0, now - self._since)
 
 
 class Reachability:
@@ -151,7 +130,7 @@ class Breaker:
             self.tripped_at = now
         self.closed = False
         self._interval = seconds
-        self._pause(now)
+        self.opens_at, self._probed_at = now + seconds, math.inf
 
     def record_start(self, now: float) -> None:
         """Record the start of an attempt: unless the breaker is closed, this attempt is the probe."""
@@ -172,16 +151,13 @@ class Breaker:
     def on_probe_failure(self, now: float) -> None:
         """Record that the probe failed: pause again, for twice as long."""
         self._interval = min(2 * max(self._interval, MIN_PAUSE), MAX_PAUSE)
-        self._pause(now)
+        self.on_probe_refusal(now)
 
     def on_probe_refusal(self, now: float) -> None:
         """Record that the probe was refused: pause again, no longer than before, because the service is up."""
-        self._pause(now)
+        self.opens_at, self._probed_at = now + self._interval, math.inf
 
     def close(self) -> None:
         """Close the breaker: attempts may start freely again."""
         self.closed = True
         self.opens_at, self._probed_at = -math.inf, math.inf
-
-    def _pause(self, now: float) -> None:
-        self.opens_at, self._probed_at = now + self._interval, math.inf

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import Final, NoReturn, Self
 
 import anyio
 import attrs
@@ -29,18 +28,15 @@ from outreach_async.bulk.outcomes import (
     unfinished_outcome,
 )
 from outreach_async.bulk.possibly_sent import PossiblySent
-from outreach_async.bulk.progress import BulkProgress, ObservedThrottle, RateEstimator, StateReporter
+from outreach_async.bulk.progress import BulkProgress, RateEstimator, StateReporter
 from outreach_async.bulk.recording import JournalRecorder, NullRecorder, RunRecorder
 from outreach_async.bulk.rows import CreateResult, ParsedRow, RowParser, Source
+from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.bulk.windows import MAX_WINDOW_SIZE
 from outreach_async.call import Call, CallOptions, event_loop_clock
 from outreach_async.engine import Engine
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
 from outreach_async.limits import RequestSlots
-from outreach_async.operations import ContactRequests
-
-if TYPE_CHECKING:
-    from outreach_async.bulk.progress import BulkObserver
 
 
 # How one timer serves many attempts. Two workers, A and B, with a timeout of 30 s; each attempt of A is answered after 0.5 s, the
@@ -53,12 +49,12 @@ if TYPE_CHECKING:
 #   worker B                   |-- attempt 1 --------------------------------X  cancelled
 #     its deadline            30.2                                          inf
 #   the timer      set                                       fires          fires
-#     `wakes`      30.0                                      30.2           60.0
+#     `fires_at`   30.0                                      30.2           60.0
 #
-#    0.0  set: A's deadline, 30.0, is earlier than `wakes`, which was infinite, so it wakes the timer, which is set to 30.0.
-#    0.2  left alone: B's deadline, 30.2, is later than `wakes`. It is stored, and nothing else happens.
-#    0.5  left alone: A is answered. Its deadline becomes infinite, and 30.5 with the next attempt. Now `wakes` is too early for
-#         any attempt in flight, which does no harm: the timer fires once in vain.
+#    0.0  set: A's deadline, 30.0, is earlier than `fires_at`, which was infinite, so it wakes the timer, which is set to 30.0.
+#    0.2  left alone: B's deadline, 30.2, is later than `fires_at`. It is stored, and nothing else happens.
+#    0.5  left alone: A is answered. Its deadline becomes infinite, and 30.5 with the next attempt. Now `fires_at` is too early
+#         for any attempt in flight, which does no harm: the timer fires once in vain.
 #   30.0  fires and moves: no deadline has passed, so it moves to the earliest one, 30.2.
 #   30.2  fires: B's deadline has passed, and B's scope is cancelled. B leaves the scope and continues its call in a new one,
 #         where the attempt counts as timed out. The timer moves to the earliest deadline left, 60.0.
@@ -81,9 +77,9 @@ class AttemptTimer:
         self._ended = False
 
     def create_deadline(self) -> WorkerDeadline:
-        """Return a guard that stands in for one worker's successive cancel scopes."""
-        self._deadlines.append(guard := WorkerDeadline(self))
-        return guard
+        """Return a deadline that stands in for one worker's successive cancel scopes."""
+        self._deadlines.append(deadline := WorkerDeadline(self))
+        return deadline
 
     def wake(self) -> None:
         """Recompute the timer now, because a deadline is earlier than the instant it is set to."""
@@ -100,16 +96,16 @@ class AttemptTimer:
         # `fires_at` and the new event, so no wake-up is lost.
         while not self._ended:
             now = anyio.current_time()
-            for guard in self._deadlines:
-                guard.expire(now)
-            self.fires_at = min((guard.deadline for guard in self._deadlines), default=math.inf)
+            for worker in self._deadlines:
+                worker.expire(now)
+            self.fires_at = min((worker.deadline for worker in self._deadlines), default=math.inf)
             self._rescheduled = anyio.Event()
             with anyio.CancelScope(deadline=self.fires_at):
                 await self._rescheduled.wait()
 
 
 class WorkerDeadline:
-    """Stands in for the cancel scope that a worker runs in. Setting its deadline only stores it; see the time line above.
+    """Stands in for the cancel scope that a worker runs in. Setting its deadline only stores it; see the timeline above.
 
     Attributes:
         scope: The worker's current cancel scope.
@@ -118,8 +114,8 @@ class WorkerDeadline:
     scope: anyio.CancelScope
     _deadline = math.inf
 
-    def __init__(self, watch: AttemptTimer) -> None:
-        self._timer = watch
+    def __init__(self, timer: AttemptTimer) -> None:
+        self._timer = timer
 
     @property
     def deadline(self) -> float:
@@ -164,7 +160,7 @@ class Plan:
 
     Attributes:
         engine: Sends requests.
-        contact_requests: The options of every contact request.
+        duplicates: What the service does with a contact that it already has.
         call_options: Timeout and deadline of a row.
         source: Supplies the rows.
         workers: Maximum number of rows in flight.
@@ -176,7 +172,7 @@ class Plan:
     """
 
     engine: Engine
-    contact_requests: ContactRequests
+    duplicates: str
     call_options: CallOptions
     source: Source
     workers: int
@@ -204,20 +200,19 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._throttle = ObservedThrottle(plan.engine.policy, max_outage=plan.max_outage, wall=plan.engine.wall_clock)
-        self._call_options = attrs.evolve(plan.call_options, throttle=self._throttle)
+        engine = plan.engine
+        self._throttle = RunThrottle(
+            engine.policy, engine.throttle.gate, max_outage=plan.max_outage, wall_clock=engine.wall_clock
+        )
         self._timer = AttemptTimer()
-        self._rate_estimator = RateEstimator()
-        teller = self._create_observer()
-        self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, teller)
-        self._deliver_callback = self._deliver if teller is None else partial(self._deliver_and_notify, teller)
+        self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
         self._buffer = create_buffer(plan.order)
-        self._recorder: RunRecorder = NullRecorder(plan.source, plan.parser, self._deliver_callback, self._buffer)
+        self._recorder: RunRecorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
         self._window_slots = RequestSlots(plan.workers * _ROWS_PER_WORKER)
         self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
         self._recent_ids = RecentIds()
         self._changed = anyio.Event()
-        self._worker_states = [_Worker() for _ in range(plan.workers)]
+        self._workers = [_Worker() for _ in range(plan.workers)]
         self._active_workers = plan.workers
         self._possibly_sent: list[int] = []
         self._pulling_ended = self._input_exhausted = self._recording_done = self._any_sent = False
@@ -225,10 +220,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._started_at = self._measured_at = 0.0
         self._delivered_count = 0
 
-    def record_in(self, book: OpenJournal) -> None:
+    def record_in(self, journal: OpenJournal) -> None:
         """Record the run in a journal."""
         plan = self._plan
-        self._recorder = JournalRecorder(book, plan.source, plan.parser, self._deliver_callback, self._next_window_size)
+        self._recorder = JournalRecorder(journal, plan.source, plan.parser, self._deliver, self._next_window_size)
         # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
         # workers without rows.
         self._window_slots = RequestSlots(plan.workers * _ROWS_PER_WORKER + self._recorder.backlog)
@@ -236,14 +231,14 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def start(self, group: TaskGroup) -> None:
         """Start the workers in a task group that outlives the iteration."""
         self._started_at = self._measured_at = anyio.current_time()
-        self._rate_estimator.start(self._started_at)
+        self._rate_estimator = RateEstimator(self._started_at)
         self._delivered_count = self._recorder.counts.rows
         self._state_reporter.start(group)
         self._recorder.start(group)
         group.start_soon(self._timer.run)
         group.start_soon(self._run_recorder)
-        for hand in self._worker_states:
-            group.start_soon(self._run_worker, hand)
+        for worker in self._workers:
+            group.start_soon(self._run_worker, worker)
 
     @property
     def under_way(self) -> bool:
@@ -253,7 +248,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     @property
     def report(self) -> BulkReport:
         """The figures of the outcomes returned so far, including those of earlier processes if a journal is resumed."""
-        # `_now` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.
+        # `_measured_at` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.
         return self._recorder.counts.report(self._measured_at - self._started_at)
 
     @property
@@ -262,7 +257,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         now, rows = anyio.current_time(), self._recorder.counts.rows
         rate = min(self._rate_estimator.rate(now), self._throttle.limit or math.inf)
         left = None if self._plan.total is None else max(0, self._plan.total - rows)
-        pause, state = max(0.0, self._throttle.opens_at - now), self._throttle.state(now)
+        pause, state = max(0.0, self._throttle.opens_at(now) - now), self._throttle.state(now)
         return BulkProgress(
             rows=rows,
             total=self._plan.total,
@@ -325,39 +320,45 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             failure.report, failure.resumable = self.report.to_dict(), self._recorder.resumable
         raise failure
 
-    async def _run_worker(self, hand: _Worker) -> None:
-        guard, now = self._timer.create_deadline(), event_loop_clock()
+    async def _run_worker(self, worker: _Worker) -> None:
+        deadline, clock = self._timer.create_deadline(), event_loop_clock()
         try:
             # One scope serves many rows. A timeout cancels it, and a cancelled scope stays cancelled: the next one continues with
-            # the row and the call in hand.
-            while not hand.done:
-                with anyio.CancelScope() as guard.scope:
-                    await self._process_rows(hand, guard, now)
+            # the worker's current row and call.
+            while not worker.done:
+                with anyio.CancelScope() as deadline.scope:
+                    await self._process_rows(worker, deadline, clock)
         except Exception as error:  # noqa: BLE001 - raised in the consumer, after the outcomes of the rows already read
             self._stop_run(error)
         finally:
-            if hand.call is not None:
-                self._plan.engine.discard(hand.call)
+            if worker.call is not None:
+                self._plan.engine.discard(worker.call)
             self._active_workers -= 1
             if not self._active_workers:
                 self._state_reporter.end()
                 self._timer.end()
                 self._recorder.end()
 
-    async def _process_rows(self, hand: _Worker, guard: WorkerDeadline, now: Callable[[], float]) -> None:
+    async def _process_rows(self, worker: _Worker, deadline: WorkerDeadline, clock: Callable[[], float]) -> None:
         """Send rows until there are none left, or the scope is cancelled."""
-        while not guard.scope.cancel_called:
-            row = hand.row = hand.row or await self._next_row()
+        options = self._plan.call_options
+        while not deadline.scope.cancel_called:
+            row = worker.row = worker.row or await self._next_row()
             if row is None:
-                hand.done = True
+                worker.done = True
                 return
-            hand.call = hand.call or Call(row.operation, self._call_options, now, maybe_applied_earlier=row.maybe_sent)
-            outcome = await self._send(row, hand.call, guard)
-            if outcome is None:
-                self._abandon_row(row, hand)
-            else:
+            if worker.call is None:
+                worker.call = Call(row.operation, options, self._throttle, clock)
+                worker.call.maybe_applied_earlier = row.maybe_sent
+            outcome = await self._send(row, worker.call, deadline)
+            if outcome is not None:
                 self._record_outcome(outcome)
-            hand.row, hand.call = self._next_row_of_key(row.key), None
+            else:  # the row is left without an outcome; the run then counts as unfinished, even if this was the last row
+                self._input_exhausted = False
+                self._buffer.forget(row.index)
+                if (index := worker.possibly_sent_index()) is not None:
+                    self._possibly_sent.append(index)
+            worker.row, worker.call = self._next_row_of_key(row.key), None
 
     async def _next_row(self) -> ParsedRow | None:
         """Pull rows until one can be sent now. Leave a row whose key is busy to the worker that is sending that key."""
@@ -376,15 +377,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             elif row.key not in self._waiting_by_key:
                 self._waiting_by_key[row.key] = None
                 return row
+            elif waiting := self._waiting_by_key[row.key]:
+                waiting.append(row)
             else:
-                self._queue_for_key(row)
+                self._waiting_by_key[row.key] = deque([row])
         return None
-
-    def _queue_for_key(self, row: ParsedRow) -> None:
-        waiting = self._waiting_by_key[row.key]
-        if waiting is None:
-            waiting = self._waiting_by_key[row.key] = deque()
-        waiting.append(row)
 
     def _next_row_of_key(self, key: str) -> ParsedRow | None:
         """Return the row that has waited longest for this key; free the key if there is none."""
@@ -393,14 +390,14 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         del self._waiting_by_key[key]
         return None
 
-    async def _send(self, row: ParsedRow, call: Call[CreateResult], guard: WorkerDeadline) -> ContactOutcome | None:
+    async def _send(self, row: ParsedRow, call: Call[CreateResult], deadline: WorkerDeadline) -> ContactOutcome | None:
         """Return the row's outcome; `None` if the run ended first and the row is left to a resumed run."""
-        cause, duplicates = self._throttle.halted, self._plan.contact_requests.duplicates
+        cause, duplicates = self._throttle.halted, self._plan.duplicates
         if cause is None:
             self._any_sent = True
             try:
-                answer, trail = await self._plan.engine.execute(call, guard)
-                return self._check_id(answered_outcome(row.index, row.original, answer, trail), row.key)
+                answer, attempts = await self._plan.engine.execute(call, deadline)
+                return self._check_id(answered_outcome(row.index, row.original, answer, attempts), row.key)
             except OutreachError as error:
                 error.__traceback__ = None  # an outcome that the caller keeps would keep the frames, and the response in them
                 if affects_every_row(error):
@@ -419,55 +416,34 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
         """Return the outcome. If another contact was given the same id, neither response can be trusted: revise both outcomes."""
-        earlier, duplicates = (
-            self._recent_ids.find_earlier(outcome.id, key, outcome.index),
-            self._plan.contact_requests.duplicates,
-        )
+        earlier, duplicates = self._recent_ids.find_earlier(outcome.id, key, outcome.index), self._plan.duplicates
         if earlier is None:
             return outcome
         self._recorder.revise(earlier, lambda other: misdirected_outcome(other, outcome.index, duplicates))
         return misdirected_outcome(outcome, earlier, duplicates)
 
-    def _abandon_row(self, row: ParsedRow, hand: _Worker) -> None:
-        """Leave the current row without an outcome; the run then counts as unfinished, even if this was the last row."""
-        self._input_exhausted = False
-        self._buffer.forget(row.index)
-        if (suspect := hand.possibly_sent_index()) is not None:
-            self._possibly_sent.append(suspect)
-
     def _stop_run(self, error: Exception) -> None:
         if isinstance(error, JournalError):
             self._throttle.halt(error)  # a row whose outcome cannot be recorded must not be sent
-        if (
-            isinstance(error, JournalError | InvalidRequest) and self._any_sent
-        ):  # the error is about the run, and rows have been sent
-            error.maybe_sent = error.maybe_applied = True
+        if isinstance(error, JournalError | InvalidRequest) and self._any_sent:
+            error.maybe_sent = error.maybe_applied = True  # the error is about the run, and rows have been sent
         self._failure = self._failure or error
         self._stop_pulling()
 
     def _record_outcome(self, outcome: ContactOutcome) -> None:
         self._recorder.record_outcome(outcome)
-        if (refusal := self._plan.reject_streak.check(outcome)) is not None:
-            self._throttle.halt(refusal)
-            self._stop_run(refusal)
+        if (error := self._plan.reject_streak.check(outcome)) is not None:
+            self._throttle.halt(error)
+            self._stop_run(error)
 
     def _deliver(self, outcomes: Sequence[ContactOutcome]) -> None:
+        if observer := self._plan.engine.observer:
+            for outcome in outcomes:
+                observer.on_row(self._throttle.run, outcome)
         self._delivered_count += len(outcomes)
         self._rate_estimator.add(len(outcomes))
         self._buffer.extend(outcomes)
         self._changed.set()
-
-    def _create_observer(self) -> BulkObserver | None:
-        if self._plan.engine.hooks is None:
-            return None
-        from outreach_async.bulk.progress import BulkObserver
-
-        return BulkObserver(self._throttle.run, self._plan.engine.hooks)
-
-    def _deliver_and_notify(self, teller: BulkObserver, outcomes: Sequence[ContactOutcome]) -> None:
-        for outcome in outcomes:
-            teller.on_row(outcome)
-        self._deliver(outcomes)
 
     async def _run_recorder(self) -> None:
         """Record outcomes up to the last one, then how the run ended."""
@@ -500,14 +476,13 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def _end_state(self) -> JournalState:
         if self._throttle.halted is not None:
             return "suspended" if isinstance(self._throttle.halted, BulkSuspended) else "stopped"
-        return "finished" if self._input_exhausted and all(hand.done for hand in self._worker_states) else "interrupted"
+        return "finished" if self._input_exhausted and all(worker.done for worker in self._workers) else "interrupted"
 
     def _possibly_sent_rows(self) -> PossiblySent:
         """Return the rows without an outcome that may have been sent."""
-        waiting = (row for rows in self._waiting_by_key.values() for row in rows or ())
-        hands = (suspect for hand in self._worker_states if (suspect := hand.possibly_sent_index()) is not None)
-        known = (row.index for row in waiting if row.maybe_sent)
-        return PossiblySent.of([*self._possibly_sent, *hands, *known], self._recorder.feed.remaining_possibly_sent().ranges)
+        current = (index for worker in self._workers if (index := worker.possibly_sent_index()) is not None)
+        waiting = (row.index for rows in self._waiting_by_key.values() for row in rows or () if row.maybe_sent)
+        return PossiblySent.of([*self._possibly_sent, *current, *waiting], self._recorder.feed.remaining_possibly_sent().ranges)
 
     def _next_window_size(self) -> int:
         """Return how many rows to mark at once: about two seconds of sending."""

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.errors import OutreachError
-from outreach_async.hooks import BulkRateChanged, BulkStateChanged, Event, RowEnded, build_error_fields
 from outreach_async.logs import describe_error, log_run_state
 
 if TYPE_CHECKING:
     from outreach_async.hooks import BulkState
-
-ProgressState = Literal["running", "throttled", "paused"]
+    from outreach_async.observer import Observer
 
 _TIME_CONSTANT: Final = 30.0
 """Time constant of the average, in seconds: a sample that old has about a third (1/e) of the weight of a new one."""
@@ -53,7 +49,7 @@ class BulkProgress:
     rows: int
     total: int | None
     rate: float
-    state: ProgressState
+    state: Literal["running", "throttled", "paused"]
     resumes: float
     eta: float | None
     why: str = ""
@@ -62,15 +58,11 @@ class BulkProgress:
 class RateEstimator:
     """Estimates the rate of completed rows: an average over samples of at least half a second, weighted towards recent ones."""
 
-    def __init__(self) -> None:
-        self._sample_start = 0.0
+    def __init__(self, now: float) -> None:
+        self._sample_start = now
         self._rows = 0
         self._weighted_rows = 0.0
         self._weighted_seconds = 0.0
-
-    def start(self, now: float) -> None:
-        """Start measuring at this instant."""
-        self._sample_start = now
 
     def add(self, rows: int) -> None:
         """Count newly completed rows."""
@@ -80,61 +72,31 @@ class RateEstimator:
         """Return the rate in rows per second."""
         span = now - self._sample_start
         if span >= _MIN_SAMPLE:
-            kept = math.exp(-span / _TIME_CONSTANT)
-            self._weighted_rows = self._weighted_rows * kept + self._rows
-            self._weighted_seconds = self._weighted_seconds * kept + span
+            decay = math.exp(-span / _TIME_CONSTANT)
+            self._weighted_rows = self._weighted_rows * decay + self._rows
+            self._weighted_seconds = self._weighted_seconds * decay + span
             self._rows, self._sample_start, span = 0, now, 0.0
         time = self._weighted_seconds + span
         return (self._weighted_rows + self._rows) / time if time > 0 else 0.0
 
 
-_next_run: Final = count(1).__next__
 _CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks of a throttled or paused run, in addition to those after each failure."""
-
-
-class ObservedThrottle(RunThrottle):
-    """A flow that calls `on_change` when an attempt fails or has to wait; a run without failures or waits pays nothing for it.
-
-    Args:
-        options: The arguments of `RunThrottle`.
-
-    Attributes:
-        run: Number of the run.
-        on_change: Called with the current instant.
-    """
-
-    def __init__(self, *options: Any, **named: Any) -> None:
-        super().__init__(*options, **named)
-        self.run = _next_run()
-        self.on_change: Callable[[float], None] = _ignore
-
-    def on_failure(self, *facts: Any, now: float, **named: Any) -> Any:
-        """Record a failed attempt; see `RunFlow.failed`."""
-        verdict = super().on_failure(*facts, now=now, **named)
-        self.on_change(now)
-        return verdict
-
-    def _start_if_due_or_raise(self, now: float) -> float:
-        opens = super()._start_if_due_or_raise(now)
-        if opens > now:
-            self.on_change(now)
-        return opens
 
 
 class StateReporter:
     """Reports a run's states: at once when the run is throttled or paused, and about a second late when it no longer is.
 
     Args:
-        flow: The flow of the run.
-        rows: Returns the number of rows with an outcome.
-        teller: Passes every change to hooks; `None` if there are no hooks.
+        throttle: The throttle of the run.
+        count_rows: Returns the number of rows with an outcome.
+        observer: Emits every change to hooks; `None` if there are no hooks.
     """
 
-    def __init__(self, flow: ObservedThrottle, rows: Callable[[], int], teller: BulkObserver | None) -> None:
-        self._throttle = flow
-        self._count_rows = rows
-        self._observer = teller
+    def __init__(self, throttle: RunThrottle, count_rows: Callable[[], int], observer: Observer | None) -> None:
+        self._throttle = throttle
+        self._count_rows = count_rows
+        self._observer = observer
         self._state: BulkState | None = None
         self._closed = self._polling = False
         self._ended = anyio.Event()
@@ -148,7 +110,7 @@ class StateReporter:
 
     def end(self) -> None:
         """Stop checking: no row is being processed."""
-        self._throttle.on_change = _ignore
+        self._throttle.on_change = lambda _now: None
         self._ended.set()
 
     def close(self, state: BulkState, failure: Exception | None) -> None:
@@ -159,9 +121,9 @@ class StateReporter:
             self._report_change(state, failure=failure)
 
     def _check_state(self, now: float) -> None:
-        state, before = self._throttle.state(now), self._state
-        if state != before:
-            self._report_change(state, max(0.0, self._throttle.opens_at - now))
+        state = self._throttle.state(now)
+        if state != self._state:
+            self._report_change(state, max(0.0, self._throttle.opens_at(now) - now))
             if not self._polling:
                 self._polling = True
                 self._group.start_soon(self._poll)
@@ -170,31 +132,22 @@ class StateReporter:
         """Check until the run is no longer throttled or paused."""
         # A failed attempt triggers a check, but nothing marks the moment of recovery: poll for it, and only while held up.
         while self._state != "running":
-            with anyio.CancelScope(deadline=max(anyio.current_time() + _CHECK_INTERVAL, self._throttle.opens_at)):
+            now = anyio.current_time()
+            with anyio.CancelScope(deadline=max(now + _CHECK_INTERVAL, self._throttle.opens_at(now))):
                 await self._ended.wait()
                 return
             self._check_state(anyio.current_time())
-            if self._observer is not None and self._throttle.limit is not None:
-                self._observer.on_rate(self._throttle.limit)
+            if self._observer and self._throttle.limit is not None:
+                self._observer.on_rate(self._throttle.run, self._throttle.limit)
         self._polling = False
 
     def _report_change(self, state: BulkState, wait: float = 0.0, failure: Exception | None = None) -> None:
-        before, self._state = self._state, state
-        facts: dict[str, Any] = {
-            "run": self._throttle.run,
-            "state": state,
-            "before": before,
-            "rows": self._count_rows(),
-            "limit": self._throttle.limit,
-            "wait": wait,
-        }
-        log_run_state(**facts, why=_end_reason(failure))
-        if self._observer is not None:
-            self._observer.on_state(facts, failure)
-
-
-def _ignore(_now: float) -> None:
-    """Do nothing."""
+        fields: dict[str, Any] = {"run": self._throttle.run, "state": state, "before": self._state, "rows": self._count_rows()}
+        fields |= {"limit": self._throttle.limit, "wait": wait}
+        self._state = state
+        log_run_state(**fields, why=_end_reason(failure))
+        if self._observer:
+            self._observer.on_run_state(fields, failure)
 
 
 def _end_reason(failure: Exception | None) -> str | None:
@@ -202,37 +155,3 @@ def _end_reason(failure: Exception | None) -> str | None:
     if isinstance(failure, OutreachError):
         return describe_error(failure)
     return None if failure is None else type(failure).__name__
-
-
-@attrs.frozen
-class BulkObserver:
-    """Passes the events of one run to its hooks.
-
-    Attributes:
-        run: Number of the run.
-        hooks: Called with each event.
-    """
-
-    run: int
-    hooks: Callable[[Event], None]
-
-    def on_row(self, outcome: ContactOutcome) -> None:
-        """Report a row's outcome, without the contact and its id."""
-        self.hooks(
-            RowEnded(
-                run=self.run,
-                index=outcome.index,
-                status=outcome.status,
-                certain=outcome.certain,
-                attempts=outcome.attempts,
-                **build_error_fields(outcome.error),
-            )
-        )
-
-    def on_state(self, facts: dict[str, Any], failure: Exception | None) -> None:
-        """Report a change of state, and the error that ended the run, if any."""
-        self.hooks(BulkStateChanged(**facts, **build_error_fields(failure)))
-
-    def on_rate(self, limit: float) -> None:
-        """Report the current rate limit of a throttled run, in requests per second."""
-        self.hooks(BulkRateChanged(run=self.run, limit=limit))

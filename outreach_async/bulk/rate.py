@@ -79,7 +79,6 @@ _LIMIT_LIFETIME: Final = 60.0
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
 _PARAMETER: Final = re.compile(r"\b(limit|remaining|reset|q|r|t)\s*=\s*([0-9]{1,15})")
 _LONG_NAMES: Final = {"q": "limit", "r": "remaining", "t": "reset"}
-_PREFIXES: Final = ("x-ratelimit-", "ratelimit-")
 
 
 @attrs.frozen
@@ -102,44 +101,40 @@ def has_quota(headers: Mapping[str, str]) -> bool:
     return "x-ratelimit-remaining" in headers or "ratelimit-remaining" in headers or "ratelimit" in headers
 
 
-def parse_quota(headers: Mapping[str, str], wall: Callable[[], float]) -> Quota | None:
+def parse_quota(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> Quota | None:
     """Return the quota that a response states; `None` if the number remaining or the reset is missing.
 
     Args:
         headers: The response's header fields, by lower-case name.
-        wall: Returns Unix time in seconds, for a response without a valid `Date`.
+        wall_clock: Returns Unix time in seconds, for a response without a valid `Date`.
     """
-    told = _parse_parameters(headers) or _parse_fields(headers)
-    if "remaining" not in told or "reset" not in told:
+    text = f"{headers.get('ratelimit-policy', '')},{headers['ratelimit']}" if "ratelimit" in headers else ""
+    values = {_LONG_NAMES.get(name, name): float(value) for name, value in _PARAMETER.findall(text)} or _parse_fields(headers)
+    if "remaining" not in values or "reset" not in values:
         return None
-    reset = told["reset"]
+    reset = values["reset"]
     if reset >= _MIN_UNIX_TIME:
-        reset = max(0.0, reset - _response_time(headers, wall))
-    return Quota(told["remaining"], reset, told.get("limit", math.inf))
+        reset = max(0.0, reset - _response_time(headers, wall_clock))
+    return Quota(values["remaining"], reset, values.get("limit", math.inf))
 
 
 def _parse_fields(headers: Mapping[str, str]) -> dict[str, float]:
-    told: dict[str, float] = {}
-    for family in _PREFIXES:
+    values: dict[str, float] = {}
+    for prefix in ("x-ratelimit-", "ratelimit-"):
         for name in ("limit", "remaining", "reset"):
-            if name not in told and (number := _NUMBER.match(headers.get(family + name, ""))):
-                told[name] = float(number[1])
-    return told
+            if name not in values and (number := _NUMBER.match(headers.get(prefix + name, ""))):
+                values[name] = float(number[1])
+    return values
 
 
-def _parse_parameters(headers: Mapping[str, str]) -> dict[str, float]:
-    text = f"{headers.get('ratelimit-policy', '')},{headers['ratelimit']}" if "ratelimit" in headers else ""
-    return {_LONG_NAMES.get(name, name): float(value) for name, value in _PARAMETER.findall(text)}
-
-
-def _response_time(headers: Mapping[str, str], wall: Callable[[], float]) -> float:
+def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> float:
     """Return the Unix time of a response by the service's own clock, to which its reset refers."""
     from email.utils import parsedate_to_datetime  # slow to import, and needed only for a reset in Unix time
 
     try:
         return parsedate_to_datetime(headers["date"]).timestamp()
     except (KeyError, ValueError, OverflowError):
-        return wall()
+        return wall_clock()
 
 
 class QuotaTracker:
@@ -164,9 +159,7 @@ class QuotaTracker:
 
     def opens_at(self, now: float) -> float:
         """Return the instant from which an attempt may start."""
-        if self._left >= 1 or now >= self._resets_at:
-            return -math.inf
-        return self._resets_at
+        return self._resets_at if self._left < 1 and now < self._resets_at else -math.inf
 
     def record_start(self, now: float) -> None:
         """Record the start of an attempt."""
@@ -236,8 +229,14 @@ class RateMeter:
     def add(self, now: float, started: float) -> None:
         """Count a response to an attempt that started at this instant."""
         self._count += 1
-        if now >= self._due:
-            self._close_bucket(now, started)
+        if now < self._due:
+            return
+        if math.isnan(self._began):
+            self._began, self._due = started, started + SPACING
+        elapsed = now - self._began
+        if elapsed >= SPACING and (self._count >= _MIN_RESPONSES or elapsed >= _MAX_BUCKET):
+            self._past = self.rate(now)
+            self._began, self._due, self._count = now, now + SPACING, 0
 
     def rate(self, now: float) -> float:
         """Return the rate in responses per second."""
@@ -254,14 +253,6 @@ class RateMeter:
             self._past = self.rate(now)
         self._began, self._due, self._count = at, at + SPACING, 0
 
-    def _close_bucket(self, now: float, started: float) -> None:
-        if math.isnan(self._began):
-            self._began, self._due = started, started + SPACING
-        elapsed = now - self._began
-        if elapsed >= SPACING and (self._count >= _MIN_RESPONSES or elapsed >= _MAX_BUCKET):
-            self._past = self.rate(now)
-            self._began, self._due, self._count = now, now + SPACING, 0
-
 
 class CubicLimit:
     """The rate limit.
@@ -270,42 +261,42 @@ class CubicLimit:
         limit: The limit in requests per second; `None` until the first cut.
     """
 
-    __slots__ = ("_cut_at", "_peak", "_return", "_since", "_vain", "_vain_since", "limit")
+    __slots__ = ("_cut_at", "_futile_cuts", "_futile_since", "_peak", "_recovery_time", "_since", "limit")
 
     def __init__(self) -> None:
         self.limit: float | None = None
-        self._cut_at = self._since = self._vain_since = -math.inf
-        self._peak = self._return = 0.0
-        self._vain = 0
+        self._cut_at = self._since = self._futile_since = -math.inf
+        self._peak = self._recovery_time = 0.0
+        self._futile_cuts = 0
 
     def is_about_current_rate(self, now: float, started: float) -> bool:
         """Return whether a refusal is about the current rate: its attempt started after the last cut, at least 0.5 s ago."""
         # One excess over the service's limit refuses many requests in flight at once. They must not cut the rate several times.
         return started >= self._cut_at and now - self._cut_at >= SPACING
 
-    def cut(self, now: float, achieved: float, asked: float = 0.0) -> None:
+    def cut(self, now: float, achieved: float, retry_after: float = 0.0) -> None:
         """Lower the limit after a refusal that is about the rate.
 
         Args:
             now: The current instant.
             achieved: Recent rate in responses per second.
-            asked: The refusal's `Retry-After` in seconds.
+            retry_after: The refusal's `Retry-After` in seconds.
         """
-        if not self._vain:
-            self._vain_since = now
-        self._vain += 1
+        if not self._futile_cuts:
+            self._futile_since = now
+        self._futile_cuts += 1
         self._cut_at = now
         if self.limit is None:
-            peak, self._return = max(achieved, _DEFAULT_RATE), _FIRST_RECOVERY_TIME
+            peak, self._recovery_time = max(achieved, _DEFAULT_RATE), _FIRST_RECOVERY_TIME
         elif self._refuses_everything(achieved):
             # These refusals say nothing about the rate. If they cut it as others do, the way back would take minutes.
             # Instead, attempts become rarer with the time since the first refusal.
-            self.limit = max(FLOOR, min(self.limit, _REFUSED_INTERVAL_DIVISOR / max(SPACING, now - self._vain_since)))
+            self.limit = max(FLOOR, min(self.limit, _REFUSED_INTERVAL_DIVISOR / max(SPACING, now - self._futile_since)))
             return
         else:
             peak = max(FLOOR / BETA, min(self.limit, _MAX_LAG * achieved))
-            way = max(_RECOVERY_TIME, _MIN_RECOVERY_REQUESTS / peak, _RECOVERY_PER_RETRY_AFTER * asked)
-            self._return = min(way, _MAX_RECOVERY_TIME, _MAX_RECOVERY_GROWTH * self._return)
+            recovery_time = max(_RECOVERY_TIME, _MIN_RECOVERY_REQUESTS / peak, _RECOVERY_PER_RETRY_AFTER * retry_after)
+            self._recovery_time = min(recovery_time, _MAX_RECOVERY_TIME, _MAX_RECOVERY_GROWTH * self._recovery_time)
         self._peak = peak
         self._since = now
         self.limit = BETA * peak
@@ -314,22 +305,22 @@ class CubicLimit:
         """Raise the limit according to the time since the last cut. It never falls, and never far exceeds the achieved rate."""
         if self.limit is None:
             return
-        if self._vain:
+        if self._futile_cuts:
             if self._refuses_everything(achieved):  # until now: the allowed rate is as unknown as at the first cut
-                self._peak, self._return, self._since = _DEFAULT_RATE, _FIRST_RECOVERY_TIME, now
-            self._vain = 0
+                self._peak, self._recovery_time, self._since = _DEFAULT_RATE, _FIRST_RECOVERY_TIME, now
+            self._futile_cuts = 0
         lead = _MAX_LEAD * achieved
-        if self._return == _FIRST_RECOVERY_TIME:
+        if self._recovery_time == _FIRST_RECOVERY_TIME:
             lead = max(lead, _INITIAL_LEAD)
             if now - self._cut_at < SPACING:
                 self._peak = max(self._peak, achieved)  # requests in flight at the first cut are answered now: a better measure
-        x = (now - self._since) / self._return - 1  # -1 at the cut, 0 where the old rate is reached
+        x = (now - self._since) / self._recovery_time - 1  # -1 at the cut, 0 where the old rate is reached
         rise = (1 - BETA) * x**3 * (_PROBING_FACTOR if x > 0 else 1)
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
         """Return whether the cuts since the last success are too many, or nothing has ever succeeded."""
-        return self._vain > _MAX_FUTILE_CUTS or (self._vain > 1 and not achieved)
+        return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
 
     def exclude_time(self, seconds: float) -> None:
         """Leave out this many seconds, during which nothing was sent and nothing could be learned."""

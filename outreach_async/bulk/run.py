@@ -44,8 +44,8 @@ class BulkOptions:
 
 def create_run(
     engine: Engine,
-    creation: ContactRequests,
-    terms: CallOptions,
+    contact_requests: ContactRequests,
+    call_options: CallOptions,
     rows: Iterable[Any] | AsyncIterable[Any],
     *,
     options: BulkOptions,
@@ -55,8 +55,8 @@ def create_run(
 
     Args:
         engine: Sends requests.
-        creation: The options of every contact request.
-        terms: Timeout and deadline of a row.
+        contact_requests: The options of every contact request.
+        call_options: Timeout and deadline of a row.
         rows: The input.
         options: The bulk options.
         identity: Workspace and request options, without the owner key: a journal is resumed only with the same values.
@@ -68,21 +68,21 @@ def create_run(
     _require_choice("order", options.order, get_args(Order))
     _require_choice("repeats", options.repeats, get_args(Repeats))
     _require_choice("earlier", options.earlier, get_args(Earlier))
-    keeping = _create_journal_options(options, identity)
+    journal_options = _create_journal_options(options, identity)
     source = Source(rows)
     plan = Plan(
         engine=engine,
-        contact_requests=creation,
-        call_options=terms,
+        duplicates=contact_requests.duplicates,
+        call_options=call_options,
         source=source,
         workers=workers,
         order=options.order,
         reject_streak=RejectStreak(_number_or_none("stop_after_rejects", options.stop_after_rejects, least=1)),
-        parser=RowParser(creation, RecentEmails() if options.repeats == "error" else None),
+        parser=RowParser(contact_requests, RecentEmails() if options.repeats == "error" else None),
         max_outage=require_seconds("max_outage", options.max_outage) or MAX_OUTAGE,
         total=source.total if options.total is None else _number_or_none("total", options.total, least=0),
     )
-    return BulkRun(plan, keeping)
+    return BulkRun(plan, journal_options)
 
 
 def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -96,16 +96,16 @@ def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
 
 
 def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any]) -> JournalOptions | None:
-    if options.journal is None:
+    journal = options.journal
+    if journal is None:
         _require_journal(options)
         return None
-    journal = options.journal
     if not isinstance(journal, Journal):
         if not isinstance(journal, str | os.PathLike):
             raise InvalidRequest(f"journal: expected a path or a Journal, got {type_name(journal)}; pass the path of a file")
         journal = Journal(journal)
-    told = {"workspace": identity["workspace"], "options": {**identity["options"], "repeats": options.repeats}}
-    known = Identity(**told, source=journal.source, fingerprint=journal.fingerprint, mapping=journal.mapping)
+    request_options = {**identity["options"], "repeats": options.repeats}
+    known = Identity(identity["workspace"], request_options, journal.source, journal.fingerprint, journal.mapping)
     return JournalOptions(journal, known, options.resume, options.spool, options.repeats, options.earlier)
 
 
@@ -131,9 +131,9 @@ class BulkRun:
         ```
     """
 
-    def __init__(self, plan: Plan, keeping: JournalOptions | None) -> None:
+    def __init__(self, plan: Plan, journal_options: JournalOptions | None) -> None:
         self._plan = plan
-        self._journal_options = keeping
+        self._journal_options = journal_options
         self._started = False
         self._outcomes: Outcomes
         self._group: TaskGroup
@@ -171,20 +171,20 @@ class BulkRun:
         Raises:
             JournalError: The end of the run could not be recorded. A resumed run counts rows without an outcome as possibly sent.
         """
-        passing = kind is not None
+        is_raising = kind is not None
         try:
             if self._outcomes.under_way:
                 self._group.cancel_scope.cancel()
             await self._group.__aexit__(None, None, None)
         except BaseException:
-            passing = True
+            is_raising = True
             raise
         finally:
             with anyio.CancelScope(shield=True):  # a cancelled run also commits the outcomes it has
                 try:
                     await self._outcomes.close()
                 except JournalError:
-                    if not passing:  # it must not replace a cancellation or the caller's own exception
+                    if not is_raising:  # it must not replace a cancellation or the caller's own exception
                         raise
 
     def __aiter__(self) -> NoReturn:

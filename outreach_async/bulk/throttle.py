@@ -6,16 +6,16 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Final, Literal
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from outreach_async.bulk.breaker import FIRST_PAUSE, MIN_PAUSE, Breaker, FailureStreak, FailureWindow, Reachability
+from outreach_async.bulk.breaker import FIRST_PAUSE, MIN_PAUSE, Breaker, FailureWindow, Reachability
 from outreach_async.bulk.rate import CubicLimit, QuotaTracker, RateMeter, Schedule, SlowStart, has_quota, parse_quota
-from outreach_async.call import RetryDecision
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
-from outreach_async.limits import RetryBudget
+from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryBudget, RetryDecision
 from outreach_async.retry import FailureKind, RetryPolicy, retry_cost
 
 _MIN_GAIN: Final = 0.001
@@ -64,8 +64,15 @@ class FifoWaiters:
                 the wait.
         """
         # A retry sleeps outside the queue until its backoff ends: at the head of the queue it would hold up rows that may start.
-        await self._sleep(not_before)
         place = _Waiter()
+        if not_before <= anyio.current_time():
+            await checkpoint()
+        else:
+            self._sleeping[place] = None
+            try:
+                await place.wait(not_before)
+            finally:
+                del self._sleeping[place]
         self._queue.append(place)
         try:
             while self._queue[0] is not place:
@@ -74,24 +81,10 @@ class FifoWaiters:
             while (again := take(now := anyio.current_time())) > now:
                 await place.wait(again)
         finally:
-            self._remove(place)
-
-    async def _sleep(self, until: float) -> None:
-        if until <= anyio.current_time():
-            await checkpoint()
-            return
-        place = _Waiter()
-        self._sleeping[place] = None
-        try:
-            await place.wait(until)
-        finally:
-            del self._sleeping[place]
-
-    def _remove(self, place: _Waiter) -> None:
-        first = self._queue[0] is place
-        self._queue.remove(place)
-        if first and self._queue:
-            self._queue[0].wake()
+            first = self._queue[0] is place
+            self._queue.remove(place)
+            if first and self._queue:
+                self._queue[0].wake()
 
     def wake_first(self, again: float) -> None:
         """Wake the first task to check again, if it waits beyond this instant."""
@@ -115,56 +108,65 @@ _THROTTLED_PERIOD: Final = 1.0
 """Seconds for which a run counts as throttled after an attempt was delayed."""
 
 
+_next_run: Final = count(1).__next__
+
+
 class RunThrottle:
     """Decides when a run's next attempt may start, and whether the row or the service caused a failure.
 
     Args:
         policy: The retry policy of the run's client.
+        gate: The gate of the run's client. The run closes it for all, and waits for it whoever closed it.
         max_outage: Seconds without any success after which the run is suspended.
-        wall: Returns Unix time in seconds, for quota headers that give a reset as Unix time.
+        wall_clock: Returns Unix time in seconds, for quota headers that give a reset as Unix time.
 
     Attributes:
+        run: Number of the run, unique in this process.
         halted: The error that ended the run; `None` while the run continues.
         drained: The error that ends every wait for a start once the run is drained; `None` before.
         pause_reason: The reason for the last pause.
+        on_change: Called with the current time after each failure and when an attempt has to wait: the state may have changed.
+            A run without failures or waits pays nothing for it.
     """
 
-    def __init__(self, policy: RetryPolicy, *, max_outage: float = 900.0, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, policy: RetryPolicy, gate: RetryAfterGate, *, max_outage: float = 900.0, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self.gate = gate
+        self.run = _next_run()
         self.halted: OutreachError | None = None
         self.drained: OutreachError | None = None
         self.pause_reason = ""
+        self.on_change: Callable[[float], None] = lambda _now: None
         self._policy = policy
         self._max_outage = max_outage
-        self._wall = wall
-        self._fast_path = True  # nothing has failed, and no quota header was seen: there is nothing to decide
+        self._wall_clock = wall_clock
+        self._fast_path = True  # nothing has failed, and no quota header was seen: there is nothing to decide but the gate
         self._in_flight = 0
-        self._gate_opens_at = self._delayed_until = -math.inf
+        self._known_gate = self._delayed_until = -math.inf
         self._meter, self._cubic, self._schedule, self._slow_start = RateMeter(), CubicLimit(), Schedule(), SlowStart()
-        self._failure_window, self._breaker = FailureWindow(), Breaker()
-        self._failure_streak, self._reachability = FailureStreak(), Reachability()
-        self._quota = QuotaTracker()
-        self._budget = RetryBudget(policy.budget)
-        self._waiters = FifoWaiters()
+        self._failure_window, self._breaker, self._reachability = FailureWindow(), Breaker(), Reachability()
+        self._failing_since = math.inf  # when the first failed attempt after the last success started
+        self._quota, self._budget, self._waiters = QuotaTracker(), RetryBudget(policy.budget), FifoWaiters()
 
     @property
     def limit(self) -> float | None:
         """The learned rate limit in requests per second; `None` until the first refusal."""
         return self._cubic.limit
 
-    @property
-    def opens_at(self) -> float:
-        """The instant at which the pause ends; infinitely far in the past if there is none."""
-        return max(self._gate_opens_at, self._breaker.opens_at)
+    def opens_at(self, now: float) -> float:
+        """Return when the pause ends; a time in the past if there is none."""
+        return max(self.gate.opens_at(now), self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
         """Return whether the run is running, throttled or paused."""
-        if self.opens_at > now or not self._breaker.closed:
+        if self.opens_at(now) > now or not self._breaker.closed:
             return "paused"
         return "throttled" if self._waiters or now - self._delayed_until < _THROTTLED_PERIOD else "running"
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt now, if the flow allows it and no other attempt is waiting."""
-        if self._fast_path:  # the fast path of a healthy run, taken once per row
+        """Start an attempt now, if that is allowed and no other attempt is waiting."""
+        if self._fast_path and self.gate.opens_at(now) <= now:  # the fast path of a healthy run, taken once per row
             self._in_flight += 1
             return True
         # While others wait in line, a new attempt must queue behind them: otherwise rows that keep arriving could starve a retry.
@@ -197,34 +199,31 @@ class RunThrottle:
         self._breaker.cancel_probe()
         self._waiters.wake_first(-math.inf)
 
-    def on_success(self, now: float, started: float, headers: Mapping[str, str]) -> None:
+    def on_success(self, now: float, started: float, headers: Mapping[str, str], _budget_spent: int = 0, /) -> None:
         """Record a successful attempt."""
         self._in_flight -= 1
-        self._failure_window.results += 1
+        self._failure_window.record_success()
         if not self._fast_path or has_quota(headers):
             self._on_healthy(now, started, headers)
         self._meter.add(now, started)
 
-    def on_failure(
-        self, error: OutreachError, evidence: FailureKind, *, blamed: int, asked: float | None, started: float, now: float
-    ) -> RetryDecision:
-        """Record a failed attempt and return the verdict; see `Flow`."""
-        self._in_flight -= 1
+    def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
+        """Record a failed attempt and decide what to do next; see `Throttle`."""
+        now = attempt.ended
         self._fast_path = False
         self._quota.refund()
-        if evidence is FailureKind.FINAL:  # the row is refused for good, but the service answered: a success for the flow
-            self._failure_window.record_success()
-            self._on_healthy(now, started, error.headers)
-            self._meter.add(now, started)
-            verdict = RetryDecision.GIVE_UP
-        elif evidence is FailureKind.REFUSED:
-            verdict = self._on_refusal(error, asked, started, now)
+        if attempt.kind is FailureKind.FINAL:  # the row is refused for good, but the service answered: a success for the run
+            self.on_success(now, attempt.started, attempt.error.headers)
+            decision = RetryDecision.GIVE_UP
         else:
-            verdict = self._on_fault(error, evidence, blamed, started, now)
-        if self.halted is not None and verdict is not RetryDecision.GIVE_UP:
-            return RetryDecision.STOP_RUN
-        self._waiters.wake_first(self._earliest_start(now))
-        return verdict
+            self._in_flight -= 1
+            decision = self._on_refusal(attempt) if attempt.kind is FailureKind.REFUSED else self._on_fault(attempt)
+        if self.halted is not None and decision is not RetryDecision.GIVE_UP:
+            decision = RetryDecision.STOP_RUN
+        else:
+            self._waiters.wake_first(self._earliest_start(now))
+        self.on_change(now)
+        return decision
 
     # Results of attempts
 
@@ -232,121 +231,127 @@ class RunThrottle:
         """Update every decision after a success."""
         self._fast_path = False
         self._reachability.reached = True
-        self._failure_streak.reset()
+        self._failing_since = math.inf
         self._budget.refund(1)
         self._apply_quota(headers, started, now)
-        was_paused = self._breaker.is_probe(started)
-        if was_paused:
-            self._end_pause(now)
+        if ends_pause := self._breaker.is_probe(started):
+            # Nothing was sent during the pause. Without `exclude_time` the limit would grow as if it had held all that time, and
+            # without `restart` the measured rate would fall.
+            self._cubic.exclude_time(now - self._breaker.tripped_at)
+            self._meter.restart(now, now)
+            self._breaker.close()
+            self._failure_window.clear()
+            self._budget.refund(self._budget.size // 2)  # with an empty one, the first failure would start the next pause
         self._cubic.grow(now, self._meter.rate(now))
-        if was_paused:  # after the limit has grown: refusals may have cut it to almost nothing, and the ramp starts from it
+        if ends_pause:  # after the limit has grown: refusals may have cut it to almost nothing, and the ramp starts from it
             self._slow_start.start(now, self._base_rate(now))
         self._waiters.wake_first(self._earliest_start(now))
-
-    def _end_pause(self, now: float) -> None:
-        """End a pause, and refill half of the retry budget: with an empty one, the first failure would start the next pause."""
-        # Nothing was sent during the pause. Without `rest` the limit would grow as if it had held all that time, and without
-        # `restart` the measured rate would fall.
-        self._cubic.exclude_time(now - self._breaker.tripped_at)
-        self._meter.restart(now, now)
-        self._breaker.close()
-        self._failure_window.clear()
-        self._budget.refund(self._budget.size // 2)
 
     def _base_rate(self, now: float) -> float:
         """Return the base rate of the ramp after a pause, which starts at half of it."""
         return self._cubic.limit or max(self._meter.rate(now), _MIN_BASE_RATE)
 
-    def _on_refusal(self, error: OutreachError, asked: float | None, started: float, now: float) -> RetryDecision:
+    def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
         """Lower the rate, or wait as long as the service asks. A refusal is a fault of neither the row nor the service."""
+        error, now = attempt.error, attempt.ended
         self._reachability.reached = True
-        told = self._apply_quota(error.headers, started, now)
-        if self._breaker.is_probe(started):
+        states_quota = self._apply_quota(error.headers, attempt.started, now)
+        if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_refusal(now)
-            self.pause_reason = _describe(error)
-        if error.status_code == _TOO_MANY_REQUESTS and self._cubic.is_about_current_rate(now, started):
-            self._cubic.cut(now, self._meter.rate(now), asked or 0.0)
-        if asked is not None:
-            self._close_gate(error, asked, now)
-        if told and asked is None:
-            self._failure_streak.reset()
+            self.pause_reason = attempt.description
+        if error.status_code == _TOO_MANY_REQUESTS and self._cubic.is_about_current_rate(now, attempt.started):
+            self._cubic.cut(now, self._meter.rate(now), attempt.retry_after or 0.0)
+        if attempt.retry_after:
+            self._close_gate(attempt, attempt.retry_after)
+        if states_quota and attempt.retry_after is None:
+            self._failing_since = math.inf
         else:
-            self._check_outage(error, started, now)
-        self._charge_budget(error, FailureKind.REFUSED, now)
+            self._check_outage(attempt)
+        self._charge_budget(attempt)
         return RetryDecision.RETRY
 
-    def _close_gate(self, error: OutreachError, asked: float, now: float) -> None:
+    def _close_gate(self, attempt: FailedAttempt, retry_after: float) -> None:
         """Close the gate for as long as the service asks."""
-        if asked > self._policy.retry_after_cap:
-            cap = self._policy.retry_after_cap
-            self._suspend(f"the service asked to wait {asked:.0f} s, more than the limit of {cap:g} s", error, asked)
-        until = now + asked + self._policy.jitter() * min(_MAX_JITTER, _JITTER * asked)
-        if (
-            asked > 0 and until > self._gate_opens_at
-        ):  # many requests in flight may be refused at once: only the longest wait counts
-            self._slow_start.start(until, self._base_rate(now))
-            self._cubic.exclude_time(until - max(now, self._gate_opens_at))
-            self._meter.restart(now, until)
-            self._gate_opens_at = until
-            self.pause_reason = f"{_describe(error)} and asked to wait {asked:.3g} s"
+        cap = self._policy.retry_after_cap
+        if retry_after > cap:
+            text = f"the service asked to wait {retry_after:.0f} s, more than the limit of {cap:g} s"
+            self._suspend(text, attempt.error, retry_after)
+        # Many clients are asked to wait until the same time: the jitter spreads them.
+        self.gate.close(attempt, min(retry_after, cap) + self._policy.jitter() * min(_MAX_JITTER, _JITTER * retry_after))
+        self._account_for_gate(attempt.ended)
 
-    def _on_fault(self, error: OutreachError, evidence: FailureKind, blamed: int, started: float, now: float) -> RetryDecision:
+    def _account_for_gate(self, now: float) -> None:
+        """Exclude the time until the gate opens from what is measured, and start slowly then.
+
+        The gate may have been closed by this run, by another run of the client or by a call outside runs. Many requests in flight
+        may be refused at once: only the longest wait counts.
+        """
+        opens_at = self.gate.opens_at(now)
+        if opens_at > max(now, self._known_gate):
+            self._fast_path = False
+            self._slow_start.start(opens_at, self._base_rate(now))
+            self._cubic.exclude_time(opens_at - max(now, self._known_gate))
+            self._meter.restart(now, opens_at)
+            self._known_gate = opens_at
+            self.pause_reason = self.gate.reason
+
+    def _on_fault(self, attempt: FailedAttempt) -> RetryDecision:
         """Decide whether the row or the service caused a failure."""
-        if evidence is FailureKind.AMBIGUOUS or self._failure_window.results:
+        if attempt.kind is FailureKind.AMBIGUOUS or self._failure_window.results:
             self._reachability.reached = True
         if not self._reachability.reached:
-            self._check_reachability(error, started, now)
+            self._check_reachability(attempt)
             return RetryDecision.RETRY if self._policy.attempts > 1 else RetryDecision.GIVE_UP
-        own = self._attribute_to_row(error, evidence, blamed, started, now)
-        self._check_outage(error, started, now)
-        if self._policy.attempts == 1 or (own and blamed + 1 >= self._policy.attempts):
+        counts = self._attribute_to_row(attempt)
+        self._check_outage(attempt)
+        if self._policy.attempts == 1 or (counts and attempt.counted_failures + 1 >= self._policy.attempts):
             return RetryDecision.GIVE_UP
-        self._charge_budget(error, evidence, now)
-        return RetryDecision.RETRY_COUNTED if own else RetryDecision.RETRY
+        self._charge_budget(attempt)
+        return RetryDecision.RETRY_COUNTED if counts else RetryDecision.RETRY
 
-    def _attribute_to_row(self, error: OutreachError, evidence: FailureKind, blamed: int, started: float, now: float) -> bool:
+    def _attribute_to_row(self, attempt: FailedAttempt) -> bool:
         """Return whether the row caused a failure: never while the breaker is open, nor for attempts started before it opened."""
-        if self._breaker.is_probe(started):
-            self._breaker.on_probe_failure(now)
-            self.pause_reason = _describe(error)
+        if self._breaker.is_probe(attempt.started):
+            self._breaker.on_probe_failure(attempt.ended)
+            self.pause_reason = attempt.description
             return False
-        if not self._breaker.closed or started <= self._breaker.tripped_at:
+        if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
             # It was in flight when the breaker opened: the same outage, which must not be counted twice, nor against the row.
             return False
-        own = evidence is FailureKind.AMBIGUOUS and self._failure_window.counts_against_row(blamed)
-        self._failure_window.record_fault(blamed)
+        counts = attempt.kind is FailureKind.AMBIGUOUS and self._failure_window.counts_against_row(attempt.counted_failures)
+        self._failure_window.record_fault(attempt.counted_failures)
         if self._failure_window.is_failing:
-            self._breaker.trip(now)
-            self.pause_reason = f"most requests fail: {_describe(error)}"
-        return own
+            self._breaker.trip(attempt.ended)
+            self.pause_reason = f"most requests fail: {attempt.description}"
+        return counts
 
-    def _check_reachability(self, error: OutreachError, started: float, now: float) -> None:
+    def _check_reachability(self, attempt: FailedAttempt) -> None:
         """Retry a few times if the service was never reached, with one attempt at a time, then suspend the run."""
-        if self._reachability.record_failure(started, now):
+        if self._reachability.record_failure(attempt.started, attempt.ended):
             rounds = self._reachability.rounds
             if rounds >= max(2, self._policy.attempts):
-                self._suspend(f"service unreachable after {rounds} attempts", error)
-            self._breaker.trip(now, min(FIRST_PAUSE, self._policy.backoff * 2.0 ** (rounds - 1)))
-            self.pause_reason = _describe(error)
+                self._suspend(f"service unreachable after {rounds} attempts", attempt.error)
+            self._breaker.trip(attempt.ended, min(FIRST_PAUSE, self._policy.backoff * 2.0 ** (rounds - 1)))
+            self.pause_reason = attempt.description
 
-    def _check_outage(self, error: OutreachError, started: float, now: float) -> None:
+    def _check_outage(self, attempt: FailedAttempt) -> None:
         """Suspend the run if no attempt has succeeded for too long."""
-        self._failure_streak.record_failure(started)
-        if (lasts := self._failure_streak.duration(now)) >= self._max_outage:
-            self._suspend(f"no request has succeeded for {lasts:.0f} s", error)
+        self._failing_since = min(self._failing_since, attempt.started)  # failures may arrive in another order than they started
+        if (duration := attempt.ended - self._failing_since) >= self._max_outage:
+            self._suspend(f"no request has succeeded for {duration:.0f} s", attempt.error)
 
-    def _charge_budget(self, error: OutreachError, evidence: FailureKind, now: float) -> None:
+    def _charge_budget(self, attempt: FailedAttempt) -> None:
         """Charge the retry budget; if it is empty, open the breaker. Probes are free, because the pause itself limits them."""
-        if self._breaker.closed and not self._budget.try_spend(retry_cost(evidence)):
-            self._breaker.trip(now, MIN_PAUSE)  # the service may well be healthy
-            self.pause_reason = f"too many retries: {_describe(error)}"
+        if self._breaker.closed and not self._budget.try_spend(retry_cost(attempt.kind)):
+            self._breaker.trip(attempt.ended, MIN_PAUSE)  # the service may well be healthy
+            self.pause_reason = f"too many retries: {attempt.description}"
 
     def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
         """Apply the quota that a response states; return whether it states one. A wait beyond the cap is left to a refusal."""
-        if not has_quota(headers) or (told := parse_quota(headers, self._wall)) is None:
+        if not has_quota(headers) or (quota := parse_quota(headers, self._wall_clock)) is None:
             return False
-        if told.reset <= self._policy.retry_after_cap:
-            self._quota.apply(told, started=started, now=now, in_flight=self._in_flight)
+        if quota.reset <= self._policy.retry_after_cap:
+            self._quota.apply(quota, started=started, now=now, in_flight=self._in_flight)
         return True
 
     def _suspend(self, text: str, cause: OutreachError, retry_after: float | None = None) -> None:
@@ -360,14 +365,14 @@ class RunThrottle:
         """Return the earliest instant at which an attempt may start, as known now."""
         rate = self._slow_start.rate(self._cubic.limit, now)
         due = -math.inf if rate is None else self._schedule.next_start(rate)
-        return max(self._gate_opens_at, self._breaker.opens_at, self._quota.opens_at(now), due)
+        return max(self.gate.opens_at(now), self._breaker.opens_at, self._quota.opens_at(now), due)
 
     def _start_if_due(self, now: float) -> float:
         """Start an attempt if that is allowed now; return the instant from which it is allowed."""
-        opens = self._earliest_start(now)
-        if opens <= now:
+        opens_at = self._earliest_start(now)
+        if opens_at <= now:
             self._record_start(now)
-        return opens
+        return opens_at
 
     def _record_start(self, now: float) -> None:
         self._in_flight += 1
@@ -377,18 +382,15 @@ class RunThrottle:
         if rate is not None:
             self._schedule.record_start(rate, now)
 
-    def _raise_if_over(self) -> None:
-        if (over := self.halted or self.drained) is not None:
-            raise over.with_traceback(None)  # many tasks raise this instance: each must start with an empty traceback
-
     def _start_if_due_or_raise(self, now: float) -> float:
         self._raise_if_over()
-        opens = self._start_if_due(now)
-        if opens > now:
-            self._delayed_until = opens
-        return opens
+        opens_at = self._start_if_due(now)
+        if opens_at > now:
+            self._account_for_gate(now)
+            self._delayed_until = opens_at
+            self.on_change(now)
+        return opens_at
 
-
-def _describe(error: OutreachError) -> str:
-    """Describe a failure without quoting the response."""
-    return str(error) if error.status_code is None else f"the service answered {error.status_code}"
+    def _raise_if_over(self) -> None:
+        if (error := self.halted or self.drained) is not None:
+            raise error.with_traceback(None)  # many tasks raise this instance: each must start with an empty traceback

@@ -70,17 +70,17 @@ def test_without_faults_every_label_is_certain() -> None:
 class Forgetful(Call[CreateResult]):
     """Breaks the rule that a taint is kept: only the last attempt counts."""
 
-    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+    def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
         self.maybe_applied_earlier = False
-        super().record_failure(error, evidence)
+        super().record_failure(error, failure_kind)
 
 
 class Trusting(Call[CreateResult]):
     """Breaks the rule that a 503 may have been carried out."""
 
-    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+    def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
         before = self.maybe_applied_earlier
-        super().record_failure(error, evidence)
+        super().record_failure(error, failure_kind)
         if error.status_code == 503:
             self.maybe_applied_earlier = before
 
@@ -88,10 +88,10 @@ class Trusting(Call[CreateResult]):
 class Credulous(Call[CreateResult]):
     """Breaks the rule that a final status need not be a refusal."""
 
-    def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
+    def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
         before = self.maybe_applied_earlier
-        super().record_failure(error, evidence)
-        if evidence is FailureKind.FINAL:
+        super().record_failure(error, failure_kind)
+        if failure_kind is FailureKind.FINAL:
             self.maybe_applied_earlier = before
 
 

@@ -87,8 +87,8 @@ def test_a_repeated_email_is_found_within_reach_and_names_the_row_that_was_sent(
 
 @given(st.floats(0.5, 10_000), st.lists(st.floats(0.1, 20), min_size=1, max_size=50))
 def test_a_steady_rate_is_measured_as_it_is_however_often_it_is_asked_for(rate: float, steps: list[float]) -> None:
-    pace, now = RateEstimator(), 100.0
-    pace.start(now)
+    now = 100.0
+    pace = RateEstimator(now)
     for step in steps:
         now += step
         pace.add(round(rate * step * 1000))
@@ -96,8 +96,7 @@ def test_a_steady_rate_is_measured_as_it_is_however_often_it_is_asked_for(rate: 
 
 
 def test_a_rate_forgets_what_was_long_ago() -> None:
-    pace = RateEstimator()
-    pace.start(0.0)
+    pace = RateEstimator(0.0)
     for second in range(600):
         pace.add(100)
         pace.rate(second + 1.0)
@@ -105,7 +104,7 @@ def test_a_rate_forgets_what_was_long_ago() -> None:
         pace.add(10)
         pace.rate(second + 1.0)
     assert pace.rate(720.0) == pytest.approx(10, rel=0.2)
-    assert RateEstimator().rate(0.0) == 0
+    assert RateEstimator(0.0).rate(0.0) == 0
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from support.transports import LOOPS
 
 from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
 from outreach_async.bulk.throttle import RunThrottle
-from outreach_async.call import RetryDecision
 from outreach_async.errors import BulkSuspended
+from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryDecision
 from outreach_async.retry import FailureKind
 
 # Against a service
@@ -122,9 +122,9 @@ def test_failures_of_the_same_moment_count_once_where_nobody_was_ever_reached() 
     run = flow()
     for _ in range(64):
         assert run.try_start(0.0)
-    verdicts = {run.on_failure(UNSENT, FailureKind.NOT_SENT, blamed=0, asked=None, started=0.0, now=0.1) for _ in range(64)}
+    verdicts = {run.on_failure(failed(UNSENT, FailureKind.NOT_SENT, 0.0, 0.1)) for _ in range(64)}
     assert verdicts == {RetryDecision.RETRY}
-    assert (run.halted, run.opens_at) == (None, 0.6)
+    assert (run.halted, run.opens_at(0.1)) == (None, 0.6)
 
 
 def test_where_somebody_is_reached_after_a_moment_a_run_goes_on(play: Any) -> None:
@@ -142,14 +142,19 @@ LOST = TransportError("lost", maybe_sent=True)
 UNSENT = TransportError("nobody listens", maybe_sent=False)
 
 
-def flow(**options: Any) -> RunThrottle:
-    return RunThrottle(RetryPolicy(jitter=lambda: 1.0, **options), wall=lambda: 0.0)
+def flow(max_outage: float = 900.0, **options: Any) -> RunThrottle:
+    policy = RetryPolicy(jitter=lambda: 1.0, **options)
+    return RunThrottle(policy, RetryAfterGate(), max_outage=max_outage, wall_clock=lambda: 0.0)
 
 
-def fail(run: RunThrottle, error: OutreachError, evidence: FailureKind, at: float, **facts: Any) -> RetryDecision:
+def fail(run: RunThrottle, error: OutreachError, failure_kind: FailureKind, at: float, **facts: Any) -> RetryDecision:
     """Start an attempt at an instant, whatever stands against it, and let it fail at once."""
     run._record_start(at)
-    return run.on_failure(error, evidence, **{"blamed": 0, "asked": None, "started": at, "now": at, **facts})
+    return run.on_failure(failed(error, failure_kind, at, at, **facts))
+
+
+def failed(error: OutreachError, failure_kind: FailureKind, started: float, ended: float, **facts: Any) -> FailedAttempt:
+    return FailedAttempt(error=error, kind=failure_kind, started=started, ended=ended, **facts)
 
 
 def succeed(run: RunThrottle, at: float, count: int = 1, headers: dict[str, str] | None = None) -> None:
@@ -163,7 +168,7 @@ def test_a_run_in_which_nothing_goes_wrong_admits_everything_and_learns_no_limit
     for number in range(5000):
         assert run.try_start(number / 100)
         run.on_success(number / 100, number / 100, {})
-    assert (run.limit, run.opens_at, run.state(50.0)) == (None, -math.inf, "running")
+    assert (run.limit, run.opens_at(50.0), run.state(50.0)) == (None, -math.inf, "running")
 
 
 def test_a_row_whose_neighbours_succeed_is_given_up_after_as_many_failures_as_the_policy_has_attempts() -> None:
@@ -171,7 +176,7 @@ def test_a_row_whose_neighbours_succeed_is_given_up_after_as_many_failures_as_th
     verdicts = []
     for blamed in range(3):
         succeed(run, blamed + 1.0, 30)
-        verdicts.append(fail(run, LOST, FailureKind.AMBIGUOUS, blamed + 1.0, blamed=blamed))
+        verdicts.append(fail(run, LOST, FailureKind.AMBIGUOUS, blamed + 1.0, counted_failures=blamed))
     assert verdicts == [RetryDecision.RETRY_COUNTED, RetryDecision.RETRY_COUNTED, RetryDecision.GIVE_UP]
 
 
@@ -186,7 +191,7 @@ def test_what_fails_for_many_is_blamed_on_none_of_them() -> None:
 def test_what_was_not_sent_is_never_blamed_on_a_row() -> None:
     run = flow()
     succeed(run, 1.0, 100)
-    assert fail(run, UNSENT, FailureKind.NOT_SENT, 2.0, blamed=3) is RetryDecision.RETRY
+    assert fail(run, UNSENT, FailureKind.NOT_SENT, 2.0, counted_failures=3) is RetryDecision.RETRY
 
 
 def test_a_service_that_answered_before_is_an_outage_when_it_cannot_be_reached() -> None:
@@ -221,12 +226,12 @@ def test_half_of_the_results_failing_pauses_the_run_until_a_probe_succeeds() -> 
     for _ in range(10):
         assert run.state(2.0) == "running"
         fail(run, LOST, FailureKind.AMBIGUOUS, 2.0)
-    assert (run.state(2.0), run.opens_at, run.pause_reason) == ("paused", 7.0, "most requests fail: lost")
+    assert (run.state(2.0), run.opens_at(2.0), run.pause_reason) == ("paused", 7.0, "most requests fail: lost")
     assert not run.try_start(6.9)
     assert run.try_start(7.0)
     assert not run.try_start(7.0)
-    assert run.on_failure(LOST, FailureKind.AMBIGUOUS, blamed=0, asked=None, started=7.0, now=8.0) is RetryDecision.RETRY
-    assert (run.opens_at, run.pause_reason) == (18.0, "lost")
+    assert run.on_failure(failed(LOST, FailureKind.AMBIGUOUS, 7.0, 8.0)) is RetryDecision.RETRY
+    assert (run.opens_at(8.0), run.pause_reason) == (18.0, "lost")
     assert run.try_start(18.0)
     run.on_success(18.5, 18.0, {})
     assert run.state(18.5) == "running"
@@ -237,8 +242,8 @@ def test_a_probe_that_is_refused_keeps_the_run_paused_for_as_long_again() -> Non
     run = flow()
     fail(run, UNSENT, FailureKind.NOT_SENT, 1.0)
     assert run.try_start(1.5)
-    assert run.on_failure(REFUSED, FailureKind.REFUSED, blamed=0, asked=None, started=1.5, now=2.0) is RetryDecision.RETRY
-    assert (run.opens_at, run.pause_reason) == (2.5, "the service answered 429")
+    assert run.on_failure(failed(REFUSED, FailureKind.REFUSED, 1.5, 2.0)) is RetryDecision.RETRY
+    assert (run.opens_at(2.0), run.pause_reason) == (2.5, "the service answered 429")
 
 
 def test_what_began_before_a_pause_is_neither_its_probe_nor_blamed() -> None:
@@ -246,11 +251,11 @@ def test_what_began_before_a_pause_is_neither_its_probe_nor_blamed() -> None:
     for _ in range(20):
         fail(run, LOST, FailureKind.AMBIGUOUS, 2.0)
     assert run.try_start(7.0)
-    assert run.on_failure(LOST, FailureKind.AMBIGUOUS, blamed=0, asked=None, started=1.0, now=7.5) is RetryDecision.RETRY
+    assert run.on_failure(failed(LOST, FailureKind.AMBIGUOUS, 1.0, 7.5)) is RetryDecision.RETRY
     run.on_success(7.6, 1.0, {})
     assert run.state(7.6) == "paused"
     run.on_success(7.7, 7.0, {})
-    assert run.on_failure(LOST, FailureKind.AMBIGUOUS, blamed=0, asked=None, started=1.0, now=8.0) is RetryDecision.RETRY
+    assert run.on_failure(failed(LOST, FailureKind.AMBIGUOUS, 1.0, 8.0)) is RetryDecision.RETRY
     assert run.state(8.0) == "running"
 
 
@@ -260,35 +265,38 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
     assert [fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) for _ in range(2)] == [RetryDecision.RETRY_COUNTED] * 2
     assert run.state(2.0) == "running"
     assert fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) is RetryDecision.RETRY_COUNTED
-    assert (run.state(2.0), run.opens_at) == ("paused", 3.0)
+    assert (run.state(2.0), run.opens_at(2.0)) == ("paused", 3.0)
     assert run.try_start(3.0)
     run.on_success(3.1, 3.0, {})
     assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY_COUNTED  # half of the budget came back
     assert run.state(4.0) == "running"
 
 
-def test_a_retry_after_closes_the_gate_for_the_longest_that_anybody_was_asked_for() -> None:
+@virtual_time
+async def test_a_retry_after_closes_the_gate_for_the_longest_that_anybody_was_asked_for() -> None:
     run = flow()
     for asked in (10.0, 30.0, 5.0, 0.0):
-        assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, asked=asked) is RetryDecision.RETRY
-    assert run.opens_at == 131.0  # and the jitter
+        assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, retry_after=asked) is RetryDecision.RETRY
+    assert run.opens_at(100.0) == 131.0  # and the jitter
     assert run.state(130.0) == "paused"
     assert not run.try_start(130.9)
     assert run.try_start(131.0)
 
 
-def test_a_503_with_retry_after_closes_the_gate_and_teaches_no_limit() -> None:
+@virtual_time
+async def test_a_503_with_retry_after_closes_the_gate_and_teaches_no_limit() -> None:
     run = flow()
     succeed(run, 1.0, 100)
     error = StatusError("503", status_code=503)
-    assert fail(run, error, FailureKind.REFUSED, 2.0, asked=10.0) is RetryDecision.RETRY
-    assert (run.limit, run.opens_at) == (None, 13.0)
+    assert fail(run, error, FailureKind.REFUSED, 2.0, retry_after=10.0) is RetryDecision.RETRY
+    assert (run.limit, run.opens_at(2.0)) == (None, 13.0)
 
 
-def test_a_longer_retry_after_than_the_policy_honours_suspends_the_run() -> None:
+@virtual_time
+async def test_a_longer_retry_after_than_the_policy_honours_suspends_the_run() -> None:
     run = flow(retry_after_cap=60)
     error = RateLimited("429", status_code=429, operation="create_contact", headers={"retry-after": "61"})
-    assert fail(run, error, FailureKind.REFUSED, 1.0, asked=61.0) is RetryDecision.STOP_RUN
+    assert fail(run, error, FailureKind.REFUSED, 1.0, retry_after=61.0) is RetryDecision.STOP_RUN
     halted = run.halted
     assert isinstance(halted, BulkSuspended)
     assert (halted.retry_after, halted.status_code, halted.__cause__) == (61.0, 429, error)
@@ -296,15 +304,45 @@ def test_a_longer_retry_after_than_the_policy_honours_suspends_the_run() -> None
     assert fail(run, LOST, FailureKind.AMBIGUOUS, 1001.0) is RetryDecision.STOP_RUN
 
 
-def test_refusals_without_end_suspend_the_run_after_the_longest_outage_but_a_quota_that_is_told_does_not() -> None:
+@virtual_time
+async def test_refusals_without_end_suspend_the_run_after_the_longest_outage_but_a_quota_that_is_told_does_not() -> None:
     mute, asking, told = flow(), flow(), flow()
     quota = RateLimited("429", status_code=429, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"})
     for at in range(0, 1000, 10):
         fail(mute, REFUSED, FailureKind.REFUSED, float(at))
-        fail(asking, REFUSED, FailureKind.REFUSED, float(at), asked=5.0)
+        fail(asking, REFUSED, FailureKind.REFUSED, float(at), retry_after=5.0)
         fail(told, quota, FailureKind.REFUSED, float(at))
         assert (mute.halted is not None) is (asking.halted is not None) is (at >= 900)
     assert told.halted is None
+
+
+def test_an_outage_lasts_from_the_first_failed_attempt_after_the_last_success() -> None:
+    run = flow(max_outage=20.0)
+    for at in (10.0, 5.0, 24.0):  # in another order than they started
+        fail(run, REFUSED, FailureKind.REFUSED, at)
+    succeed(run, 24.5)
+    fail(run, REFUSED, FailureKind.REFUSED, 50.0)
+    fail(run, REFUSED, FailureKind.REFUSED, 69.0)
+    assert run.halted is None
+    run.on_failure(failed(REFUSED, FailureKind.REFUSED, 49.0, 69.0))
+    assert str(run.halted) == "run suspended: no request has succeeded for 20 s: 429"
+
+
+@virtual_time
+async def test_a_run_waits_for_the_gate_that_another_call_of_the_client_closed_and_then_starts_slowly() -> None:
+    gate = RetryAfterGate()
+    run, began = RunThrottle(RetryPolicy(), gate), anyio.current_time()
+    assert run.try_start(began)
+    run.on_success(began, began, {})
+    gate.close(failed(REFUSED, FailureKind.REFUSED, began, began, retry_after=10.0), 10.0)
+    assert not run.try_start(began + 9)
+    changes: list[float] = []
+    run.on_change = changes.append
+    for expected in (10.0, 11.0):  # half of the measured rate, 2 requests per second
+        await run.wait_and_start(-math.inf)
+        assert anyio.current_time() - began == pytest.approx(expected, abs=0.02)
+    assert changes[0] == began
+    assert (run.state(began + 1), run.pause_reason) == ("paused", "the service answered 429 and asked to wait 10 s")
 
 
 def test_a_probe_that_is_forgone_leaves_its_turn_to_the_next() -> None:
@@ -312,7 +350,7 @@ def test_a_probe_that_is_forgone_leaves_its_turn_to_the_next() -> None:
     succeed(run, 1.0)
     for at in range(30):
         fail(run, LOST, FailureKind.AMBIGUOUS, 2.0 + at / 100)
-    paused = run.opens_at
+    paused = run.opens_at(2.3)
     assert not run.try_start(paused - 0.1)
     assert run.try_start(paused)
     assert not run.try_start(paused)
@@ -354,7 +392,7 @@ def test_the_first_error_that_ends_a_run_stays() -> None:
 async def test_the_end_of_a_run_wakes_whoever_waits_for_a_turn_or_for_an_instant() -> None:
     run = flow()
     now = anyio.current_time()
-    fail(run, REFUSED, FailureKind.REFUSED, now, asked=800.0)
+    fail(run, REFUSED, FailureKind.REFUSED, now, retry_after=800.0)
     raised: list[BaseException] = []
 
     async def wait(not_before: float) -> None:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.time import virtual_time
 
 from outreach_async.bulk import breaker
-from outreach_async.bulk.breaker import Breaker, FailureStreak, FailureWindow, Reachability
+from outreach_async.bulk.breaker import Breaker, FailureWindow, Reachability
 from outreach_async.bulk.rate import (
     BETA,
     FLOOR,
@@ -340,18 +340,6 @@ def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_success() -> Non
 
 
 # An outage, and an address that is wrong
-
-
-def test_an_outage_lasts_from_the_first_failure_after_a_success() -> None:
-    outage = FailureStreak()
-    assert outage.duration(1000.0) == 0
-    outage.record_failure(10.0)
-    outage.record_failure(5.0)
-    outage.record_failure(20.0)
-    assert outage.duration(25.0) == 20
-    outage.reset()
-    outage.record_failure(50.0)
-    assert outage.duration(51.0) == 1
 
 
 def test_failures_at_the_same_time_make_one_round() -> None:

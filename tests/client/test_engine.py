@@ -30,8 +30,9 @@ from outreach_async import (
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.call import CallOptions, RetryDecision
+from outreach_async.call import CallOptions
 from outreach_async.engine import Engine
+from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryDecision
 from outreach_async.operations import Operation
 from outreach_async.retry import FailureKind, Idempotency
 from outreach_async.testing import VirtualTime
@@ -190,7 +191,7 @@ async def test_retry_after_is_honoured_in_seconds_and_as_a_date(form: str) -> No
 
 async def test_retry_after_as_a_date_counts_from_the_wall_clock_where_the_answer_has_no_date() -> None:
     script = Script(status(503, retry_after=formatdate(1_000_007, usegmt=True)), status(200))
-    engine = Engine(script, max_in_flight=1, policy=RetryPolicy(), wall=lambda: 1_000_000.0)
+    engine = Engine(script, max_in_flight=1, policy=RetryPolicy(), wall_clock=lambda: 1_000_000.0)
     operation = Operation("read", Request("GET", "/"), lambda response, _: response, Idempotency.SAFE)
     await engine.run(operation, CallOptions(None, None))
     assert script.times[1] - script.times[0] == pytest.approx(7.0)
@@ -270,6 +271,24 @@ async def test_a_slot_that_comes_free_after_the_deadline_starts_no_attempt() -> 
     assert one._engine._slots.free == 1
 
 
+@pytest.mark.parametrize(("entry", "error"), [(status(429), RateLimited), (status(500), DeadlineExceeded)], ids=repr)
+async def test_an_error_that_arrives_when_no_time_is_left_stays_a_refusal_if_it_is_one(
+    entry: Any, error: type[OutreachError]
+) -> None:
+    class Late(Script):
+        """Keeps the event loop busy beyond the deadline, so that the answer comes before the cancellation."""
+
+        async def _play(self, progress: Progress, number: int) -> Response:
+            response = await super()._play(progress, number)
+            jump(200.0)
+            return response
+
+    with pytest.raises(error) as caught:
+        await client(Late(entry), timeout=None).campaigns.list()
+    assert caught.value.attempts == 1
+    assert "used up" not in str(caught.value)
+
+
 async def test_a_call_whose_deadline_lies_before_the_gate_opens_is_refused_at_once_and_unsent() -> None:
     script = Script(status(429, retry_after="300"), page())
     one = client(script)
@@ -284,10 +303,11 @@ async def test_a_call_whose_deadline_lies_before_the_gate_opens_is_refused_at_on
 
 
 class Judge:
-    """A flow that says of each failure what its script says, and notes what the engine tells it."""
+    """A run's throttle that decides as its script says, and notes what the engine tells it."""
 
     def __init__(self, *verdicts: RetryDecision) -> None:
-        self.halted: OutreachError | None = None
+        self.gate = RetryAfterGate()
+        self.run: int | None = 1
         self.verdicts = list(verdicts)
         self.told: list[str] = []
         self.blamed: list[int] = []
@@ -306,23 +326,23 @@ class Judge:
     def cancel_start(self) -> None:
         self.told.append("forgone")
 
-    def on_success(self, _now: float, _started: float, _headers: Mapping[str, str]) -> None:
+    def on_success(self, _now: float, _started: float, _headers: Mapping[str, str], _budget_spent: int) -> None:
         self.told.append("answered")
 
-    def on_failure(
-        self, _error: OutreachError, evidence: FailureKind, *, blamed: int, asked: float | None, started: float, now: float
-    ) -> RetryDecision:
-        assert started <= now == anyio.current_time()
-        self.told.append(evidence.name)
-        self.blamed.append(blamed)
-        self.asked.append(asked)
+    def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
+        assert attempt.started <= attempt.ended == anyio.current_time()
+        assert attempt.can_retry is (attempt.kind is not FailureKind.FINAL)
+        self.told.append(attempt.kind.name)
+        self.blamed.append(attempt.counted_failures)
+        self.asked.append(attempt.retry_after)
         return self.verdicts.pop(0) if len(self.verdicts) > 1 else self.verdicts[0]
 
 
 async def within(judge: Judge, *entries: Any, timeout: float | None = 30.0, deadline: float | None = 120.0) -> Response:
     engine = Engine(Script(*entries), max_in_flight=1, policy=RetryPolicy(jitter=FULL))
+    engine.throttle = judge
     operation = Operation("read", Request("GET", "/"), lambda response, _: response, Idempotency.IDEMPOTENT)
-    return await engine.run(operation, CallOptions(timeout, deadline, judge))
+    return await engine.run(operation, CallOptions(timeout, deadline))
 
 
 async def test_a_flow_hears_of_every_attempt_that_it_admitted() -> None:
@@ -333,30 +353,31 @@ async def test_a_flow_hears_of_every_attempt_that_it_admitted() -> None:
     assert judge.asked == [None, None, None, None, 7.0]
 
 
-async def test_a_flow_waits_for_the_calls_own_back_off_and_for_the_gate_that_a_refusal_closed() -> None:
+async def test_a_throttle_waits_for_the_calls_own_backoff_and_closes_the_gate_itself() -> None:
     judge = Judge(RetryDecision.RETRY)
     await within(judge, lost(), status(429, retry_after="40"), page())
-    assert judge.waits == [0.5, 40.0]
+    assert judge.waits == [0.5, 1.0]
+    assert judge.asked == [None, 40.0]
 
 
 async def test_an_attempt_that_finds_the_gate_closed_after_its_turn_is_forgone_and_queues_again() -> None:
     class Held(Judge):
         """Closes the client's gate while the first turn is waited for, as another call's refusal would."""
 
-        engine: Engine
-
         def try_start(self, _now: float) -> bool:
             return False
 
         async def wait_and_start(self, not_before: float) -> None:
-            await super().wait_and_start(not_before)
+            await super().wait_and_start(max(not_before, self.gate.opens_at(anyio.current_time())))
             if self.told == ["admitted"]:
-                self.engine._gate.close_until(anyio.current_time() + 9)
+                now = anyio.current_time()
+                error = RateLimited("429", status_code=429)
+                self.gate.close(
+                    FailedAttempt(error=error, kind=FailureKind.REFUSED, retry_after=9.0, started=now, ended=now), 9.0
+                )
 
     judge = Held(RetryDecision.RETRY)
-    judge.engine = Engine(Script(page()), max_in_flight=1, policy=RetryPolicy())
-    operation = Operation("read", Request("GET", "/"), lambda response, _: response, Idempotency.IDEMPOTENT)
-    await judge.engine.run(operation, CallOptions(30.0, 120.0, judge))
+    await within(judge, page())
     assert (judge.told, judge.waits) == (["admitted", "forgone", "admitted", "answered"], [0.0, 9.0])
 
 

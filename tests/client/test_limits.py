@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.time import virtual_time
 
-from outreach_async.limits import RequestSlots, RetryAfterGate, RetryBudget, reset_all_after_fork
+from outreach_async import RateLimited
+from outreach_async.limits import FailedAttempt, RequestSlots, RetryAfterGate, RetryBudget, reset_all_after_fork
+from outreach_async.retry import FailureKind
 
 
 async def test_slots_are_given_in_the_order_of_asking() -> None:
@@ -74,28 +76,35 @@ async def test_a_slot_given_to_a_wait_that_is_cancelled_at_that_moment_goes_to_t
     assert served == ["patient"]
 
 
+def refused(at: float, retry_after: float) -> FailedAttempt:
+    error = RateLimited("429", status_code=429)
+    return FailedAttempt(error=error, kind=FailureKind.REFUSED, retry_after=retry_after, started=at, ended=at)
+
+
 @virtual_time
 async def test_a_gate_that_is_held_longer_meanwhile_opens_at_the_later_instant() -> None:
     gate = RetryAfterGate()
     began = anyio.current_time()
-    gate.close_until(began + 5)
+    gate.close(refused(began, 5.0), 5.0)
     async with anyio.create_task_group() as group:
         group.start_soon(gate.wait)
         await anyio.wait_all_tasks_blocked()
-        gate.close_until(began + 20)
-        gate.close_until(began + 10)
+        gate.close(refused(began, 20.0), 20.0)
+        gate.close(refused(began, 10.0), 10.0)
     assert anyio.current_time() - began == pytest.approx(20)
+    assert gate.reason == "the service answered 429 and asked to wait 20 s"
 
 
 def test_a_gate_that_was_held_in_one_event_loop_is_open_in_the_next(anyio_backend: tuple[str, dict[str, Any]]) -> None:
     gate = RetryAfterGate()
 
     async def hold() -> None:
-        gate.close_until(anyio.current_time() + 1e9)
-        assert gate.opens_at > anyio.current_time()
+        now = anyio.current_time()
+        gate.close(refused(now, 1e9), 1e9)
+        assert gate.opens_at(now) > now
 
     async def pass_through() -> None:
-        assert gate.opens_at < anyio.current_time()
+        assert gate.opens_at(anyio.current_time()) < anyio.current_time()
         await gate.wait()
 
     anyio.run(hold, backend=anyio_backend[0])

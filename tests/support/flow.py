@@ -29,8 +29,8 @@ from outreach_async import (
 )
 from outreach_async.bulk.breaker import MAX_PAUSE
 from outreach_async.bulk.throttle import RunThrottle
-from outreach_async.call import RetryDecision
 from outreach_async.errors import BulkStopped
+from outreach_async.limits import FailedAttempt, RetryAfterGate, RetryDecision
 from outreach_async.responses import parse_retry_after
 from outreach_async.retry import FailureKind, Idempotency, backoff_delay, classify, retry_cost
 from outreach_async.testing import VirtualTime
@@ -273,14 +273,17 @@ async def drive(run: Run, policy: RetryPolicy) -> None:
 def judged(flow: RunThrottle, error: OutreachError, blamed: int, started: float) -> tuple[RetryDecision, FailureKind]:
     evidence = classify(error, Idempotency.IDEMPOTENT)
     asked = parse_retry_after(error.headers, now=0.0) if evidence is FailureKind.REFUSED else None
-    return flow.on_failure(error, evidence, blamed=blamed, asked=asked, started=started, now=anyio.current_time()), evidence
+    attempt = FailedAttempt(
+        error=error, kind=evidence, counted_failures=blamed, retry_after=asked, started=started, ended=anyio.current_time()
+    )
+    return flow.on_failure(attempt), evidence
 
 
 async def play(scene: Scene, max_outage: float = 900.0) -> Run:
     """Play a scene to its end, or to the run's."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     policy = RetryPolicy(jitter=jitter)
-    run = Run(scene, Service(scene), RunThrottle(policy, max_outage=max_outage))
+    run = Run(scene, Service(scene), RunThrottle(policy, RetryAfterGate(), max_outage=max_outage))
 
     async def work() -> None:
         try:

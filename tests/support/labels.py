@@ -38,11 +38,13 @@ from outreach_async.bulk.outcomes import ContactOutcome, affects_every_row, answ
 from outreach_async.bulk.pipeline import _Worker
 from outreach_async.bulk.possibly_sent import NO_ROWS, PossiblySent
 from outreach_async.bulk.rows import CreateResult, ParsedRow
+from outreach_async.bulk.throttle import RunThrottle
 from outreach_async.call import Call, CallOptions
 from outreach_async.contacts import CreateContactResponse
 from outreach_async.errors import BulkSuspended, OutreachError
+from outreach_async.limits import RetryAfterGate
 from outreach_async.operations import AttemptInfo, Operation
-from outreach_async.retry import Idempotency, classify, is_retryable
+from outreach_async.retry import Idempotency, RetryPolicy, classify, is_retryable
 from outreach_async.transport.wire import Request, Response
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, DUPLICATE_POLICIES, Outcome
 
@@ -53,6 +55,7 @@ def _unread(_response: Response, _trail: AttemptInfo) -> CreateResult:
 
 CREATE: Final = Operation("create_contact", Request("POST", "/contacts"), _unread, Idempotency.IDEMPOTENT)
 TERMS: Final = CallOptions(None, None)
+THROTTLE: Final = RunThrottle(RetryPolicy(), RetryAfterGate())
 
 
 HALTED: Final = BulkSuspended("the service is down")
@@ -185,7 +188,9 @@ class Model:
         return self
 
     def _call(self, row: int, suspects: PossiblySent) -> Call[CreateResult]:
-        return self.rules.call(CREATE, TERMS, float, maybe_applied_earlier=row in suspects)  # a clock that stands still
+        call = self.rules.call(CREATE, TERMS, THROTTLE, float)  # a clock that stands still
+        call.maybe_applied_earlier = row in suspects
+        return call
 
     # One attempt
 
