@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 import attrs
@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 
 from outreach_async.errors import OutreachError, StatusError
 from outreach_async.models import Number, Page, Undecodable
+from outreach_async.retry import explain_status
 from outreach_async.validation import require_number
 
 
@@ -26,9 +27,6 @@ class HasId(Protocol):
 
 
 T = TypeVar("T", bound=HasId)
-
-_PAST_END_STATUSES: Final = frozenset({400, 404, 416, 422})
-"""Statuses that a service may return for a page past the end; the interface does not show them."""
 
 
 class SeenIds(Protocol):
@@ -154,7 +152,7 @@ class PageCursor(Generic[T]):
 
     def add_error(self, error: OutreachError) -> None:
         """Record an error for the current page. It is raised unless it only means that the list has ended."""
-        past_end = isinstance(error, StatusError) and error.status_code in _PAST_END_STATUSES
+        past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
         if not past_end or 0 < self.number < self._last_page:
             raise error
         if self.total_found is None:

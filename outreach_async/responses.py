@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from outreach_async.codec import DecodeError, decode_json
 from outreach_async.errors import BODY_LIMIT, OutreachError, RateLimited, StatusError, UnexpectedResponse, iterate_linked_errors
+from outreach_async.retry import explain_status
 from outreach_async.secret import Secret
 from outreach_async.transport.wire import Response
 from outreach_async.vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
@@ -37,7 +38,6 @@ _CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
 _SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _SECRET_HEADER_WORDS: Final = ("auth", "token", "secret", "key", "cookie", "signature", "password", "session")
-_TOO_MANY_REQUESTS: Final = 429
 
 
 def is_secret_header(name: str) -> bool:
@@ -273,7 +273,7 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
         now: Unix time in seconds, for a Retry-After given as a date.
     """
     body = _mask_beginning(response.body, secrets)
-    error = (RateLimited if response.status == _TOO_MANY_REQUESTS else StatusError)(
+    error = explain_status(response.status).error_class(
         mask_string(f"{operation}: the service answered {response.status}: {extract_reason(body)}", secrets),
         operation=operation,
         status_code=response.status,

@@ -23,6 +23,7 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.pagination import PageCursor
+from outreach_async.retry import explain_status
 from outreach_async.validation import require_display, type_name
 from outreach_async.vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 
@@ -156,9 +157,6 @@ def _build_reading_finding(rule: Rule, workspace: str, message: str, **about: An
 
 def _truncate(text: str) -> str:
     return text if len(text) <= _MAX_ERROR_SHOWN else f"{text[:_MAX_ERROR_SHOWN]}..."
-
-
-_DENIED_STATUSES: Final = frozenset({401, 403})
 
 
 async def audit(
@@ -376,7 +374,7 @@ def build_report(ledger: AuditState, readings: Sequence[WorkspaceReadResult], se
     standing = GroupScores(ledger.totals, settled)
     errors = {reading.workspace: reading.error for reading in readings if reading.error is not None}
     judged = sum(reading.mailboxes for reading in readings)
-    refused = all(error.status_code in _DENIED_STATUSES for error in errors.values())
+    refused = all(explain_status(error.status_code).is_denied for error in errors.values())
     return Report(
         workspaces=list(ledger.workspaces),
         mailboxes=judged,

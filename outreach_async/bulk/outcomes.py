@@ -11,11 +11,8 @@ import attrs
 from outreach_async.contacts import CreateContactResponse, possible_outcomes
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 from outreach_async.operations import AttemptInfo
-from outreach_async.retry import FailureKind, Idempotency, classify, maybe_applied
+from outreach_async.retry import FailureKind, Idempotency, classify, explain_status, is_refusal, maybe_applied
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
-
-_RUN_LEVEL_STATUSES: Final = frozenset({401, 403, 404, 405, 501, 505})
-_REDIRECTS: Final = range(300, 400)
 
 
 @attrs.frozen(kw_only=True)
@@ -82,11 +79,6 @@ def _failure_status(error: OutreachError) -> Outcome:
     if is_refusal(error) and not maybe_applied(error, FailureKind.FINAL):
         return Outcome.REJECTED
     return Outcome.UNKNOWN if error.maybe_applied else Outcome.NOT_APPLIED
-
-
-def is_refusal(error: OutreachError) -> bool:
-    """Return whether the service answered with a status that is final for a row: a retry would change nothing."""
-    return isinstance(error, StatusError) and classify(error, Idempotency.IDEMPOTENT) is FailureKind.FINAL
 
 
 def unsent_outcome(index: int, row: object, status: Outcome, cause: OutreachError) -> ContactOutcome:
@@ -169,9 +161,9 @@ def affects_every_row(error: OutreachError) -> bool:
     The row was validated before it was sent, so a transport that refuses it, because it is closed for example, refuses every row.
     A temporary refusal (such as 429) gets here only after it has lasted too long.
     """
-    if isinstance(error, InvalidRequest) or classify(error, Idempotency.IDEMPOTENT) is FailureKind.REFUSED:
+    if isinstance(error, InvalidRequest):
         return True
-    return isinstance(error, StatusError) and (error.status_code in _RUN_LEVEL_STATUSES or error.status_code in _REDIRECTS)
+    return isinstance(error, StatusError) and explain_status(error.status_code, error.headers).affects_every_row
 
 
 def is_final_answer(error: OutreachError) -> bool:

@@ -18,10 +18,9 @@ from outreach_async.errors import (
     InvalidRequest,
     JournalError,
     OutreachError,
-    StatusError,
     iterate_linked_errors,
 )
-from outreach_async.retry import FailureKind, Idempotency, classify
+from outreach_async.retry import explain_status, is_refusal
 from outreach_async.vocabulary import Outcome
 
 OK: Final = 0
@@ -37,7 +36,6 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 """The reader of the output has exited, as `head` does."""
 
-_FORBIDDEN: Final = frozenset({401, 403})
 FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 """Outcomes of rows that created or changed no contact, as far as is known."""
 
@@ -64,9 +62,9 @@ def exit_code(error: BaseException) -> int:
             return INTERRUPTED
         case BulkSuspended(resumable=True):
             return SUSPENDED
-        case OutreachError(status_code=status) if status in _FORBIDDEN:
+        case OutreachError(status_code=status) if explain_status(status).is_denied:
             return NOT_ALLOWED
-        case StatusError() if classify(error, Idempotency.SAFE) is FailureKind.FINAL:
+        case OutreachError() if is_refusal(error):
             return REFUSED
         case OutreachError() if not isinstance(error, InvalidRequest):  # a retry may succeed, so this is not a refusal
             return INCOMPLETE
