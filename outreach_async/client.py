@@ -127,13 +127,13 @@ class OutreachClient:
             print(len(await quick.workspaces.fields()))  # -> 37
             ```
         """
-        terms = self._settings.call_options(timeout, deadline)
+        options = self._settings.call_options(timeout, deadline)
         fields = {**self._settings.headers, **require_headers(headers or {})}
         key = default_to(hide(owner_key), self._settings.owner_key)
         space = default_to(workspace, self._settings.workspace)
-        dialect = _build_request_defaults(fields, key, self._engine.transport)
+        defaults = _build_request_defaults(fields, key, self._engine.transport)
         copy = object.__new__(type(self))
-        copy._bind(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, dialect), owns=False)
+        copy._bind(self._engine, Settings(key, space, fields, options.timeout, options.deadline, defaults), owns=False)
         return copy
 
     @drop_frames_async
@@ -201,11 +201,11 @@ class OutreachClient:
 
 def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:
     """Return the defaults of the client's requests. Errors of every request mask the key, because `request()` may send it too."""
-    dialect = RequestDefaults.from_headers(headers)
-    secrets = (*dialect.secrets, *map(Secret, getattr(transport, "secrets", ())))
+    defaults = RequestDefaults.from_headers(headers)
+    secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(owner_key, Secret) and _KEY.fullmatch(owner_key.reveal()):  # masking anything else could mask common words
         secrets += (owner_key,)
-    return attrs.evolve(dialect, secrets=secrets)
+    return attrs.evolve(defaults, secrets=secrets)
 
 
 def _is_transport(transport: object) -> bool:
