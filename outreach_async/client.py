@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -17,7 +16,7 @@ from outreach_async.logs import configure_logging
 from outreach_async.operations import RequestDefaults
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, default_to
 from outreach_async.retry import RetryPolicy
-from outreach_async.secret import Secret, drop_frames, drop_frames_async, hide
+from outreach_async.secret import OWNER_KEY, Secret, drop_frames, drop_frames_async, hide
 from outreach_async.transport.wire import Response, Transport
 from outreach_async.validation import require_headers, require_number, require_seconds, type_name
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from outreach_async.hooks import Hook
 
 _DEFAULT_RETRY: Final = RetryPolicy()
-_KEY: Final = re.compile(rf"{ID_PREFIXES['owner_key']}.+", re.DOTALL)
 
 
 class OutreachClient:
@@ -203,7 +201,7 @@ def _build_request_defaults(headers: Mapping[str, str], owner_key: object, trans
     """Return the defaults of the client's requests. Errors of every request mask the key, because `request()` may send it too."""
     defaults = RequestDefaults.from_headers(headers)
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
-    if isinstance(owner_key, Secret) and _KEY.fullmatch(owner_key.reveal()):  # masking anything else could mask common words
+    if isinstance(owner_key, Secret) and OWNER_KEY.fullmatch(owner_key.reveal()):  # masking anything else could mask common words
         secrets += (owner_key,)
     return attrs.evolve(defaults, secrets=secrets)
 

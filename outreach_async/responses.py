@@ -11,7 +11,15 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from outreach_async.codec import DecodeError, decode_json
-from outreach_async.errors import BODY_LIMIT, OutreachError, RateLimited, StatusError, UnexpectedResponse, iterate_linked_errors
+from outreach_async.errors import (
+    BODY_LIMIT,
+    OutreachError,
+    RateLimited,
+    StatusError,
+    UnexpectedResponse,
+    iterate_linked_errors,
+    shorten,
+)
 from outreach_async.retry import explain_status
 from outreach_async.secret import Secret
 from outreach_async.transport.wire import Response
@@ -298,7 +306,7 @@ def build_unexpected_response(
         if isinstance(status, str) and status not in _SUCCESS_STATUSES
         else str(fault)
     )
-    told = _truncate(_mask_string_beginning(told, secrets), _MAX_FAULTS_LENGTH)
+    told = shorten(_mask_string_beginning(told, secrets), _MAX_FAULTS_LENGTH)
     error = UnexpectedResponse(
         f"{operation}: the service answered {response.status} with {told}",
         operation=operation,
@@ -319,11 +327,7 @@ def extract_reason(body: bytes) -> str:
         told = _extract_message(decode_json(body))
     except (DecodeError, RecursionError):
         told = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
-    return _truncate(" ".join(told.split()), _MAX_REASON_LENGTH) or "no message"
-
-
-def _truncate(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}..."
+    return shorten(" ".join(told.split()), _MAX_REASON_LENGTH) or "no message"
 
 
 def _extract_message(value: Any) -> str:

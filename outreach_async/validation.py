@@ -9,7 +9,10 @@ from typing import Any, Final
 
 from outreach_async.contacts import NewContact, standard_values
 from outreach_async.errors import InvalidRequest
+from outreach_async.secret import OWNER_KEY
+from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, has_dot_segments
 from outreach_async.vocabulary import (
+    CUSTOM_CODE,
     CUSTOM_PREFIX,
     DUPLICATE_POLICIES,
     ID_PREFIXES,
@@ -19,13 +22,8 @@ from outreach_async.vocabulary import (
     UNSET,
 )
 
-_CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
-_TARGET: Final = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?%\[\]]*")  # characters that every backend sends unchanged
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
-_KEY: Final = re.compile(rf"{ID_PREFIXES['owner_key']}.+", re.DOTALL)
+_TARGET: Final = re.compile(rf"/[{PATH_CHARACTERS}?\[\]]*")
 _MAX_INTEGER: Final = 2**63 - 1  # JSON parsers accept integers up to here; Python refuses to print far larger ones
-_HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")  # values that every HTTP library sends alike
 
 
 def type_name(value: object) -> str:
@@ -64,7 +62,7 @@ def masked_repr(value: object) -> str:
     """Quote a string, with any owner key in it masked; for any other value, name the type."""
     if not isinstance(value, str):
         return type_name(value)
-    return repr(_KEY.sub(f"{ID_PREFIXES['owner_key']}...", value))
+    return repr(OWNER_KEY.sub("key_...", value))
 
 
 def _format_number(value: object) -> str:
@@ -195,7 +193,7 @@ def _check_code(field: str, code: object) -> None:
         got = type_name(code) if code != "" else "an empty string"
         raise InvalidRequest(f"{field}: expected codes as strings, got {got}; use the codes of client.workspaces.fields()")
     require_encodable(field, code)
-    if field == "custom" and not _CUSTOM_CODE.fullmatch(code):
+    if field == "custom" and not CUSTOM_CODE.fullmatch(code):
         raise InvalidRequest(
             f"custom[{masked_repr(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
         )
@@ -254,7 +252,7 @@ def require_method(method: object) -> str:
     Raises:
         InvalidRequest: It is not an upper-case method name. The message does not show the value.
     """
-    if not isinstance(method, str) or not _METHOD.fullmatch(method):
+    if not isinstance(method, str) or not METHOD.fullmatch(method):
         raise InvalidRequest(f"method: expected an upper-case HTTP method, got {type_name(method)}; pass a method such as 'GET'")
     return method
 
@@ -286,7 +284,7 @@ def require_target(target: object) -> str:
         raise InvalidRequest(
             "target: expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
         )
-    if any(segment in {".", ".."} for segment in target.partition("?")[0].replace("%2e", ".").replace("%2E", ".").split("/")):
+    if has_dot_segments(target):
         raise InvalidRequest("target: '.' and '..' segments mean different things to different backends; leave them out")
     return target
 
@@ -300,9 +298,9 @@ def require_headers(headers: object) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         raise InvalidRequest(f"headers: expected a mapping of strings to strings, got {type_name(headers)}; pass a dict")
     for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
-        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+        if not isinstance(value, str) or not HEADER_VALUE.fullmatch(value):
             found = f"got {type_name(value)}; encode it"
             raise InvalidRequest(f"headers[{masked_repr(name)}]: expected ASCII without outer spaces or line breaks, {found}")
     return {name.lower(): value for name, value in headers.items()}

@@ -20,7 +20,7 @@ from outreach_async.audit.report import Report
 from outreach_async.audit.rules import MISSING, UNDECODABLE, UNREADABLE, Rule
 from outreach_async.audit.scoring import GroupScores
 from outreach_async.client import OutreachClient
-from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.errors import InvalidRequest, OutreachError, shorten
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.pagination import PageCursor
 from outreach_async.retry import explain_status
@@ -63,9 +63,8 @@ class WorkspaceReadResult:
         found = [_build_undecodable_finding(self.workspace, item) for item in self.undecodable]
         if self.error is not None:
             whole = f" completely (mailboxes read: {self.mailboxes:,})" if self.mailboxes else ""
-            found.append(
-                _build_reading_finding(UNREADABLE, self.workspace, f"could not be read{whole}: {_truncate(str(self.error))}")
-            )
+            message = f"could not be read{whole}: {shorten(str(self.error), _MAX_ERROR_SHOWN)}"
+            found.append(_build_reading_finding(UNREADABLE, self.workspace, message))
         if self.missing:
             message = f"the service reports more mailboxes than it listed (missing: {self.missing:,})"
             found.append(_build_reading_finding(MISSING, self.workspace, message))
@@ -147,16 +146,12 @@ def _build_undecodable_finding(workspace: str, item: Undecodable) -> Finding:
     given = item.fields.get("email")
     email = given if isinstance(given, str) else None
     domain = None if email is None else email_domain(email)
-    message = f"does not match the interface: {_truncate(item.error)}"
+    message = f"does not match the interface: {shorten(item.error, _MAX_ERROR_SHOWN)}"
     return _build_reading_finding(UNDECODABLE, workspace, message, mailbox=item.id, email=email, domain=domain)
 
 
 def _build_reading_finding(rule: Rule, workspace: str, message: str, **about: Any) -> Finding:
     return Finding(rule=rule.id, severity=rule.severity, workspace=workspace, message=message, remedy=rule.remedy, **about)
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= _MAX_ERROR_SHOWN else f"{text[:_MAX_ERROR_SHOWN]}..."
 
 
 async def audit(

@@ -13,12 +13,13 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.transport.wire import PATH_CHARACTERS, has_dot_segments
 
 INVALID_HOST_MESSAGE: Final = "base_url: expected a valid host name, got one that DNS cannot encode; correct it"
 """The message for a host name that a backend rejects."""
 
 _UNSAFE_CHARACTERS: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
-_PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # characters that every backend sends unchanged
+_PATH: Final = re.compile(f"[{PATH_CHARACTERS}]*")
 _HOST_AND_PORT: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
 _EXAMPLE: Final = "such as 'https://api.example'"
 _MAX_SHORT_SECRET: Final = 3
@@ -63,16 +64,12 @@ def parse_base_url(text: str) -> BaseUrl:
     parts = _split_url("base_url", text, ("http", "https"), _EXAMPLE)
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise InvalidRequest("base_url: expected a URL without query and fragment; remove them")
-    if not _PATH.fullmatch(parts.path) or _has_dot_segments(parts.path):
+    if not _PATH.fullmatch(parts.path) or has_dot_segments(parts.path):
         raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
     port = None if parts.port == _PORTS[parts.scheme] else parts.port
     return BaseUrl(
         parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic_authorization(parts), url_secrets(text)
     )
-
-
-def _has_dot_segments(path: str) -> bool:
-    return not {".", ".."}.isdisjoint(path.replace("%2e", ".").replace("%2E", ".").split("/"))
 
 
 def url_secrets(*urls: str | None) -> tuple[str, ...]:
