@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.secret import drop_frames
-from outreach_async.transport.clients import AiohttpMiddleware, AiohttpSession
 from outreach_async.transport.lifecycle import LoopLocal
 from outreach_async.transport.response_reader import MAX_ANSWER
 from outreach_async.transport.sending import build_closed_error, mark_unsent
@@ -30,6 +29,32 @@ from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 _DEFAULT_CONNECTIONS: Final = 64
 _PROXY_SCHEMES: Final = ("http", "https")
+
+
+class AiohttpSession(Protocol):
+    """An `aiohttp.ClientSession`.
+
+    A protocol for type checkers, which does not import the library: otherwise checking a program that uses this one would check
+    its backends as well, and without a cache, mypy takes longer for httpx and aiohttp than for everything else.
+    """
+
+    @property
+    def connector(self) -> Any:
+        """The connector that opens connections."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields sent with every request."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+"""An `aiohttp.ClientMiddlewareType`."""
 
 
 class AiohttpTransport:
@@ -106,9 +131,8 @@ class AiohttpTransport:
         else:
             reject_options("session", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
             if find_library(service, "ClientSession") != "aiohttp":
-                raise InvalidRequest(
-                    f"transport: expected a base URL or an aiohttp.ClientSession, got {type(service).__name__}; pass one of them"
-                )
+                expected = "a base URL or an aiohttp.ClientSession"
+                raise InvalidRequest(f"transport: expected {expected}, got {type(service).__name__}; pass one of them")
             self._session = service
             self._visible_base = _find_base_url(service)
             self.secrets = (*(self._visible_base.secrets if self._visible_base else ()), *header_secrets(service.headers))
@@ -140,15 +164,10 @@ class AiohttpTransport:
         # Separate, because mypy follows the imports of a method that assigns attributes, here into all of aiohttp.
         from outreach_async.transport import aiohttp_session
 
-        place = aiohttp_session.resolve_destination(self._base)
-        given: Any = self._session
-        session = given or aiohttp_session.open_session(self._ssl_context(), self._proxy)
-        return aiohttp_session.SessionSender(session, place, self.max_in_flight, self._max_answer, self._middlewares)
-
-    def _ssl_context(self) -> ssl.SSLContext | None:
-        """Return the SSL context if a connection needs one."""
-        urls = f"{self._base} {self._proxy}"
-        return self._trust.get_context("aiohttp") if "https:" in urls else None
+        destination = aiohttp_session.resolve_destination(self._base)
+        context = self._trust.get_context("aiohttp") if "https:" in f"{self._base} {self._proxy}" else None
+        session: Any = self._session or aiohttp_session.open_session(context, self._proxy)
+        return aiohttp_session.SessionSender(session, destination, self.max_in_flight, self._max_answer, self._middlewares)
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         """Send the request and read the complete response, whatever its status.
@@ -165,8 +184,8 @@ class AiohttpTransport:
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""
         self._closed = True
-        if (wire := self._sender.release()) is not None:
-            await wire.aclose()
+        if (sender := self._sender.release()) is not None:
+            await sender.aclose()
         elif self._session is not None and not self._sender.is_inherited:
             await self._session.close()
 

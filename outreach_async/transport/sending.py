@@ -15,15 +15,7 @@ from typing import Final
 
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport.response_reader import ACCEPT_ENCODING
-from outreach_async.transport.wire import (
-    HEADER_NAME,
-    HEADER_VALUE,
-    METHOD,
-    PATH_CHARACTERS,
-    Progress,
-    Request,
-    has_dot_segments,
-)
+from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, Progress, Request, has_dot_segments
 
 _MAX_PROVABLE_HEAD: Final = 8 * 1024
 _TARGET: Final = re.compile(rf"/(?!/)[{PATH_CHARACTERS}\[\]]*(?:\?[{PATH_CHARACTERS}?\[\]]+)?")
@@ -42,7 +34,8 @@ def mark_unsent(progress: Progress) -> None:
 def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
     """Record that the request is passed to the library. With `proof`, its body will record when it is sent."""
     # From here on the library may write at any time. Without proof, nobody could tell afterwards that it had not.
-    if progress.sent is False and not (proof and request.body and _head_size(request) <= _MAX_PROVABLE_HEAD):
+    head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
+    if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
         progress.sent = None
 
 
@@ -65,10 +58,10 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
     """
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
-    joined = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
+    merged = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
     if request.body or request.method in _METHODS_WITH_BODY:
-        joined["content-length"] = str(len(request.body))
-    return joined
+        merged["content-length"] = str(len(request.body))
+    return merged
 
 
 @lru_cache(_HEADER_CACHE_SIZE)
@@ -104,18 +97,14 @@ def require_origin_form(target: str) -> str:
 
 def describe_cause(error: BaseException) -> str:
     """Return a library's error as one short line. An error without a message is described by that of its cause."""
-    beneath: BaseException | None = error
+    cause: BaseException | None = error
     text = ""
-    while beneath is not None and not text:
-        text = to_one_line(str(beneath))
-        beneath = beneath.__cause__ or beneath.__context__
+    while cause is not None and not text:
+        text = to_one_line(str(cause))
+        cause = cause.__cause__ or cause.__context__
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def to_one_line(text: str) -> str:
     """Return the beginning of a string on one line."""
     return " ".join(text.split())[:_MAX_MESSAGE_LENGTH]
-
-
-def _head_size(request: Request) -> int:
-    return len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
