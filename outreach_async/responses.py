@@ -77,33 +77,29 @@ def secret_value(secret: str | Secret) -> str:
 
 def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
     """Return a fast test of whether a string may contain one of the secrets in any form. Every response of a run needs one."""
-    spotters = [_make_detector(secret) for secret in set(map(secret_value, secrets))]
-    return spotters[0] if len(spotters) == 1 else lambda text: any(spotted(text) for spotted in spotters)
+    detectors = [_make_detector(secret) for secret in set(map(secret_value, secrets))]
+    return detectors[0] if len(detectors) == 1 else lambda text: any(detect(text) for detect in detectors)
 
 
 def _make_detector(secret: str) -> Callable[[str], bool]:
     if not _WORD.fullmatch(secret):
         return lambda text: len(text) >= len(secret)
     raw = secret.encode()
-    letters = {each for before in range(3) for each in _base64_spellings(_base64_core(raw, before)[1])}
-    letters |= {raw.hex(), raw.hex().upper()}
-    shortest = len(secret)
-    least = min(map(len, letters)) if not secret.isalnum() else 0
-    needles = ("\\", "%", "&", "\0", secret, *letters)
+    encoded = {_base64_core(raw, before)[1] for before in range(3)}
+    encoded |= {letters.replace("+", "-").replace("/", "_") for letters in encoded}
+    encoded |= {raw.hex(), raw.hex().upper()}
+    min_encoded = min(map(len, encoded)) if not secret.isalnum() else 0
+    needles = ("\\", "%", "&", "\0", secret, *encoded)
 
-    def spotted(text: str) -> bool:
-        if len(text) < shortest:
+    def detect(text: str) -> bool:
+        if len(text) < len(secret):
             return False
         rest = text.removeprefix(_CONTACT_PREFIX)
-        if len(rest) < least and rest.isalnum():  # true of nearly all contact ids
+        if len(rest) < min_encoded and rest.isalnum():  # true of nearly all contact ids
             return False
         return any(needle in text for needle in needles)
 
-    return spotted
-
-
-def _base64_spellings(letters: str) -> tuple[str, str]:
-    return letters, letters.replace("+", "-").replace("/", "_")
+    return detect
 
 
 def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
@@ -200,19 +196,14 @@ def _entity_pattern(character: str) -> str:
 
 
 def _json_entity_pattern(character: str) -> str:
-    return _one_of(
-        [
-            *_reference_patterns(character),
-            *_escape_patterns(character),
-            *([re.escape(character)] if character not in "&\\" else []),
-        ]
-    )
+    itself = [re.escape(character)] if character not in "&\\" else []
+    return _one_of([*_reference_patterns(character), *_escape_patterns(character), *itself])
 
 
 def _reference_patterns(character: str) -> list[str]:
     code = ord(character)
-    forms = [f"{_AMPERSAND}#(?:0{{0,7}}{code}|(?i:x0{{0,7}}{code:x}));?"]
-    return [*forms, *(f"{_AMPERSAND}{name}" for name in _entity_names().get(character, ()))]
+    names = _entity_names().get(character, ())
+    return [f"{_AMPERSAND}#(?:0{{0,7}}{code}|(?i:x0{{0,7}}{code:x}));?", *(f"{_AMPERSAND}{name}" for name in names)]
 
 
 @cache
@@ -301,14 +292,12 @@ def build_unexpected_response(
     body = _mask_beginning(response.body, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
     status = (value or {}).get("status")
-    told = (
-        f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(body)}"
-        if isinstance(status, str) and status not in _SUCCESS_STATUSES
-        else str(fault)
-    )
-    told = shorten(_mask_string_beginning(told, secrets), _MAX_FAULTS_LENGTH)
+    text = str(fault)
+    if isinstance(status, str) and status not in _SUCCESS_STATUSES:
+        text = f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(body)}"
+    text = shorten(_mask_string_beginning(text, secrets), _MAX_FAULTS_LENGTH)
     error = UnexpectedResponse(
-        f"{operation}: the service answered {response.status} with {told}",
+        f"{operation}: the service answered {response.status} with {text}",
         operation=operation,
         status_code=response.status,
         headers=mask_headers(response.headers, secrets),
@@ -324,10 +313,10 @@ def extract_reason(body: bytes) -> str:
     if not body.strip():
         return "no body"
     try:
-        told = _extract_message(decode_json(body))
+        message = _extract_message(decode_json(body))
     except (DecodeError, RecursionError):
-        told = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
-    return shorten(" ".join(told.split()), _MAX_REASON_LENGTH) or "no message"
+        message = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
+    return shorten(" ".join(message.split()), _MAX_REASON_LENGTH) or "no message"
 
 
 def _extract_message(value: Any) -> str:
@@ -346,10 +335,8 @@ def parse_retry_after(headers: Mapping[str, str], *, now: float) -> float | None
     value = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):
         return float(value)
-    wanted, sent = _parse_date(value), _parse_date(headers.get("date", ""))
-    if wanted is None:
-        return None
-    return max(0.0, wanted - (now if sent is None else sent))
+    until, sent = _parse_date(value), _parse_date(headers.get("date", ""))
+    return None if until is None else max(0.0, until - (now if sent is None else sent))
 
 
 def _parse_date(value: str) -> float | None:
