@@ -34,11 +34,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
     """
-    if (descriptor := parse_descriptor(path)) is not None:
+    destination = Path(path)
+    if (descriptor := parse_descriptor(destination)) is not None:
         with _copy_to_descriptor(descriptor) as draft:
             yield draft
         return
-    destination = Path(path)
     if destination.exists() and not destination.is_file():
         yield destination
         return

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import attrs
 
+from outreach_async import validation
 from outreach_async.codec import DecodeError, decode_model, decode_page, encode, encode_contact
 from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
@@ -15,15 +16,6 @@ from outreach_async.responses import build_unexpected_response, make_secret_dete
 from outreach_async.retry import Idempotency
 from outreach_async.secret import Secret, reveal
 from outreach_async.transport.wire import Request, Response
-from outreach_async.validation import (
-    check_contact,
-    require_body,
-    require_display,
-    require_id,
-    require_method,
-    require_target,
-    require_upload_options,
-)
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
 
 T = TypeVar("T")
@@ -97,19 +89,19 @@ PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
 
 def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
     """List campaigns (section "List campaigns")."""
-    display = require_display("display", display, mailboxes=False)
+    display = validation.require_display("display", display, mailboxes=False)
     return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
 
 
 def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
     """List mailboxes (section "List mailboxes"); `display` is at most 2,000."""
-    display = require_display("display", display, mailboxes=True)
+    display = validation.require_display("display", display, mailboxes=True)
     return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
 
 
 def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
     """List the steps of a campaign (section "List steps of a campaign")."""
-    campaign = require_id("campaign", campaign, "campaign", "pass the id of a campaign in the campaign list")
+    campaign = validation.require_id("campaign", campaign, "campaign", "pass the id of a campaign in the campaign list")
     request = Request("GET", f"/campaigns/{quote(campaign, safe='')}/steps", defaults.read_headers)
     parse = _make_parser("list_steps", CampaignSteps, decode_model, defaults.secrets)
     return Operation("list_steps", request, parse, secrets=defaults.secrets)
@@ -117,7 +109,7 @@ def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[Campaig
 
 def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[WorkspaceFields]:
     """List the fields of a workspace (section "List fields of a workspace")."""
-    workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+    workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
     request = Request("GET", f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults.read_headers)
     parse = _make_parser("list_fields", WorkspaceFields, decode_model, defaults.secrets)
     return Operation("list_fields", request, parse, secrets=defaults.secrets)
@@ -127,7 +119,7 @@ def _build_list(
     items: str, kind: type[Page[T]], workspace: object, display: int, defaults: RequestDefaults, *, keep: bool
 ) -> PageBuilder[T]:
     """Check and encode everything but the page number, once for all pages."""
-    workspace = quote(require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY), safe="")
+    workspace = quote(validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY), safe="")
     name = f"list_{items}"
     parse = _make_parser(name, kind, decode_page if keep else decode_model, defaults.secrets)
 
@@ -191,9 +183,9 @@ class ContactRequests:
         Raises:
             InvalidRequest: An option has a value or type that the interface does not allow.
         """
-        key = Secret(require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
-        workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
-        require_upload_options(duplicates, strict_validation, campaign)
+        key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
+        workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+        validation.require_upload_options(duplicates, strict_validation, campaign)
         options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         prefix = encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})
         return cls(
@@ -227,7 +219,7 @@ class ContactRequests:
         return self._build_operation(contact, self._parse_response)
 
     def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:
-        check_contact(contact)
+        validation.check_contact(contact)
         request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + encode_contact(contact)[1:])
         return Operation("create_contact", request, parse, Idempotency.IDEMPOTENT, self._secrets)
 
@@ -277,6 +269,6 @@ def raw_request(
 ) -> Operation[Response]:
     """Send any request. Any status is accepted, and it is not retried once a byte may have been sent."""
     fields = {**(defaults.write_headers if body else defaults.read_headers), **headers}
-    request = Request(require_method(method), require_target(target), fields, require_body(body))
+    request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))
     secrets = (*defaults.secrets, *map(Secret, secret_parts(headers)))
     return Operation("request", request, lambda response, _info: response, Idempotency.UNKNOWN, secrets, any_status=True)

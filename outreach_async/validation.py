@@ -39,21 +39,22 @@ def require_id(field: str, value: object, what: str, remedy: str) -> str:
     """
     prefix = ID_PREFIXES[what]
     if not isinstance(value, str):
-        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {type_name(value)}; {remedy}")
-    if not value.strip():
-        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got a blank string; {remedy}")
-    if not value.startswith(prefix) or value == prefix:
-        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {_describe_string(value)}; {remedy}")
-    if not value.isascii():
+        got = type_name(value)
+    elif not value.strip():
+        got = "a blank string"
+    elif not value.startswith(prefix) or value == prefix:
+        got = _describe_string(value)
+    else:
         require_encodable(field, value)
-    return value
+        return value
+    raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {got}; {remedy}")
 
 
 def _describe_string(value: str) -> str:
     """Describe a string without showing its characters, because it may be a key in the wrong place."""
-    for what, prefix in ID_PREFIXES.items():
+    for resource, prefix in ID_PREFIXES.items():
         if value.startswith(prefix):
-            kind_of_id = "an owner_key" if what == "owner_key" else f"a {what} id"
+            kind_of_id = "an owner_key" if resource == "owner_key" else f"a {resource} id"
             return f"only the prefix {prefix!r}" if value == prefix else f"what looks like {kind_of_id} ({prefix}...)"
     return f"a string of {len(value)} characters without that prefix"
 
@@ -75,11 +76,13 @@ def require_encodable(field: str, value: str) -> None:
     Raises:
         InvalidRequest: It contains a lone surrogate.
     """
+    if value.isascii():  # nearly always, and much faster than encoding
+        return
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        fault = f"got a lone surrogate at character {error.start}"
-        raise InvalidRequest(f"{field}: expected valid Unicode, {fault}; decode the input with its real encoding") from None
+        got = f"a lone surrogate at character {error.start}"
+        raise InvalidRequest(f"{field}: expected valid Unicode, got {got}; decode the input with its real encoding") from None
 
 
 def require_number(field: str, value: object, *, least: int, most: int | None = None) -> int:
@@ -93,9 +96,8 @@ def require_number(field: str, value: object, *, least: int, most: int | None = 
     if value < least:
         raise InvalidRequest(f"{field}: expected at least {least}, got {_format_number(value)}; pass a larger number")
     if most is not None and value > most:
-        raise InvalidRequest(
-            f"{field}: expected at most {most}, got {_format_number(value)}; request smaller pages, and more of them"
-        )
+        remedy = "request smaller pages, and more of them"
+        raise InvalidRequest(f"{field}: expected at most {most}, got {_format_number(value)}; {remedy}")
     if value > _MAX_INTEGER:
         raise InvalidRequest(f"{field}: expected at most {_MAX_INTEGER}, got {_format_number(value)}; pass a smaller number")
     return value
@@ -167,8 +169,7 @@ def _check_email(email: object) -> None:
         raise InvalidRequest(f"email: expected a string, got {type_name(email)}; give the contact an e-mail address")
     if not email.strip():
         raise InvalidRequest("email: expected an address, got a blank string; give the contact an e-mail address")
-    if not email.isascii():
-        require_encodable("email", email)
+    require_encodable("email", email)
 
 
 def _check_string(field: str, value: object) -> None:
@@ -176,8 +177,7 @@ def _check_string(field: str, value: object) -> None:
         return
     if not isinstance(value, str):
         raise InvalidRequest(f"{field}: expected a string or None, got {type_name(value)}; convert it with str()")
-    if not value.isascii():
-        require_encodable(field, value)
+    require_encodable(field, value)
 
 
 def _check_codes(field: str, codes: object) -> None:
@@ -212,12 +212,8 @@ def to_contact(row: object) -> NewContact:
     """
     if isinstance(row, NewContact):
         return row
-    if isinstance(row, Mapping):
-        return _mapping_to_contact(row)
-    raise InvalidRequest(f"contact: expected NewContact or a mapping, got {type_name(row)}; build NewContact(email, ...)")
-
-
-def _mapping_to_contact(row: Mapping[Any, Any]) -> NewContact:
+    if not isinstance(row, Mapping):
+        raise InvalidRequest(f"contact: expected NewContact or a mapping, got {type_name(row)}; build NewContact(email, ...)")
     known: dict[str, Any] = {}
     custom: dict[str, Any] = {}
     for member, value in row.items():
@@ -264,9 +260,8 @@ def require_body(body: object) -> bytes:
         InvalidRequest: It is not `bytes`.
     """
     if not isinstance(body, bytes):
-        raise InvalidRequest(
-            f"body: expected bytes, got {type_name(body)}; encode it, for example with json.dumps(value).encode()"
-        )
+        remedy = "encode it, for example with json.dumps(value).encode()"
+        raise InvalidRequest(f"body: expected bytes, got {type_name(body)}; {remedy}")
     return body
 
 
@@ -277,9 +272,8 @@ def require_target(target: object) -> str:
         InvalidRequest: It is not in origin form, or has a `.` or `..` segment, which HTTP libraries collapse.
     """
     if not isinstance(target, str):
-        raise InvalidRequest(
-            f"target: expected a string such as '/campaigns?page=1', got {type_name(target)}; pass path and query"
-        )
+        expected = "a string such as '/campaigns?page=1'"
+        raise InvalidRequest(f"target: expected {expected}, got {type_name(target)}; pass path and query")
     if not _TARGET.fullmatch(target) or target.startswith("//"):
         raise InvalidRequest(
             "target: expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
@@ -301,6 +295,6 @@ def require_headers(headers: object) -> dict[str, str]:
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
         if not isinstance(value, str) or not HEADER_VALUE.fullmatch(value):
-            found = f"got {type_name(value)}; encode it"
-            raise InvalidRequest(f"headers[{masked_repr(name)}]: expected ASCII without outer spaces or line breaks, {found}")
+            got = f"got {type_name(value)}; encode it"
+            raise InvalidRequest(f"headers[{masked_repr(name)}]: expected ASCII without outer spaces or line breaks, {got}")
     return {name.lower(): value for name, value in headers.items()}

@@ -23,18 +23,10 @@ import yarl
 from aiohttp.abc import AbstractStreamWriter
 
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.transport import sending
 from outreach_async.transport.aiohttp_leftovers import Connector, check_leftovers, reject_unexpected_bytes, track_connection
 from outreach_async.transport.lifecycle import InFlight
 from outreach_async.transport.response_reader import BodyReader, decode_headers, require_final_status
-from outreach_async.transport.sending import (
-    build_closed_error,
-    build_transport_error,
-    describe_cause,
-    mark_handed_over,
-    merge_headers,
-    require_origin_form,
-    to_one_line,
-)
 from outreach_async.transport.urls import INVALID_HOST_MESSAGE, BaseUrl
 from outreach_async.transport.wire import Progress, Request, Response
 
@@ -195,9 +187,9 @@ class SessionSender:
 
     async def _exchange(self, request: Request, progress: Progress) -> Response:
         if self._session.closed:
-            raise build_closed_error(self._session)
-        headers = merge_headers(request, self._destination.headers)
-        mark_handed_over(progress, request, proof=self._destination.is_own_session)
+            raise sending.build_closed_error(self._session)
+        headers = sending.merge_headers(request, self._destination.headers)
+        sending.mark_handed_over(progress, request, proof=self._destination.is_own_session)
         async with self._session.request(
             request.method,
             self._cached_url(request.target),
@@ -213,7 +205,7 @@ class SessionSender:
             if answer.status == _SWITCHING_PROTOCOLS:
                 answer.close()
                 text = f"no response from {self._destination.display_name}: it switched to another protocol, unrequested"
-                raise build_transport_error(text, progress)
+                raise sending.build_transport_error(text, progress)
             require_final_status(answer.status)
             if not self._destination.is_own_session:  # a session of our own has no cookie jar
                 self._remove_cookies(answer)
@@ -222,7 +214,7 @@ class SessionSender:
             return response
 
     def _join_url(self, target: str) -> yarl.URL:
-        return yarl.URL(f"{self._destination.prefix}{require_origin_form(target)}", encoded=True)
+        return yarl.URL(f"{self._destination.prefix}{sending.require_origin_form(target)}", encoded=True)
 
     async def _read_response(self, answer: aiohttp.ClientResponse) -> Response:
         headers = decode_headers(answer.raw_headers)
@@ -247,9 +239,9 @@ class SessionSender:
             progress.sent = False
         text = f"{'no connection to' if progress.sent is False else 'no response from'} {self._destination.display_name}"
         if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
-            return build_transport_error(f"{text}: {error.status} {to_one_line(error.message)}", progress), None
+            return sending.build_transport_error(f"{text}: {error.status} {sending.to_one_line(error.message)}", progress), None
         cause = _unwrap_error(error)
-        return build_transport_error(f"{text}: {describe_cause(cause)}", progress), cause
+        return sending.build_transport_error(f"{text}: {sending.describe_cause(cause)}", progress), cause
 
     async def aclose(self) -> None:
         """Cancel every exchange and close the session."""
