@@ -80,17 +80,17 @@ class OutreachClient:
         key = hide(default_to(owner_key, os.environ.get("OUTREACH_OWNER_KEY")))
         fields = require_headers(headers or {})
         limit = require_number("max_in_flight", max_in_flight, least=1)
-        carrier = _resolve_transport(base_url, transport, limit)
+        resolved = _resolve_transport(base_url, transport, limit)
         settings = Settings(
             key,
             default_to(workspace, os.environ.get("OUTREACH_WORKSPACE")),
             fields,
             require_seconds("timeout", timeout),
             require_seconds("deadline", deadline),
-            _build_request_defaults(fields, key, carrier),
+            _build_request_defaults(fields, key, resolved),
         )
         url = None if transport is not None else base_url or os.environ.get("OUTREACH_BASE_URL")
-        self._bind(_build_engine(carrier, url, hooks, limit, retry), settings, owns=True)
+        self._bind(_build_engine(resolved, url, hooks, limit, retry), settings, owns=True)
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         self._engine = engine
@@ -193,8 +193,8 @@ class OutreachClient:
     def __repr__(self) -> str:
         """Show the transport and the workspace, never the key."""
         workspace = self._settings.workspace
-        shown = repr(workspace) if workspace is None or str(workspace).startswith(ID_PREFIXES["workspace"]) else "?"
-        return f"<{type(self).__name__} {self._engine.transport!r} workspace={shown}>"
+        visible = repr(workspace) if workspace is None or str(workspace).startswith(ID_PREFIXES["workspace"]) else "?"
+        return f"<{type(self).__name__} {self._engine.transport!r} workspace={visible}>"
 
 
 def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:

@@ -116,8 +116,8 @@ def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
     margin = _masking_margin(secrets)
     if len(body) <= _MAX_INSPECTED_BYTES + margin:
         return mask_bytes(body, secrets)
-    seen = mask_bytes(body[: _MAX_INSPECTED_BYTES + margin], secrets)
-    return seen[: max(0, len(seen) - margin)]
+    masked = mask_bytes(body[: _MAX_INSPECTED_BYTES + margin], secrets)
+    return masked[: max(0, len(masked) - margin)]
 
 
 def _mask_string_beginning(text: str, secrets: Secrets) -> str:
@@ -140,21 +140,21 @@ def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
     Each pattern comes with bytes that every match contains. Most bodies do not contain them and need no search.
     """
     raw = secret.encode()
-    whole = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
-    whole |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
-    each = {
+    encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
+    encodings |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
+    by_sign = {
         b"\\": "".join(map(_escaped_pattern, secret)),
         b"%": "".join(map(_percent_pattern, raw)),
         b"&": "".join(map(_entity_pattern, secret)),
     }
-    each |= {b"+": each[b"%"]} if " " in secret else {}
-    within = "".join(map(_json_entity_pattern, secret))
-    pairs = [(sign, pattern.encode()) for sign, pattern in (*each.items(), (b"&", within), (b"u0026", within))]
+    by_sign |= {b"+": by_sign[b"%"]} if " " in secret else {}
+    in_json = "".join(map(_json_entity_pattern, secret))
+    pairs = [(sign, pattern.encode()) for sign, pattern in (*by_sign.items(), (b"&", in_json), (b"u0026", in_json))]
     for text in {raw, secret.encode("latin-1", "replace"), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}:
         start = text.hex()[:2]
         pairs += [(sign.encode(), f"(?i:{text.hex()})".encode()) for sign in {start, start.upper()}]
         pairs += [_base64_pattern(text, before) for before in range(3)]
-    return (*pairs, *((text, re.escape(text)) for text in whole))
+    return (*pairs, *((text, re.escape(text)) for text in encodings))
 
 
 @lru_cache(maxsize=1024)
@@ -228,15 +228,18 @@ def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
 def _base64_pattern(text: bytes, before: int) -> tuple[bytes, bytes]:
     shared_before, letters, shared_after = _base64_core(text, before)
     any_letter = f"(?:[0-9A-Za-z]|{_base64_character_pattern('+-/_')})?"
-    core = "".join(_base64_character_pattern(_BASE64_VARIANTS[each]) if each in _BASE64_VARIANTS else each for each in letters)
+    variants = {letter: _base64_character_pattern(both) for letter, both in _BASE64_VARIANTS.items() if letter in letters}
+    core = "".join(variants.get(letter, letter) for letter in letters)
     pattern = f"{any_letter * shared_before}{core}{any_letter * shared_after}(?:{_base64_character_pattern('=')}){{0,2}}"
     return max(re.split(r"[+/]", letters), key=len).encode(), pattern.encode()
 
 
 def _base64_character_pattern(characters: str) -> str:
     """Match one of these base64 characters itself, or its forms in JSON, URLs and HTML."""
-    written = ((*_escape_patterns(each), f"{_PERCENT}(?i:{ord(each):02x})", *_reference_patterns(each)) for each in characters)
-    return _one_of([f"[{re.escape(characters)}]", *(form for forms in written for form in forms)])
+    forms = [f"[{re.escape(characters)}]"]
+    for character in characters:
+        forms += [*_escape_patterns(character), f"{_PERCENT}(?i:{ord(character):02x})", *_reference_patterns(character)]
+    return _one_of(forms)
 
 
 def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
@@ -250,8 +253,8 @@ def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 def scrub_error(error: OutreachError, secrets: Secrets) -> OutreachError:
     """Return the error without secrets. A backend may quote a response that echoes a secret, and the errors behind it do too."""
-    shown = [text for link in iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
-    if any(mask_string(text, secrets) != text for text in shown):
+    texts = [text for link in iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
+    if any(mask_string(text, secrets) != text for text in texts):
         error.args = (mask_string(str(error), secrets),)
         error.__notes__ = [mask_string(note, secrets) for note in _error_notes(error)]
         error.__cause__ = error.__context__ = None

@@ -100,13 +100,13 @@ class ConnectionMonitor:
             return False
         request_count, machine = state
         is_first = request_count == 1
-        behind = machine.trailing_data[0] or self._peek_buffered()
-        if behind is None and not is_first and self._probe is not None and not (closing and self._tls):
-            behind = self._probe.peek()  # the end of a TLS connection sends bytes too
-        if behind is None:
+        leftover = machine.trailing_data[0] or self._peek_buffered()
+        if leftover is None and not is_first and self._probe is not None and not (closing and self._tls):
+            leftover = self._probe.peek()  # the end of a TLS connection sends bytes too
+        if leftover is None:
             return True
         machine.send_failed()  # in this state the library closes the connection instead of keeping it
-        if behind and not is_first:
+        if leftover and not is_first:
             raise build_unexpected_bytes_error()
         return False
 
@@ -144,6 +144,6 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
 def _has_buffered_bytes(network: Any) -> bool:
     """Return whether anyio has buffered bytes: on asyncio it may read more from the kernel than httpcore takes at once."""
     stream = getattr(network, "_stream", None)
-    while (beneath := getattr(stream, "transport_stream", None)) is not None:
-        stream = beneath
+    while (inner := getattr(stream, "transport_stream", None)) is not None:
+        stream = inner
     return bool(getattr(getattr(stream, "_protocol", None), "read_queue", None))

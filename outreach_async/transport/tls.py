@@ -30,19 +30,17 @@ class TrustSettings:
     directory: str | None
 
     @classmethod
-    def from_environment(cls, given: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
+    def from_environment(cls, ssl_context: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
         """Return the trust settings: the context passed, else those of the environment if `trust_env` is set, else the defaults.
 
         Raises:
-            InvalidRequest: `given` is not an `ssl.SSLContext`.
+            InvalidRequest: `ssl_context` is not an `ssl.SSLContext`.
         """
-        if given is not None and not isinstance(given, ssl.SSLContext):
-            raise InvalidRequest(
-                f"ssl_context: expected an ssl.SSLContext, got {type(given).__name__}; "
-                "make one with ssl.create_default_context(cafile=...)"
-            )
+        if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+            remedy = "make one with ssl.create_default_context(cafile=...)"
+            raise InvalidRequest(f"ssl_context: expected an ssl.SSLContext, got {type(ssl_context).__name__}; {remedy}")
         trusted = environment if trust_env else {}
-        return cls(given, trusted.get("SSL_CERT_FILE") or None, trusted.get("SSL_CERT_DIR") or None)
+        return cls(ssl_context, trusted.get("SSL_CERT_FILE") or None, trusted.get("SSL_CERT_DIR") or None)
 
     def get_context(self, library: str) -> ssl.SSLContext:
         """Return the context. It is made on first use and shared by all transports with the same settings.
