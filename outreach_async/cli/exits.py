@@ -157,9 +157,8 @@ def _find_reason(error: BaseException) -> str | None:
                 name = getattr(link, "sqlite_errorname", "")  # errors of the module itself have none
                 reason = next((text for code, text in _SQLITE_REASONS.items() if name.startswith(code)), None)
             case OSError(errno=int(code), strerror=str(text)):
-                reason = (
-                    os.strerror(code) if code > 0 else text
-                )  # below 0 are the resolver's codes, which have texts of their own
+                # Codes below 0 are the resolver's, which have texts of their own.
+                reason = os.strerror(code) if code > 0 else text
             case _:
                 pass
     return reason
