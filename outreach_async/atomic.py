@@ -20,8 +20,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 
 def parse_descriptor(path: str | os.PathLike[str]) -> int | None:
     """Return the file descriptor of this process that a path such as `/dev/stdout` refers to; `None` for other paths."""
-    found = _DESCRIPTOR.fullmatch(os.fspath(path))
-    return int(_STANDARD_DESCRIPTORS.get(found[1], found[1])) if found else None
+    match = _DESCRIPTOR.fullmatch(os.fspath(path))
+    return int(_STANDARD_DESCRIPTORS.get(match[1], match[1])) if match else None
 
 
 @contextmanager
@@ -34,21 +34,21 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
     """
-    place = Path(path)
-    if (descriptor := parse_descriptor(place)) is not None:
+    destination = Path(path)
+    if (descriptor := parse_descriptor(destination)) is not None:
         with _copy_to_descriptor(descriptor) as draft:
             yield draft
         return
-    if place.exists() and not place.is_file():
-        yield place
+    if destination.exists() and not destination.is_file():
+        yield destination
         return
-    target = Path(os.path.realpath(place))
+    target = Path(os.path.realpath(destination))
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        if known := target.exists():
+        if exists := target.exists():
             draft.touch(_PRIVATE_MODE)  # until it is complete, because the old file's permissions may be private
         yield draft
-        if known:
+        if exists:
             shutil.copymode(target, draft)
         draft.replace(target)
     finally:
@@ -75,5 +75,5 @@ def atomic_write(path: str | os.PathLike[str], text: str) -> None:
         OSError: The file cannot be written; an existing file is unchanged.
     """
     with atomic_path(path) as draft:
-        shown = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-        draft.write_bytes(shown.encode("utf-8", errors="backslashreplace"))  # services may send lone surrogates
+        escaped = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+        draft.write_bytes(escaped.encode("utf-8", errors="backslashreplace"))  # services may send lone surrogates

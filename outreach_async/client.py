@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -17,7 +16,7 @@ from outreach_async.logs import configure_logging
 from outreach_async.operations import RequestDefaults
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Seconds, Settings, Workspaces, default_to
 from outreach_async.retry import RetryPolicy
-from outreach_async.secret import Secret, drop_frames, drop_frames_async, hide
+from outreach_async.secret import OWNER_KEY, Secret, drop_frames, drop_frames_async, hide
 from outreach_async.transport.wire import Response, Transport
 from outreach_async.validation import require_headers, require_number, require_seconds, type_name
 from outreach_async.vocabulary import ID_PREFIXES, UNSET
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from outreach_async.hooks import Hook
 
 _DEFAULT_RETRY: Final = RetryPolicy()
-_KEY: Final = re.compile(rf"{ID_PREFIXES['owner_key']}.+", re.DOTALL)
 
 
 class OutreachClient:
@@ -82,17 +80,17 @@ class OutreachClient:
         key = hide(default_to(owner_key, os.environ.get("OUTREACH_OWNER_KEY")))
         fields = require_headers(headers or {})
         limit = require_number("max_in_flight", max_in_flight, least=1)
-        carrier = _resolve_transport(base_url, transport, limit)
+        resolved = _resolve_transport(base_url, transport, limit)
         settings = Settings(
             key,
             default_to(workspace, os.environ.get("OUTREACH_WORKSPACE")),
             fields,
             require_seconds("timeout", timeout),
             require_seconds("deadline", deadline),
-            _build_request_defaults(fields, key, carrier),
+            _build_request_defaults(fields, key, resolved),
         )
         url = None if transport is not None else base_url or os.environ.get("OUTREACH_BASE_URL")
-        self._bind(_build_engine(carrier, url, hooks, limit, retry), settings, owns=True)
+        self._bind(_build_engine(resolved, url, hooks, limit, retry), settings, owns=True)
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         self._engine = engine
@@ -127,13 +125,13 @@ class OutreachClient:
             print(len(await quick.workspaces.fields()))  # -> 37
             ```
         """
-        terms = self._settings.call_options(timeout, deadline)
+        options = self._settings.call_options(timeout, deadline)
         fields = {**self._settings.headers, **require_headers(headers or {})}
         key = default_to(hide(owner_key), self._settings.owner_key)
         space = default_to(workspace, self._settings.workspace)
-        dialect = _build_request_defaults(fields, key, self._engine.transport)
+        defaults = _build_request_defaults(fields, key, self._engine.transport)
         copy = object.__new__(type(self))
-        copy._bind(self._engine, Settings(key, space, fields, terms.timeout, terms.deadline, dialect), owns=False)
+        copy._bind(self._engine, Settings(key, space, fields, options.timeout, options.deadline, defaults), owns=False)
         return copy
 
     @drop_frames_async
@@ -195,17 +193,17 @@ class OutreachClient:
     def __repr__(self) -> str:
         """Show the transport and the workspace, never the key."""
         workspace = self._settings.workspace
-        shown = repr(workspace) if workspace is None or str(workspace).startswith(ID_PREFIXES["workspace"]) else "?"
-        return f"<{type(self).__name__} {self._engine.transport!r} workspace={shown}>"
+        visible = repr(workspace) if workspace is None or str(workspace).startswith(ID_PREFIXES["workspace"]) else "?"
+        return f"<{type(self).__name__} {self._engine.transport!r} workspace={visible}>"
 
 
 def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:
     """Return the defaults of the client's requests. Errors of every request mask the key, because `request()` may send it too."""
-    dialect = RequestDefaults.from_headers(headers)
-    secrets = (*dialect.secrets, *map(Secret, getattr(transport, "secrets", ())))
-    if isinstance(owner_key, Secret) and _KEY.fullmatch(owner_key.reveal()):  # masking anything else could mask common words
+    defaults = RequestDefaults.from_headers(headers)
+    secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
+    if isinstance(owner_key, Secret) and OWNER_KEY.fullmatch(owner_key.reveal()):  # masking anything else could mask common words
         secrets += (owner_key,)
-    return attrs.evolve(dialect, secrets=secrets)
+    return attrs.evolve(defaults, secrets=secrets)
 
 
 def _is_transport(transport: object) -> bool:

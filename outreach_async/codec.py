@@ -108,15 +108,12 @@ def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
     try:
         return decode_model(kind, body)
     except DecodeError as error:
-        read = _decode_large_page(kind, body) if len(body) > _LARGE_BODY else _decode_items(kind, error.value)
-        if read is None:
+        decoded = _decode_large_page(kind, body) if len(body) > _LARGE_BODY else _decode_items(kind, error.value)
+        if decoded is None:
             raise
-    page, found = read
-    return attrs.evolve(
-        page,
-        data=[item for item in found if not isinstance(item, Undecodable)],
-        undecodable=[item for item in found if isinstance(item, Undecodable)],
-    )
+    page, items = decoded
+    undecodable = [item for item in items if isinstance(item, Undecodable)]
+    return attrs.evolve(page, data=[item for item in items if not isinstance(item, Undecodable)], undecodable=undecodable)
 
 
 def structure(kind: type[T], value: object) -> T:
@@ -183,12 +180,12 @@ def _first_fault(body: bytes, error: Exception) -> str:
     """Return the first fault that msgspec found, worded as the cattrs converter words it."""
     if not isinstance(error, msgspec.ValidationError):
         return _invalid_json_fault(body, error)
-    if found := _MISSING_MEMBER.fullmatch(str(error)):
-        return f"{found['path'] or '$'}.{found['name']}: missing member {found['name']!r}"
-    if found := _TYPE_MISMATCH.fullmatch(str(error)):
-        expected = found["expected"].replace(" | null", "")
-        got = _FOUND_TYPE_NAMES.get(found["got"], found["got"])
-        return f"{found['path'] or '$'}: expected {_EXPECTED_TYPE_NAMES.get(expected, expected)}, got {got}"
+    if match := _MISSING_MEMBER.fullmatch(str(error)):
+        return f"{match['path'] or '$'}.{match['name']}: missing member {match['name']!r}"
+    if match := _TYPE_MISMATCH.fullmatch(str(error)):
+        expected = match["expected"].replace(" | null", "")
+        got = _FOUND_TYPE_NAMES.get(match["got"], match["got"])
+        return f"{match['path'] or '$'}: expected {_EXPECTED_TYPE_NAMES.get(expected, expected)}, got {got}"
     return _invalid_json_fault(body, error)
 
 
@@ -241,20 +238,20 @@ def _count_members(kind: Any) -> int:
 
 def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
     """Decode the items of a page one by one; `None` if the page itself is invalid or has too many faults to report."""
-    if value is None or not isinstance(items := value.get("data"), list):
+    if value is None or not isinstance(raw_items := value.get("data"), list):
         return None
     page = structure(kind, {**value, "data": []})
-    found: list[T | Undecodable] = []
-    left = _MAX_FAULTS
-    for index, item in enumerate(items):
+    items: list[T | Undecodable] = []
+    faults_left = _MAX_FAULTS
+    for index, item in enumerate(raw_items):
         try:
-            found.append(structure(_item_type(kind), item))
+            items.append(structure(_item_type(kind), item))
         except DecodeError as error:
-            found.append(_build_undecodable(index, error))
-            left -= len(error.faults)
-            if left < 0:
+            items.append(_build_undecodable(index, error))
+            faults_left -= len(error.faults)
+            if faults_left < 0:
                 return None
-    return page, found
+    return page, items
 
 
 def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
@@ -268,21 +265,21 @@ def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[
         page: Any = _decoder(Page[msgspec.Raw]).decode(body)
     except _DECODE_ERRORS:
         return None
-    found: list[T | Undecodable] = []
-    left, faults, colons = _LARGE_BODY, _MAX_FAULTS, _count_members(Page)
+    items: list[T | Undecodable] = []
+    bytes_left, faults_left, colons = _LARGE_BODY, _MAX_FAULTS, _count_members(Page)
     for index, item in enumerate(map(bytes, page.data)):
         colons += item.count(b":")
         try:
-            found.append(decode_model(_item_type(kind), item, fully=len(item) <= left))
+            items.append(decode_model(_item_type(kind), item, fully=len(item) <= bytes_left))
         except DecodeError as error:
-            found.append(_build_undecodable(index, error))
-            left -= len(item)
-            faults -= len(error.faults)
-            if faults < 0:
+            items.append(_build_undecodable(index, error))
+            bytes_left -= len(item)
+            faults_left -= len(error.faults)
+            if faults_left < 0:
                 return None
     if body.count(b":") != colons:  # the page itself may have unknown members
         page = structure(kind, {**_decode_object(body), "data": []})
-    return page, found
+    return page, items
 
 
 def _item_type(kind: Any) -> Any:

@@ -26,6 +26,11 @@ BODY_LIMIT = 4096
 """Maximum number of bytes of a response body that an error keeps."""
 
 
+def shorten(text: str, limit: int) -> str:
+    """Return a string for a message: at most `limit` characters, then `...` if it is longer."""
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
 class OutreachError(Exception):
     """Base class of all errors.
 

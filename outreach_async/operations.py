@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
-from urllib.parse import quote, urlencode
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import attrs
 
+from outreach_async import validation
 from outreach_async.codec import DecodeError, decode_model, decode_page, encode, encode_contact
 from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
@@ -15,16 +16,6 @@ from outreach_async.responses import build_unexpected_response, make_secret_dete
 from outreach_async.retry import Idempotency
 from outreach_async.secret import Secret, reveal
 from outreach_async.transport.wire import Request, Response
-from outreach_async.validation import (
-    check_contact,
-    require_body,
-    require_display,
-    require_id,
-    require_method,
-    require_number,
-    require_target,
-    require_upload_options,
-)
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
 
 T = TypeVar("T")
@@ -92,70 +83,71 @@ class RequestDefaults:
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
 
-def list_campaigns(
-    workspace: object, page: object, display: object, dialect: RequestDefaults, *, keep: bool
-) -> Operation[Page[Campaign]]:
+PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
+"""Builds the operation that reads one page of a list, by its number."""
+
+
+def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
     """List campaigns (section "List campaigns")."""
-    display = require_display("display", display, mailboxes=False)
-    target = f"/campaigns?{_build_page_query(workspace, page, display)}"
-    return _build_list_operation("list_campaigns", target, Page[Campaign], dialect, keep=keep)
+    display = validation.require_display("display", display, mailboxes=False)
+    return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
 
 
-def list_mailboxes(
-    workspace: object, page: object, display: object, dialect: RequestDefaults, *, keep: bool
-) -> Operation[Page[Mailbox]]:
+def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
     """List mailboxes (section "List mailboxes"); `display` is at most 2,000."""
-    display = require_display("display", display, mailboxes=True)
-    target = f"/mailboxes?{_build_page_query(workspace, page, display)}"
-    return _build_list_operation("list_mailboxes", target, Page[Mailbox], dialect, keep=keep)
+    display = validation.require_display("display", display, mailboxes=True)
+    return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
 
 
-def list_steps(campaign: object, dialect: RequestDefaults) -> Operation[CampaignSteps]:
+def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
     """List the steps of a campaign (section "List steps of a campaign")."""
-    campaign = require_id("campaign", campaign, "campaign", "pass the id of a campaign in the campaign list")
-    return _build_read_operation(
-        "list_steps", f"/campaigns/{quote(campaign, safe='')}/steps", CampaignSteps, decode_model, dialect
-    )
+    campaign = validation.require_id("campaign", campaign, "campaign", "pass the id of a campaign in the campaign list")
+    request = Request("GET", f"/campaigns/{quote(campaign, safe='')}/steps", defaults.read_headers)
+    parse = _make_parser("list_steps", CampaignSteps, decode_model, defaults.secrets)
+    return Operation("list_steps", request, parse, secrets=defaults.secrets)
 
 
-def list_fields(workspace: object, dialect: RequestDefaults) -> Operation[WorkspaceFields]:
+def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[WorkspaceFields]:
     """List the fields of a workspace (section "List fields of a workspace")."""
-    workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
-    return _build_read_operation(
-        "list_fields", f"/workspaces/{quote(workspace, safe='')}/all-fields", WorkspaceFields, decode_model, dialect
-    )
+    workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+    request = Request("GET", f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults.read_headers)
+    parse = _make_parser("list_fields", WorkspaceFields, decode_model, defaults.secrets)
+    return Operation("list_fields", request, parse, secrets=defaults.secrets)
 
 
-def _build_page_query(workspace: object, page: object, display: int) -> str:
-    workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
-    number = require_number("page", page, least=0)  # the interface does not show whether pages start at 0 or 1
-    return urlencode({"workspace": workspace, "page": number, "display": display}, quote_via=quote, safe="")
+def _build_list(
+    items: str, kind: type[Page[T]], workspace: object, display: int, defaults: RequestDefaults, *, keep: bool
+) -> PageBuilder[T]:
+    """Check and encode everything but the page number, once for all pages."""
+    workspace = quote(validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY), safe="")
+    name = f"list_{items}"
+    parse = _make_parser(name, kind, decode_page if keep else decode_model, defaults.secrets)
+
+    def build_page(number: int) -> Operation[Page[T]]:
+        target = f"/{items}?workspace={workspace}&page={number}&display={display}"
+        return Operation(name, Request("GET", target, defaults.read_headers), parse, secrets=defaults.secrets)
+
+    return build_page
 
 
-def _build_list_operation(
-    name: str, target: str, kind: type[Page[T]], dialect: RequestDefaults, *, keep: bool
-) -> Operation[Page[T]]:
-    return _build_read_operation(name, target, kind, decode_page if keep else decode_model, dialect)
-
-
-def _build_read_operation(
-    name: str, target: str, kind: type[T], load: Callable[[type[T], bytes], T], dialect: RequestDefaults
-) -> Operation[T]:
-    def parse(response: Response, _trail: AttemptInfo) -> T:
-        model: Any = _try_decode(load, kind, response.body)
+def _make_parser(
+    name: str, kind: type[T], decode: Callable[[type[T], bytes], T], secrets: tuple[str | Secret, ...]
+) -> Callable[[Response, AttemptInfo], T]:
+    def parse(response: Response, _info: AttemptInfo) -> T:
+        model: Any = _try_decode(decode, kind, response.body)
         if isinstance(model, DecodeError):
-            raise build_unexpected_response(name, response, dialect.secrets, model)
+            raise build_unexpected_response(name, response, secrets, model)
         if model.status != "ok":
-            raise build_unexpected_response(name, response, dialect.secrets, f"status {model.status!r} instead of 'ok'")
+            raise build_unexpected_response(name, response, secrets, f"status {model.status!r} instead of 'ok'")
         return model  # type: ignore[no-any-return]  # every T has a status, as all four lists do
 
-    return Operation(name, Request("GET", target, dialect.read_headers), parse, secrets=dialect.secrets)
+    return parse
 
 
-def _try_decode(load: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
+def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
     """Return a decode error instead of raising it, because as the context of another error it would keep the body unmasked."""
     try:
-        return load(kind, body)
+        return decode(kind, body)
     except DecodeError as error:
         return error.with_traceback(None)  # the traceback holds this frame, whose caller is about to hold the error
 
@@ -180,7 +172,7 @@ class ContactRequests:
         cls,
         owner_key: object,
         workspace: object,
-        dialect: RequestDefaults,
+        defaults: RequestDefaults,
         *,
         duplicates: object,
         strict_validation: object,
@@ -191,18 +183,18 @@ class ContactRequests:
         Raises:
             InvalidRequest: An option has a value or type that the interface does not allow.
         """
-        key = Secret(require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
-        workspace = require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
-        require_upload_options(duplicates, strict_validation, campaign)
+        key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
+        workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+        validation.require_upload_options(duplicates, strict_validation, campaign)
         options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         prefix = encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})
         return cls(
             str(duplicates),
             prefix[:-1] + b",",
-            dialect,
-            (key, *dialect.secrets),
+            defaults,
+            (key, *defaults.secrets),
             make_secret_detector(key),
-            make_secret_detector(key, *dialect.secrets),
+            make_secret_detector(key, *defaults.secrets),
         )
 
     @property
@@ -227,12 +219,12 @@ class ContactRequests:
         return self._build_operation(contact, self._parse_response)
 
     def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:
-        check_contact(contact)
+        validation.check_contact(contact)
         request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + encode_contact(contact)[1:])
         return Operation("create_contact", request, parse, Idempotency.IDEMPOTENT, self._secrets)
 
-    def _parse_created(self, response: Response, trail: AttemptInfo) -> CreatedContact:
-        answer, trail = self._parse_response(response, trail)
+    def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
+        answer, info = self._parse_response(response, info)
         details, request_id = answer.details, response.headers.get("x-request-id")
         if details is not None and self._may_contain_secret(details):
             details = mask_string(details, self._secrets)
@@ -242,41 +234,41 @@ class ContactRequests:
             status=answer.status,
             id=answer.id,
             details=details,
-            possible=trail.possible or possible_outcomes(answer.status, maybe_applied=trail.maybe_applied),
+            possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
             request_id=request_id,
-            attempts=trail.attempts,
+            attempts=info.attempts,
             extra=answer.extra,
         )
 
-    def _parse_response(self, response: Response, trail: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+    def _parse_response(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         answer = _try_decode(decode_model, CreateContactResponse, response.body)
         if isinstance(answer, DecodeError):
             raise build_unexpected_response("create_contact", response, self._secrets, answer)
         known = answer.status in SERVICE_OUTCOMES
         if not known or self._may_contain_key(answer.id or ""):
-            answer, trail = self._drop_key(answer, trail)
+            answer, info = self._drop_key(answer, info)
         if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # an id proves that it is a new outcome
             raise build_unexpected_response(
                 "create_contact", response, self._secrets, f"unknown status {answer.status.value!r}, no contact id"
             )
-        return answer, trail
+        return answer, info
 
-    def _drop_key(self, answer: CreateContactResponse, trail: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+    def _drop_key(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         """Drop the id if the id or the status contains the key: such a response proves nothing."""
         if answer.id is None or not (self._contains_key(answer.id) or self._contains_key(answer.status.value)):
-            return answer, trail
+            return answer, info
         possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
-        return attrs.evolve(answer, id=None), attrs.evolve(trail, possible=frozenset(possible))
+        return attrs.evolve(answer, id=None), attrs.evolve(info, possible=frozenset(possible))
 
     def _contains_key(self, text: str) -> bool:
         return mask_string(text, self._secrets[:1]) != text
 
 
 def raw_request(
-    method: object, target: object, body: object, headers: Mapping[str, str], dialect: RequestDefaults
+    method: object, target: object, body: object, headers: Mapping[str, str], defaults: RequestDefaults
 ) -> Operation[Response]:
     """Send any request. Any status is accepted, and it is not retried once a byte may have been sent."""
-    fields = {**(dialect.write_headers if body else dialect.read_headers), **headers}
-    request = Request(require_method(method), require_target(target), fields, require_body(body))
-    secrets = (*dialect.secrets, *map(Secret, secret_parts(headers)))
-    return Operation("request", request, lambda response, _trail: response, Idempotency.UNKNOWN, secrets, any_status=True)
+    fields = {**(defaults.write_headers if body else defaults.read_headers), **headers}
+    request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))
+    secrets = (*defaults.secrets, *map(Secret, secret_parts(headers)))
+    return Operation("request", request, lambda response, _info: response, Idempotency.UNKNOWN, secrets, any_status=True)

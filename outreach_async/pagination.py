@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 import attrs
-from anyio.abc import TaskGroup
 
 from outreach_async.errors import OutreachError, StatusError
 from outreach_async.models import Number, Page, Undecodable
+from outreach_async.retry import explain_status
 from outreach_async.validation import require_number
 
 
@@ -26,9 +26,6 @@ class HasId(Protocol):
 
 
 T = TypeVar("T", bound=HasId)
-
-_PAST_END_STATUSES: Final = frozenset({400, 404, 416, 422})
-"""Statuses that a service may return for a page past the end; the interface does not show them."""
 
 
 class SeenIds(Protocol):
@@ -69,12 +66,12 @@ class Collected(list[T]):
         ```
     """
 
-    def __init__(self, items: Iterable[T], walk: PageCursor[T]) -> None:
+    def __init__(self, items: Iterable[T], cursor: PageCursor[T]) -> None:
         super().__init__(items)
-        self.total_found: Number | None = walk.total_found
-        self.repeats = walk.repeats
-        self.missing = walk.missing
-        self.undecodable = walk.undecodable
+        self.total_found: Number | None = cursor.total_found
+        self.repeats = cursor.repeats
+        self.missing = cursor.missing
+        self.undecodable = cursor.undecodable
 
 
 class PageCursor(Generic[T]):
@@ -129,10 +126,10 @@ class PageCursor(Generic[T]):
         """Number of items by which the list has grown since the first page."""
         return max(0, (self.total_found or 0) - (self._first_total or 0))
 
-    def next_pages(self, most: int) -> list[int]:
-        """Return the numbers of the next pages, as far as they are known to exist: at least one, at most `most`."""
+    def next_pages(self, limit: int) -> list[int]:
+        """Return the numbers of the next pages, as far as they are known to exist: at least one, at most `limit`."""
         end = self.number if self._looking_back else max(self.number, self._last_page)
-        return list(range(self.number, min(end, self.number + most - 1) + 1))
+        return list(range(self.number, min(end, self.number + limit - 1) + 1))
 
     def should_use(self, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
         """Return whether to use this page; one that was fetched ahead may have to be fetched again."""
@@ -154,19 +151,16 @@ class PageCursor(Generic[T]):
 
     def add_error(self, error: OutreachError) -> None:
         """Record an error for the current page. It is raised unless it only means that the list has ended."""
-        past_end = isinstance(error, StatusError) and error.status_code in _PAST_END_STATUSES
+        past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
         if not past_end or 0 < self.number < self._last_page:
             raise error
         if self.total_found is None:
-            self._on_first_error(error)
+            # Continue after an error for page 1, because page 0 may be the only page.
+            if self.first != 1 or self._first_error is not None:
+                raise self._first_error or error  # page 0 failed as well: the first error is the real one
+            self._first_error = error
+            self._first_total = 0
         self._advance(useful=False, repeated=False)
-
-    def _on_first_error(self, error: OutreachError) -> None:
-        """Continue after an error for page 1, because page 0 may be the only page."""
-        if self.first != 1 or self._first_error is not None:
-            raise self._first_error or error  # page 0 failed as well: the first error is the real one
-        self._first_error = error
-        self._first_total = 0
 
     def _update_counts(self, page: Page[T], repeats: int) -> None:
         if self._first_total is None:
@@ -196,17 +190,15 @@ class PageCursor(Generic[T]):
         """Return whether the walk is at the last page and found nothing new there, or items of the page before it again."""
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
-        if self.has_list_items:
-            return repeated
-        return self.total_found != 0 or len(self._seen_ids) > 0
+        return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
 
     def _limit_items(self, items: list[T]) -> list[T]:
         if self._items_left is None:
             return items
-        kept = items[: self._items_left]
-        self._items_left -= len(kept)
+        items = items[: self._items_left]
+        self._items_left -= len(items)
         self.done |= self._items_left == 0
-        return kept
+        return items
 
 
 @attrs.frozen
@@ -270,34 +262,41 @@ class Pager(Generic[T]):
             ```
         """
         prefetch = require_number("prefetch", prefetch, least=1)
-        walk: PageCursor[T] = PageCursor(self.first, self.max_items)
+        cursor: PageCursor[T] = PageCursor(self.first, self.max_items)
         items: list[T] = []
 
-        async def keep(new: list[T]) -> None:
+        async def add_items(new: list[T]) -> None:
             items.extend(new)
 
-        await self.follow(walk, keep, prefetch)
-        return Collected(items, walk)
+        await self.follow(cursor, add_items, prefetch)
+        return Collected(items, cursor)
 
-    async def follow(self, walk: PageCursor[T], take: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
-        """Walk to the end and pass the new items of each page to `take`. If a page fails, the earlier ones were already passed.
+    async def follow(self, cursor: PageCursor[T], on_items: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
+        """Walk to the end and pass the new items of each page to `on_items`. If a page fails, the earlier ones were passed.
 
         Args:
-            walk: A new walk; afterwards it has the statistics.
-            take: Receives the new items of each page, in the list's order. The walk waits for it.
+            cursor: A new cursor; afterwards it has the statistics.
+            on_items: Receives the new items of each page, in the list's order. The walk waits for it.
             prefetch: Maximum number of pages fetched concurrently, at least 1.
 
         Raises:
             OutreachError: A page could not be fetched.
         """
         failure: OutreachError | None = None
+        in_flight: dict[int, _PendingPage[T]] = {}
         async with anyio.create_task_group() as group:
-            window = _PagePrefetcher(self, group)
             try:
-                while not walk.done:
-                    page, ahead = await window.fetch_next(walk.next_pages(prefetch))
-                    if walk.should_use(page, ahead=ahead):
-                        await take(_record_result(walk, page))
+                while not cursor.done:
+                    numbers = cursor.next_pages(prefetch)
+                    is_ahead = numbers[0] in in_flight
+                    # While this page is awaited and processed, the next ones are fetched.
+                    for number in numbers:
+                        if number not in in_flight:
+                            in_flight[number] = _PendingPage()
+                            group.start_soon(in_flight[number].run, self, number)
+                    page = await in_flight.pop(numbers[0]).wait()
+                    if cursor.should_use(page, ahead=is_ahead):
+                        await on_items(_record_result(cursor, page))
             except OutreachError as error:
                 failure = error  # raised outside the task group, which would wrap it in an exception group
             # Pages fetched ahead are no longer wanted: cancel them instead of waiting for them.
@@ -306,37 +305,21 @@ class Pager(Generic[T]):
             raise failure
 
 
-class _PagePrefetcher(Generic[T]):
-    """The pages in flight. While one is awaited and processed, the next ones are fetched."""
-
-    def __init__(self, pager: Pager[T], group: TaskGroup) -> None:
-        self._pager = pager
-        self._group = group
-        self._in_flight: dict[int, _PendingPage[T]] = {}
-
-    async def fetch_next(self, numbers: list[int]) -> tuple[Page[T] | OutreachError, bool]:
-        """Start to fetch these pages, and return the first one with whether it was fetched ahead."""
-        ahead = numbers[0] in self._in_flight
-        for number in numbers:
-            if number not in self._in_flight:
-                self._in_flight[number] = _PendingPage()
-                self._group.start_soon(self._in_flight[number].run, self._pager, number)
-        fetch = self._in_flight.pop(numbers[0])
-        await fetch.done.wait()
-        return fetch.page, ahead
-
-
 class _PendingPage(Generic[T]):
     """A page in flight."""
 
-    page: Page[T] | OutreachError
+    _page: Page[T] | OutreachError
 
     def __init__(self) -> None:
-        self.done = anyio.Event()
+        self._done = anyio.Event()
 
     async def run(self, pager: Pager[T], number: int) -> None:
-        self.page = await _fetch_or_error(pager, number)
-        self.done.set()
+        self._page = await _fetch_or_error(pager, number)
+        self._done.set()
+
+    async def wait(self) -> Page[T] | OutreachError:
+        await self._done.wait()
+        return self._page
 
 
 class _ItemIterator(AsyncIterator[T]):
@@ -388,8 +371,8 @@ async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachErr
         return error
 
 
-def _record_result(walk: PageCursor[T], page: Page[T] | OutreachError) -> list[T]:
+def _record_result(cursor: PageCursor[T], page: Page[T] | OutreachError) -> list[T]:
     if isinstance(page, Page):
-        return walk.add_page(page)
-    walk.add_error(page)
+        return cursor.add_page(page)
+    cursor.add_error(page)
     return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import attrs
 
@@ -14,9 +14,9 @@ from outreach_async.call import CallOptions
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
-from outreach_async.operations import ContactRequests, Operation, RequestDefaults
-from outreach_async.pagination import Pager
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
+from outreach_async.operations import ContactRequests, PageBuilder, RequestDefaults
+from outreach_async.pagination import HasId, Pager
 from outreach_async.secret import drop_frames, drop_frames_async, hide
 from outreach_async.validation import require_number, require_seconds, to_contact, type_name
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
@@ -24,11 +24,13 @@ from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 if TYPE_CHECKING:
     from outreach_async.bulk import BulkRun, Journal, Order, Repeats
 
+T = TypeVar("T", bound=HasId)
+
 UndecodableAction = Literal["raise", "keep"]
 Seconds = float | Unset | None
 
 _MAX_OPTION_SETS: Final = 64
-"""Maximum number of checked and encoded sets of creation options that a client caches, for example one per campaign."""
+"""Maximum number of checked and encoded sets of requests options that a client caches, for example one per campaign."""
 
 
 @attrs.frozen(repr=False)
@@ -61,6 +63,12 @@ class Settings:
 class _Resource:
     _engine: Engine = attrs.field(repr=False)
     _settings: Settings = attrs.field(repr=False)
+
+    def _build_pager(self, build_page: PageBuilder[T], page: int, max_items: int | None, options: CallOptions) -> Pager[T]:
+        require_number("page", page, least=0)  # the interface does not show whether pages start at 0 or 1
+        if max_items is not None:
+            require_number("max_items", max_items, least=1)
+        return Pager(lambda number: self._engine.run(build_page(number), options), page, max_items)
 
 
 class Campaigns(_Resource):
@@ -99,8 +107,11 @@ class Campaigns(_Resource):
                 print(campaign.id, campaign.status)  # -> camp_1 live
             ```
         """
-        make = _make_operation_factory(operations.list_campaigns, self._settings, workspace, display, undecodable)
-        return _make_pager(self._engine, self._settings.call_options(timeout, deadline), make, page, max_items)
+        keep = _should_keep(undecodable)
+        options = self._settings.call_options(timeout, deadline)
+        space = default_to(workspace, self._settings.workspace)
+        build_page = operations.list_campaigns(space, display, self._settings.request_defaults, keep=keep)
+        return self._build_pager(build_page, page, max_items, options)
 
     @drop_frames_async
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
@@ -160,8 +171,11 @@ class Mailboxes(_Resource):
             print([mailbox.id for mailbox in boxes])  # -> ['mailbox_1', 'mailbox_2']
             ```
         """
-        make = _make_operation_factory(operations.list_mailboxes, self._settings, workspace, display, undecodable)
-        return _make_pager(self._engine, self._settings.call_options(timeout, deadline), make, page, max_items)
+        keep = _should_keep(undecodable)
+        options = self._settings.call_options(timeout, deadline)
+        space = default_to(workspace, self._settings.workspace)
+        build_page = operations.list_mailboxes(space, display, self._settings.request_defaults, keep=keep)
+        return self._build_pager(build_page, page, max_items, options)
 
 
 class Workspaces(_Resource):
@@ -215,7 +229,7 @@ class Contacts(_Resource):
     ) -> CreatedContact:
         """Create one contact (section "Create contact").
 
-        The creation is retried after a lost response. That cannot create a second contact, because the service detects duplicates
+        The requests is retried after a lost response. That cannot create a second contact, because the service detects duplicates
         by e-mail and workspace. But then it can be unknown which attempt or client created the contact: `certain` of the result
         is false, and `possible` holds every possible outcome.
 
@@ -240,10 +254,10 @@ class Contacts(_Resource):
         """
         key, owner_key = owner_key and hide(owner_key), None  # a cancellation keeps its frames, which must hold no secrets
         try:
-            creation = self._contact_requests(
+            requests = self._contact_requests(
                 key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
             )
-            return await self._engine.run(creation.build(to_contact(contact)), self._settings.call_options(timeout, deadline))
+            return await self._engine.run(requests.build(to_contact(contact)), self._settings.call_options(timeout, deadline))
         except OutreachError as error:  # the work of `drop_frames_async`, without its cost
             drop_tracebacks(error)
             raise
@@ -324,7 +338,7 @@ class Contacts(_Resource):
         """
         from outreach_async.bulk.run import BulkOptions, create_run
 
-        creation = self._contact_requests(
+        requests = self._contact_requests(
             hide(owner_key), workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
         )
         options = BulkOptions(
@@ -344,7 +358,7 @@ class Contacts(_Resource):
             "options": {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign},
         }
         return create_run(
-            self._engine, creation, self._settings.call_options(timeout, deadline), rows, options=options, identity=identity
+            self._engine, requests, self._settings.call_options(timeout, deadline), rows, options=options, identity=identity
         )
 
     def _contact_requests(self, owner_key: object, workspace: str | None, **options: object) -> ContactRequests:
@@ -359,27 +373,12 @@ def _build_contact_requests(settings: Settings, owner_key: object, workspace: st
     return ContactRequests.from_options(key, space, settings.request_defaults, **options)
 
 
-def default_to(given: object, default: object) -> object:
+def default_to(value: object, default: object) -> object:
     """Return the value given to a call, or the client's default if it is `None`."""
-    return default if given is None else given
+    return default if value is None else value
 
 
-def _make_operation_factory(
-    make: Any, settings: Settings, workspace: str | None, display: int, undecodable: UndecodableAction
-) -> Any:
+def _should_keep(undecodable: UndecodableAction) -> bool:
     if undecodable not in ("raise", "keep"):
         raise InvalidRequest(f"undecodable: expected 'raise' or 'keep', got {type_name(undecodable)}; pass one of them")
-    space = default_to(workspace, settings.workspace)
-    return lambda page: make(space, page, display, settings.request_defaults, keep=undecodable == "keep")
-
-
-def _make_pager(engine: Engine, terms: CallOptions, make: Any, page: int, max_items: int | None) -> Pager[Any]:
-    make(page)  # rejects invalid arguments at once
-    if max_items is not None:
-        require_number("max_items", max_items, least=1)
-
-    async def fetch(number: int) -> Page[Any]:
-        operation: Operation[Page[Any]] = make(number)
-        return await engine.run(operation, terms)
-
-    return Pager(fetch, page, max_items)
+    return undecodable == "keep"

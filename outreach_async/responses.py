@@ -11,7 +11,16 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from outreach_async.codec import DecodeError, decode_json
-from outreach_async.errors import BODY_LIMIT, OutreachError, RateLimited, StatusError, UnexpectedResponse, iterate_linked_errors
+from outreach_async.errors import (
+    BODY_LIMIT,
+    OutreachError,
+    RateLimited,
+    StatusError,
+    UnexpectedResponse,
+    iterate_linked_errors,
+    shorten,
+)
+from outreach_async.retry import explain_status
 from outreach_async.secret import Secret
 from outreach_async.transport.wire import Response
 from outreach_async.vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
@@ -37,7 +46,6 @@ _CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
 _SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _SECRET_HEADER_WORDS: Final = ("auth", "token", "secret", "key", "cookie", "signature", "password", "session")
-_TOO_MANY_REQUESTS: Final = 429
 
 
 def is_secret_header(name: str) -> bool:
@@ -69,33 +77,29 @@ def secret_value(secret: str | Secret) -> str:
 
 def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
     """Return a fast test of whether a string may contain one of the secrets in any form. Every response of a run needs one."""
-    spotters = [_make_detector(secret) for secret in set(map(secret_value, secrets))]
-    return spotters[0] if len(spotters) == 1 else lambda text: any(spotted(text) for spotted in spotters)
+    detectors = [_make_detector(secret) for secret in set(map(secret_value, secrets))]
+    return detectors[0] if len(detectors) == 1 else lambda text: any(detect(text) for detect in detectors)
 
 
 def _make_detector(secret: str) -> Callable[[str], bool]:
     if not _WORD.fullmatch(secret):
         return lambda text: len(text) >= len(secret)
     raw = secret.encode()
-    letters = {each for before in range(3) for each in _base64_spellings(_base64_core(raw, before)[1])}
-    letters |= {raw.hex(), raw.hex().upper()}
-    shortest = len(secret)
-    least = min(map(len, letters)) if not secret.isalnum() else 0
-    needles = ("\\", "%", "&", "\0", secret, *letters)
+    encoded = {_base64_core(raw, before)[1] for before in range(3)}
+    encoded |= {letters.replace("+", "-").replace("/", "_") for letters in encoded}
+    encoded |= {raw.hex(), raw.hex().upper()}
+    min_encoded = min(map(len, encoded)) if not secret.isalnum() else 0
+    needles = ("\\", "%", "&", "\0", secret, *encoded)
 
-    def spotted(text: str) -> bool:
-        if len(text) < shortest:
+    def detect(text: str) -> bool:
+        if len(text) < len(secret):
             return False
         rest = text.removeprefix(_CONTACT_PREFIX)
-        if len(rest) < least and rest.isalnum():  # true of nearly all contact ids
+        if len(rest) < min_encoded and rest.isalnum():  # true of nearly all contact ids
             return False
         return any(needle in text for needle in needles)
 
-    return spotted
-
-
-def _base64_spellings(letters: str) -> tuple[str, str]:
-    return letters, letters.replace("+", "-").replace("/", "_")
+    return detect
 
 
 def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
@@ -112,8 +116,8 @@ def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
     margin = _masking_margin(secrets)
     if len(body) <= _MAX_INSPECTED_BYTES + margin:
         return mask_bytes(body, secrets)
-    seen = mask_bytes(body[: _MAX_INSPECTED_BYTES + margin], secrets)
-    return seen[: max(0, len(seen) - margin)]
+    masked = mask_bytes(body[: _MAX_INSPECTED_BYTES + margin], secrets)
+    return masked[: max(0, len(masked) - margin)]
 
 
 def _mask_string_beginning(text: str, secrets: Secrets) -> str:
@@ -136,21 +140,21 @@ def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
     Each pattern comes with bytes that every match contains. Most bodies do not contain them and need no search.
     """
     raw = secret.encode()
-    whole = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
-    whole |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
-    each = {
+    encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
+    encodings |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
+    by_sign = {
         b"\\": "".join(map(_escaped_pattern, secret)),
         b"%": "".join(map(_percent_pattern, raw)),
         b"&": "".join(map(_entity_pattern, secret)),
     }
-    each |= {b"+": each[b"%"]} if " " in secret else {}
-    within = "".join(map(_json_entity_pattern, secret))
-    pairs = [(sign, pattern.encode()) for sign, pattern in (*each.items(), (b"&", within), (b"u0026", within))]
+    by_sign |= {b"+": by_sign[b"%"]} if " " in secret else {}
+    in_json = "".join(map(_json_entity_pattern, secret))
+    pairs = [(sign, pattern.encode()) for sign, pattern in (*by_sign.items(), (b"&", in_json), (b"u0026", in_json))]
     for text in {raw, secret.encode("latin-1", "replace"), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}:
         start = text.hex()[:2]
         pairs += [(sign.encode(), f"(?i:{text.hex()})".encode()) for sign in {start, start.upper()}]
         pairs += [_base64_pattern(text, before) for before in range(3)]
-    return (*pairs, *((text, re.escape(text)) for text in whole))
+    return (*pairs, *((text, re.escape(text)) for text in encodings))
 
 
 @lru_cache(maxsize=1024)
@@ -192,19 +196,14 @@ def _entity_pattern(character: str) -> str:
 
 
 def _json_entity_pattern(character: str) -> str:
-    return _one_of(
-        [
-            *_reference_patterns(character),
-            *_escape_patterns(character),
-            *([re.escape(character)] if character not in "&\\" else []),
-        ]
-    )
+    itself = [re.escape(character)] if character not in "&\\" else []
+    return _one_of([*_reference_patterns(character), *_escape_patterns(character), *itself])
 
 
 def _reference_patterns(character: str) -> list[str]:
     code = ord(character)
-    forms = [f"{_AMPERSAND}#(?:0{{0,7}}{code}|(?i:x0{{0,7}}{code:x}));?"]
-    return [*forms, *(f"{_AMPERSAND}{name}" for name in _entity_names().get(character, ()))]
+    names = _entity_names().get(character, ())
+    return [f"{_AMPERSAND}#(?:0{{0,7}}{code}|(?i:x0{{0,7}}{code:x}));?", *(f"{_AMPERSAND}{name}" for name in names)]
 
 
 @cache
@@ -229,15 +228,18 @@ def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
 def _base64_pattern(text: bytes, before: int) -> tuple[bytes, bytes]:
     shared_before, letters, shared_after = _base64_core(text, before)
     any_letter = f"(?:[0-9A-Za-z]|{_base64_character_pattern('+-/_')})?"
-    core = "".join(_base64_character_pattern(_BASE64_VARIANTS[each]) if each in _BASE64_VARIANTS else each for each in letters)
+    variants = {letter: _base64_character_pattern(both) for letter, both in _BASE64_VARIANTS.items() if letter in letters}
+    core = "".join(variants.get(letter, letter) for letter in letters)
     pattern = f"{any_letter * shared_before}{core}{any_letter * shared_after}(?:{_base64_character_pattern('=')}){{0,2}}"
     return max(re.split(r"[+/]", letters), key=len).encode(), pattern.encode()
 
 
 def _base64_character_pattern(characters: str) -> str:
     """Match one of these base64 characters itself, or its forms in JSON, URLs and HTML."""
-    written = ((*_escape_patterns(each), f"{_PERCENT}(?i:{ord(each):02x})", *_reference_patterns(each)) for each in characters)
-    return _one_of([f"[{re.escape(characters)}]", *(form for forms in written for form in forms)])
+    forms = [f"[{re.escape(characters)}]"]
+    for character in characters:
+        forms += [*_escape_patterns(character), f"{_PERCENT}(?i:{ord(character):02x})", *_reference_patterns(character)]
+    return _one_of(forms)
 
 
 def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
@@ -251,8 +253,8 @@ def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 def scrub_error(error: OutreachError, secrets: Secrets) -> OutreachError:
     """Return the error without secrets. A backend may quote a response that echoes a secret, and the errors behind it do too."""
-    shown = [text for link in iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
-    if any(mask_string(text, secrets) != text for text in shown):
+    texts = [text for link in iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
+    if any(mask_string(text, secrets) != text for text in texts):
         error.args = (mask_string(str(error), secrets),)
         error.__notes__ = [mask_string(note, secrets) for note in _error_notes(error)]
         error.__cause__ = error.__context__ = None
@@ -273,7 +275,7 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
         now: Unix time in seconds, for a Retry-After given as a date.
     """
     body = _mask_beginning(response.body, secrets)
-    error = (RateLimited if response.status == _TOO_MANY_REQUESTS else StatusError)(
+    error = explain_status(response.status).error_class(
         mask_string(f"{operation}: the service answered {response.status}: {extract_reason(body)}", secrets),
         operation=operation,
         status_code=response.status,
@@ -293,14 +295,12 @@ def build_unexpected_response(
     body = _mask_beginning(response.body, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
     status = (value or {}).get("status")
-    told = (
-        f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(body)}"
-        if isinstance(status, str) and status not in _SUCCESS_STATUSES
-        else str(fault)
-    )
-    told = _truncate(_mask_string_beginning(told, secrets), _MAX_FAULTS_LENGTH)
+    text = str(fault)
+    if isinstance(status, str) and status not in _SUCCESS_STATUSES:
+        text = f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(body)}"
+    text = shorten(_mask_string_beginning(text, secrets), _MAX_FAULTS_LENGTH)
     error = UnexpectedResponse(
-        f"{operation}: the service answered {response.status} with {told}",
+        f"{operation}: the service answered {response.status} with {text}",
         operation=operation,
         status_code=response.status,
         headers=mask_headers(response.headers, secrets),
@@ -316,14 +316,10 @@ def extract_reason(body: bytes) -> str:
     if not body.strip():
         return "no body"
     try:
-        told = _extract_message(decode_json(body))
+        message = _extract_message(decode_json(body))
     except (DecodeError, RecursionError):
-        told = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
-    return _truncate(" ".join(told.split()), _MAX_REASON_LENGTH) or "no message"
-
-
-def _truncate(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}..."
+        message = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
+    return shorten(" ".join(message.split()), _MAX_REASON_LENGTH) or "no message"
 
 
 def _extract_message(value: Any) -> str:
@@ -342,10 +338,8 @@ def parse_retry_after(headers: Mapping[str, str], *, now: float) -> float | None
     value = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):
         return float(value)
-    wanted, sent = _parse_date(value), _parse_date(headers.get("date", ""))
-    if wanted is None:
-        return None
-    return max(0.0, wanted - (now if sent is None else sent))
+    until, sent = _parse_date(value), _parse_date(headers.get("date", ""))
+    return None if until is None else max(0.0, until - (now if sent is None else sent))
 
 
 def _parse_date(value: str) -> float | None:

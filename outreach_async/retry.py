@@ -1,24 +1,23 @@
-"""Retry decisions: whether and when to retry, as pure functions of what is known about an attempt."""
+"""What a failure proves, and whether and when to retry, as pure functions. `_STATUSES` is the one table of error statuses."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from enum import Enum
 from typing import Final
 
 import attrs
 
-from outreach_async.errors import DeadlineExceeded, InvalidRequest, OutreachError, StatusError, TransportError, UnexpectedResponse
-
-_REQUEST_TIMEOUT: Final = 408
-_TOO_MANY_REQUESTS: Final = 429
-_SERVER_ERROR: Final = 500
-_UNAVAILABLE: Final = 503
-_PERMANENT_SERVER_ERRORS: Final = frozenset({501, 505})
-_CLIENT_ERRORS: Final = range(400, 500)
-_INCONCLUSIVE_STATUSES: Final = frozenset({_REQUEST_TIMEOUT, 425, 499})
-"""Client errors that a proxy may return although the service has received the request."""
+from outreach_async.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    OutreachError,
+    RateLimited,
+    StatusError,
+    TransportError,
+    UnexpectedResponse,
+)
 
 
 @attrs.frozen
@@ -80,45 +79,94 @@ class FailureKind(Enum):
     FINAL = "rejected permanently, or the response does not match the interface"
 
 
-def classify(error: OutreachError, repeat: Idempotency) -> FailureKind:
+@attrs.frozen
+class StatusMeaning:
+    """The meaning of an error status: every decision that depends on a status reads it here.
+
+    Attributes:
+        failure_kind: What it proves.
+        maybe_applied: Whether the service may have applied the request, or may still apply it.
+        affects_every_row: Whether every row of a bulk run would fail alike, as with a wrong key, workspace, campaign or base URL.
+        is_denied: Whether the service refuses the key or the caller.
+        may_be_past_end: Whether a service may return it for a page past the end of a list; the interface does not show one.
+        error_class: The class of its error.
+    """
+
+    failure_kind: FailureKind
+    maybe_applied: bool = False
+    affects_every_row: bool = False
+    is_denied: bool = False
+    may_be_past_end: bool = False
+    error_class: type[StatusError] = StatusError
+
+
+_STATUSES: Final = {
+    400: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
+    401: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True),
+    403: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True),
+    404: StatusMeaning(FailureKind.FINAL, affects_every_row=True, may_be_past_end=True),
+    405: StatusMeaning(FailureKind.FINAL, affects_every_row=True),
+    # A proxy may return 408, 425 and 499 after passing the request on.
+    408: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),
+    416: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
+    422: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
+    425: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
+    # Throttling ends a run only after it has lasted too long; until then it is retried.
+    429: StatusMeaning(FailureKind.REFUSED, affects_every_row=True, error_class=RateLimited),
+    499: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
+    501: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
+    505: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
+}
+_UNAVAILABLE: Final = 503
+_THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True, affects_every_row=True)
+"""A 503 with `Retry-After`. It means throttling only by convention, and may follow a creation."""
+_STATUS_CLASSES: Final = {
+    3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # a redirect after a form is common
+    4: StatusMeaning(FailureKind.FINAL),
+    5: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),  # and beyond
+}
+_NO_STATUS: Final = StatusMeaning(FailureKind.FINAL, maybe_applied=True)
+
+
+def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMeaning:
+    """Return the meaning of a status, with the header fields of its response by lower-case name."""
+    status = status or 0
+    if status == _UNAVAILABLE and "retry-after" in headers:
+        return _THROTTLED_503
+    return _STATUSES.get(status) or _STATUS_CLASSES.get(min(status // 100, 5), _NO_STATUS)
+
+
+def classify(error: OutreachError, idempotency: Idempotency) -> FailureKind:
     """Classify an error by what it proves."""
     if isinstance(error, TransportError | DeadlineExceeded):
         return FailureKind.AMBIGUOUS if error.maybe_sent else FailureKind.NOT_SENT
     if isinstance(error, StatusError):
-        return _classify_status(error)
-    if isinstance(error, UnexpectedResponse) and not error.well_formed and repeat is Idempotency.IDEMPOTENT:
+        return explain_status(error.status_code, error.headers).failure_kind
+    if isinstance(error, UnexpectedResponse) and not error.well_formed and idempotency is Idempotency.IDEMPOTENT:
         return FailureKind.AMBIGUOUS  # it was very likely applied; a retry will show
     return FailureKind.FINAL
 
 
-def _classify_status(error: StatusError) -> FailureKind:
-    status = error.status_code or 0
-    if status == _TOO_MANY_REQUESTS or (status == _UNAVAILABLE and "retry-after" in error.headers):
-        return FailureKind.REFUSED
-    if status == _REQUEST_TIMEOUT or (status >= _SERVER_ERROR and status not in _PERMANENT_SERVER_ERRORS):
-        return FailureKind.AMBIGUOUS
-    return FailureKind.FINAL
-
-
-def maybe_applied(error: OutreachError, evidence: FailureKind) -> bool:
+def maybe_applied(error: OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it.
 
-    Only two things prove that it did not: no byte was sent, or the service returned a client error. 408, 425 and 499 prove
-    nothing, because a proxy may return them after passing the request on. Any 3xx or 5xx may follow a creation: a redirect after
-    a form is common, and a 503 means throttling only by convention.
+    Only two things prove that it did not: no byte was sent, or the service returned a client error that no proxy returns.
     """
-    if evidence is FailureKind.AMBIGUOUS:
+    if failure_kind is FailureKind.AMBIGUOUS:
         return True
-    return isinstance(error, StatusError) and (
-        error.status_code not in _CLIENT_ERRORS or error.status_code in _INCONCLUSIVE_STATUSES
-    )
+    return isinstance(error, StatusError) and explain_status(error.status_code, error.headers).maybe_applied
 
 
-def is_retryable(evidence: FailureKind, repeat: Idempotency) -> bool:
-    """Return whether the operation may be retried after an attempt with this evidence."""
-    if evidence is FailureKind.FINAL:
+def is_refusal(error: OutreachError) -> bool:
+    """Return whether the service answered with a final status: a retry would change nothing."""
+    return isinstance(error, StatusError) and classify(error, Idempotency.SAFE) is FailureKind.FINAL
+
+
+def is_retryable(failure_kind: FailureKind, idempotency: Idempotency) -> bool:
+    """Return whether the operation may be retried after an attempt that failed in this way."""
+    if failure_kind is FailureKind.FINAL:
         return False
-    return evidence is FailureKind.NOT_SENT or repeat is not Idempotency.UNKNOWN
+    return failure_kind is FailureKind.NOT_SENT or idempotency is not Idempotency.UNKNOWN
 
 
 def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
@@ -128,6 +176,6 @@ def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
     return policy.jitter() * ceiling
 
 
-def retry_cost(evidence: FailureKind) -> int:
+def retry_cost(failure_kind: FailureKind) -> int:
     """Return the cost of a retry after such an attempt, taken from the retry budget. The numbers are those of AWS's clients."""
-    return 5 if evidence is FailureKind.REFUSED else 14
+    return 5 if failure_kind is FailureKind.REFUSED else 14

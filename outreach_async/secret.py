@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from outreach_async.errors import OutreachError, drop_tracebacks
+
+OWNER_KEY: Final = re.compile("key_.+", re.DOTALL)
+_KEY_IN_TEXT: Final = re.compile(r"\bkey_[^\s'\")]+")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +53,11 @@ def hide(value: object) -> object:
 def reveal(value: object) -> object:
     """Return the value that was passed to `hide`."""
     return value.reveal() if isinstance(value, Secret) else value
+
+
+def mask_keys(text: str) -> str:
+    """Return a string with every owner key masked: a message may quote an argument that was a key in the wrong place."""
+    return _KEY_IN_TEXT.sub("key_***", text)
 
 
 def drop_frames(function: Callable[P, T]) -> Callable[P, T]:

@@ -33,13 +33,13 @@ def unescape_formula(text: str) -> str:
     return _ESCAPED_CONTROL.sub(_unescape_control, _ESCAPED_FORMULA.sub("", text))
 
 
-def _escape_control(found: re.Match[str]) -> str:
+def _escape_control(match: re.Match[str]) -> str:
     """Escape a control character. Backslashes before it, or before text that looks like its escape, are doubled."""
-    if found[2] is None:
-        return 2 * found[3]
-    return f"{2 * found[1]}\\x{ord(found[2]):02x}"
+    if match[2] is None:
+        return 2 * match[3]
+    return f"{2 * match[1]}\\x{ord(match[2]):02x}"
 
 
-def _unescape_control(found: re.Match[str]) -> str:
-    backslashes, odd = divmod(len(found[1]), 2)
-    return "\\" * backslashes + (chr(int(found[2][1:], 16)) if odd else found[2])
+def _unescape_control(match: re.Match[str]) -> str:
+    backslashes, is_escape = divmod(len(match[1]), 2)
+    return "\\" * backslashes + (chr(int(match[2][1:], 16)) if is_escape else match[2])

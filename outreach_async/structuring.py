@@ -6,8 +6,8 @@ For a list with many faulty items only the first are reported, which bounds the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from operator import attrgetter
+from functools import cache, reduce
+from operator import attrgetter, or_
 from typing import Any, Final, get_args, get_origin
 
 import attrs
@@ -59,10 +59,10 @@ def configure_converter(converter: Converter) -> Converter:
     - `NewContact` is converted to the fields that are set, with `custom` and `extra` beside the standard fields.
     """
     for kinds, name in _STRICT_TYPES.items():
-        converter.register_structure_hook(_make_union(kinds), _make_strict_hook(kinds, name))
-    converter.register_structure_hook(
-        OpenEnum, _structure_open_enum
-    )  # by class: the hook for `str` takes precedence over predicates
+        union: Any = reduce(or_, kinds)
+        converter.register_structure_hook(union, _make_strict_hook(kinds, name))
+    # By class, because the hook for `str` takes precedence over predicates.
+    converter.register_structure_hook(OpenEnum, _structure_open_enum)
     converter.register_structure_hook_factory(_is_list, lambda kind: _make_list_hook(kind, converter))
     converter.register_structure_hook_factory(_is_response_model, lambda kind: _make_structure_hook(kind, converter))
     converter.register_unstructure_hook_factory(_is_response_model, lambda kind: _make_unstructure_hook(kind, converter))
@@ -84,13 +84,6 @@ def _describe_fault(error: BaseException, _kind: Any) -> str:
 
 def _build_mismatch(expected: str, value: object) -> TypeMismatchError:
     return TypeMismatchError(f"expected {expected}, got {'None' if value is None else type(value).__name__}")
-
-
-def _make_union(kinds: tuple[type, ...]) -> Any:
-    union: Any = kinds[0]
-    for kind in kinds[1:]:
-        union |= kind
-    return union
 
 
 def _make_strict_hook(kinds: tuple[type, ...], name: str) -> StructureHook:

@@ -9,7 +9,10 @@ from typing import Any, Final
 
 from outreach_async.contacts import NewContact, standard_values
 from outreach_async.errors import InvalidRequest
+from outreach_async.secret import OWNER_KEY
+from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, has_dot_segments
 from outreach_async.vocabulary import (
+    CUSTOM_CODE,
     CUSTOM_PREFIX,
     DUPLICATE_POLICIES,
     ID_PREFIXES,
@@ -19,13 +22,8 @@ from outreach_async.vocabulary import (
     UNSET,
 )
 
-_CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
-_TARGET: Final = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?%\[\]]*")  # characters that every backend sends unchanged
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
-_KEY: Final = re.compile(rf"{ID_PREFIXES['owner_key']}.+", re.DOTALL)
+_TARGET: Final = re.compile(rf"/[{PATH_CHARACTERS}?\[\]]*")
 _MAX_INTEGER: Final = 2**63 - 1  # JSON parsers accept integers up to here; Python refuses to print far larger ones
-_HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")  # values that every HTTP library sends alike
 
 
 def type_name(value: object) -> str:
@@ -41,21 +39,22 @@ def require_id(field: str, value: object, what: str, remedy: str) -> str:
     """
     prefix = ID_PREFIXES[what]
     if not isinstance(value, str):
-        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {type_name(value)}; {remedy}")
-    if not value.strip():
-        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got a blank string; {remedy}")
-    if not value.startswith(prefix) or value == prefix:
-        raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {_describe_string(value)}; {remedy}")
-    if not value.isascii():
+        got = type_name(value)
+    elif not value.strip():
+        got = "a blank string"
+    elif not value.startswith(prefix) or value == prefix:
+        got = _describe_string(value)
+    else:
         require_encodable(field, value)
-    return value
+        return value
+    raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {got}; {remedy}")
 
 
 def _describe_string(value: str) -> str:
     """Describe a string without showing its characters, because it may be a key in the wrong place."""
-    for what, prefix in ID_PREFIXES.items():
+    for resource, prefix in ID_PREFIXES.items():
         if value.startswith(prefix):
-            kind_of_id = "an owner_key" if what == "owner_key" else f"a {what} id"
+            kind_of_id = "an owner_key" if resource == "owner_key" else f"a {resource} id"
             return f"only the prefix {prefix!r}" if value == prefix else f"what looks like {kind_of_id} ({prefix}...)"
     return f"a string of {len(value)} characters without that prefix"
 
@@ -64,7 +63,7 @@ def masked_repr(value: object) -> str:
     """Quote a string, with any owner key in it masked; for any other value, name the type."""
     if not isinstance(value, str):
         return type_name(value)
-    return repr(_KEY.sub(f"{ID_PREFIXES['owner_key']}...", value))
+    return repr(OWNER_KEY.sub("key_...", value))
 
 
 def _format_number(value: object) -> str:
@@ -77,11 +76,13 @@ def require_encodable(field: str, value: str) -> None:
     Raises:
         InvalidRequest: It contains a lone surrogate.
     """
+    if value.isascii():  # nearly always, and much faster than encoding
+        return
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        fault = f"got a lone surrogate at character {error.start}"
-        raise InvalidRequest(f"{field}: expected valid Unicode, {fault}; decode the input with its real encoding") from None
+        got = f"a lone surrogate at character {error.start}"
+        raise InvalidRequest(f"{field}: expected valid Unicode, got {got}; decode the input with its real encoding") from None
 
 
 def require_number(field: str, value: object, *, least: int, most: int | None = None) -> int:
@@ -95,9 +96,8 @@ def require_number(field: str, value: object, *, least: int, most: int | None = 
     if value < least:
         raise InvalidRequest(f"{field}: expected at least {least}, got {_format_number(value)}; pass a larger number")
     if most is not None and value > most:
-        raise InvalidRequest(
-            f"{field}: expected at most {most}, got {_format_number(value)}; request smaller pages, and more of them"
-        )
+        remedy = "request smaller pages, and more of them"
+        raise InvalidRequest(f"{field}: expected at most {most}, got {_format_number(value)}; {remedy}")
     if value > _MAX_INTEGER:
         raise InvalidRequest(f"{field}: expected at most {_MAX_INTEGER}, got {_format_number(value)}; pass a smaller number")
     return value
@@ -169,8 +169,7 @@ def _check_email(email: object) -> None:
         raise InvalidRequest(f"email: expected a string, got {type_name(email)}; give the contact an e-mail address")
     if not email.strip():
         raise InvalidRequest("email: expected an address, got a blank string; give the contact an e-mail address")
-    if not email.isascii():
-        require_encodable("email", email)
+    require_encodable("email", email)
 
 
 def _check_string(field: str, value: object) -> None:
@@ -178,8 +177,7 @@ def _check_string(field: str, value: object) -> None:
         return
     if not isinstance(value, str):
         raise InvalidRequest(f"{field}: expected a string or None, got {type_name(value)}; convert it with str()")
-    if not value.isascii():
-        require_encodable(field, value)
+    require_encodable(field, value)
 
 
 def _check_codes(field: str, codes: object) -> None:
@@ -195,7 +193,7 @@ def _check_code(field: str, code: object) -> None:
         got = type_name(code) if code != "" else "an empty string"
         raise InvalidRequest(f"{field}: expected codes as strings, got {got}; use the codes of client.workspaces.fields()")
     require_encodable(field, code)
-    if field == "custom" and not _CUSTOM_CODE.fullmatch(code):
+    if field == "custom" and not CUSTOM_CODE.fullmatch(code):
         raise InvalidRequest(
             f"custom[{masked_repr(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
         )
@@ -214,12 +212,8 @@ def to_contact(row: object) -> NewContact:
     """
     if isinstance(row, NewContact):
         return row
-    if isinstance(row, Mapping):
-        return _mapping_to_contact(row)
-    raise InvalidRequest(f"contact: expected NewContact or a mapping, got {type_name(row)}; build NewContact(email, ...)")
-
-
-def _mapping_to_contact(row: Mapping[Any, Any]) -> NewContact:
+    if not isinstance(row, Mapping):
+        raise InvalidRequest(f"contact: expected NewContact or a mapping, got {type_name(row)}; build NewContact(email, ...)")
     known: dict[str, Any] = {}
     custom: dict[str, Any] = {}
     for member, value in row.items():
@@ -254,7 +248,7 @@ def require_method(method: object) -> str:
     Raises:
         InvalidRequest: It is not an upper-case method name. The message does not show the value.
     """
-    if not isinstance(method, str) or not _METHOD.fullmatch(method):
+    if not isinstance(method, str) or not METHOD.fullmatch(method):
         raise InvalidRequest(f"method: expected an upper-case HTTP method, got {type_name(method)}; pass a method such as 'GET'")
     return method
 
@@ -266,9 +260,8 @@ def require_body(body: object) -> bytes:
         InvalidRequest: It is not `bytes`.
     """
     if not isinstance(body, bytes):
-        raise InvalidRequest(
-            f"body: expected bytes, got {type_name(body)}; encode it, for example with json.dumps(value).encode()"
-        )
+        remedy = "encode it, for example with json.dumps(value).encode()"
+        raise InvalidRequest(f"body: expected bytes, got {type_name(body)}; {remedy}")
     return body
 
 
@@ -279,14 +272,13 @@ def require_target(target: object) -> str:
         InvalidRequest: It is not in origin form, or has a `.` or `..` segment, which HTTP libraries collapse.
     """
     if not isinstance(target, str):
-        raise InvalidRequest(
-            f"target: expected a string such as '/campaigns?page=1', got {type_name(target)}; pass path and query"
-        )
+        expected = "a string such as '/campaigns?page=1'"
+        raise InvalidRequest(f"target: expected {expected}, got {type_name(target)}; pass path and query")
     if not _TARGET.fullmatch(target) or target.startswith("//"):
         raise InvalidRequest(
             "target: expected a percent-encoded path and query starting with one '/'; encode with urllib.parse.quote"
         )
-    if any(segment in {".", ".."} for segment in target.partition("?")[0].replace("%2e", ".").replace("%2E", ".").split("/")):
+    if has_dot_segments(target):
         raise InvalidRequest("target: '.' and '..' segments mean different things to different backends; leave them out")
     return target
 
@@ -300,9 +292,9 @@ def require_headers(headers: object) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         raise InvalidRequest(f"headers: expected a mapping of strings to strings, got {type_name(headers)}; pass a dict")
     for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
-        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-            found = f"got {type_name(value)}; encode it"
-            raise InvalidRequest(f"headers[{masked_repr(name)}]: expected ASCII without outer spaces or line breaks, {found}")
+        if not isinstance(value, str) or not HEADER_VALUE.fullmatch(value):
+            got = f"got {type_name(value)}; encode it"
+            raise InvalidRequest(f"headers[{masked_repr(name)}]: expected ASCII without outer spaces or line breaks, {got}")
     return {name.lower(): value for name, value in headers.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Final, Literal, Self
 
@@ -133,6 +134,7 @@ ID_PREFIXES: Final[dict[str, str]] = {
 }
 
 CUSTOM_PREFIX: Final = "custom_"
+CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 
 STANDARD_FIELDS: Final[tuple[str, ...]] = (
     "first_name",

@@ -22,9 +22,10 @@ from outreach_async.audit.report import Report
 from outreach_async.audit.rules import MISSING, UNDECODABLE, UNREADABLE, Rule
 from outreach_async.audit.scoring import GroupScores
 from outreach_async.client import OutreachClient
-from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.errors import InvalidRequest, OutreachError, shorten
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.pagination import PageCursor
+from outreach_async.retry import explain_status
 from outreach_async.validation import require_display, type_name
 from outreach_async.vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 
@@ -68,21 +69,14 @@ class WorkspaceReadResult:
             value = item.fields.get("email")
             email = value if isinstance(value, str) else None
             domain = None if email is None else email_domain(email)
-            message = f"does not match the interface: {_truncate(item.error)}"
+            message = f"does not match the interface: {shorten(item.error, _MAX_ERROR_SHOWN)}"
             add(UNDECODABLE, message, mailbox=item.id, email=email, domain=domain)
         if self.error is not None:
             read = f" completely (mailboxes read: {self.mailboxes:,})" if self.mailboxes else ""
-            add(UNREADABLE, f"could not be read{read}: {_truncate(str(self.error))}")
+            add(UNREADABLE, f"could not be read{read}: {shorten(str(self.error), _MAX_ERROR_SHOWN)}")
         if self.missing:
             add(MISSING, f"the service reports more mailboxes than it listed (missing: {self.missing:,})")
         return found
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= _MAX_ERROR_SHOWN else f"{text[:_MAX_ERROR_SHOWN]}..."
-
-
-_DENIED_STATUSES: Final = frozenset({401, 403})
 
 
 async def audit(
@@ -350,7 +344,7 @@ def build_report(state: AuditState, results: Sequence[WorkspaceReadResult], fina
     scores = GroupScores(state.totals, final)
     errors = {result.workspace: result.error for result in results if result.error is not None}
     checked = sum(result.mailboxes for result in results)
-    refused = all(error.status_code in _DENIED_STATUSES for error in errors.values())
+    refused = all(explain_status(error.status_code).is_denied for error in errors.values())
     return Report(
         workspaces=list(state.workspaces),
         mailboxes=checked,

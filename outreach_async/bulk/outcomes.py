@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, MutableSequence
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import attrs
 
 from outreach_async.contacts import CreateContactResponse, possible_outcomes
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 from outreach_async.operations import AttemptInfo
-from outreach_async.retry import FailureKind, Idempotency, classify, maybe_applied
+from outreach_async.retry import FailureKind, Idempotency, classify, explain_status, is_refusal, maybe_applied
 from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
-
-_RUN_LEVEL_STATUSES: Final = frozenset({401, 403, 404, 405, 501, 505})
-_REDIRECTS: Final = range(300, 400)
 
 
 @attrs.frozen(kw_only=True)
@@ -55,43 +52,26 @@ class ContactOutcome:
         return len(self.possible) == 1
 
 
-def answered_outcome(index: int, row: object, answer: CreateContactResponse, trail: AttemptInfo) -> ContactOutcome:
+def answered_outcome(index: int, row: object, answer: CreateContactResponse, info: AttemptInfo) -> ContactOutcome:
     """Return the outcome of a row that the service answered."""
     return ContactOutcome(
         index=index,
         contact=row,
         status=answer.status,
         id=answer.id,
-        possible=trail.possible or possible_outcomes(answer.status, maybe_applied=trail.maybe_applied),
-        attempts=trail.attempts,
+        possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
+        attempts=info.attempts,
     )
 
 
 def failed_outcome(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
     """Return the outcome of a row whose attempts failed."""
-    status = _failure_status(error)
-    possible: set[Outcome] = {Outcome.NOT_APPLIED if status is Outcome.UNKNOWN else status}
-    if error.maybe_applied:
-        possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
-    return ContactOutcome(
-        index=index, contact=row, status=status, id=None, possible=frozenset(possible), attempts=error.attempts, error=error
-    )
-
-
-def _failure_status(error: OutreachError) -> Outcome:
-    if is_refusal(error) and not maybe_applied(error, FailureKind.FINAL):
-        return Outcome.REJECTED
-    return Outcome.UNKNOWN if error.maybe_applied else Outcome.NOT_APPLIED
-
-
-def is_refusal(error: OutreachError) -> bool:
-    """Return whether the service answered with a status that is final for a row: a retry would change nothing."""
-    return isinstance(error, StatusError) and classify(error, Idempotency.IDEMPOTENT) is FailureKind.FINAL
-
-
-def unsent_outcome(index: int, row: object, status: Outcome, cause: OutreachError) -> ContactOutcome:
-    """Return the outcome of a row that was read but not sent: it is invalid, or the run stopped before its turn."""
-    return ContactOutcome(index=index, contact=row, status=status, id=None, possible=frozenset({status}), attempts=0, error=cause)
+    outcome = unfinished_outcome(index, row, error, duplicates, attempts=error.attempts, maybe_applied=error.maybe_applied)
+    if not is_refusal(error) or maybe_applied(error, FailureKind.FINAL):
+        return outcome
+    # The row itself is rejected, although an earlier attempt may have been applied.
+    possible = outcome.possible - {Outcome.NOT_APPLIED} | {Outcome.REJECTED}
+    return attrs.evolve(outcome, status=Outcome.REJECTED, possible=possible)
 
 
 def unfinished_outcome(
@@ -101,10 +81,40 @@ def unfinished_outcome(
     possible = {Outcome.NOT_APPLIED}
     if maybe_applied:
         possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
-    status = Outcome.UNKNOWN if maybe_applied else Outcome.NOT_APPLIED
     return ContactOutcome(
-        index=index, contact=row, status=status, id=None, possible=frozenset(possible), attempts=attempts, error=cause
+        index=index,
+        contact=row,
+        status=Outcome.UNKNOWN if maybe_applied else Outcome.NOT_APPLIED,
+        id=None,
+        possible=frozenset(possible),
+        attempts=attempts,
+        error=cause,
     )
+
+
+def unsent_outcome(
+    index: int, row: object, status: Outcome, cause: OutreachError | None, repeats: int | None = None
+) -> ContactOutcome:
+    """Return the outcome of a row that was read but not sent: it is invalid, or the run stopped before its turn."""
+    possible = frozenset({status})
+    return ContactOutcome(
+        index=index, contact=row, status=status, id=None, possible=possible, attempts=0, error=cause, repeats=repeats
+    )
+
+
+def repeated_outcome(index: int, row: object, earlier: int, cause: OutreachError) -> ContactOutcome:
+    """Return the outcome of a row that was rejected because it repeats an earlier one."""
+    return unsent_outcome(index, row, Outcome.REJECTED, cause, repeats=earlier)
+
+
+def superseded_outcome(index: int, row: object, sent: int) -> ContactOutcome:
+    """Return the outcome of a row that is never sent, because another row with the same e-mail is sent instead."""
+    return unsent_outcome(index, row, Outcome.NOT_APPLIED, None, repeats=sent)
+
+
+def is_superseded(outcome: ContactOutcome) -> bool:
+    """Return whether another row with the same e-mail was sent instead."""
+    return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
 
 
 _HISTORY_SIZE: Final = 4096
@@ -131,11 +141,11 @@ class RecentIds:
         """
         if contact_id is None:
             return None
-        known = hash(key)  # smaller than the key
-        other, found = self._rows.setdefault(contact_id, (known, index))
+        key_hash = hash(key)  # smaller than the key
+        earlier_hash, earlier = self._rows.setdefault(contact_id, (key_hash, index))
         if len(self._rows) > _HISTORY_SIZE:
             self._rows.popitem(last=False)
-        return None if other == known else found
+        return None if earlier_hash == key_hash else earlier
 
 
 def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
@@ -145,33 +155,15 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
     return failed_outcome(outcome.index, outcome.contact, error, duplicates)
 
 
-def repeated_outcome(index: int, row: object, earlier: int, cause: OutreachError) -> ContactOutcome:
-    """Return the outcome of a row that was rejected because it repeats an earlier one."""
-    return attrs.evolve(unsent_outcome(index, row, Outcome.REJECTED, cause), repeats=earlier)
-
-
-def superseded_outcome(index: int, row: object, sent: int) -> ContactOutcome:
-    """Return the outcome of a row that is never sent, because another row with the same e-mail is sent instead."""
-    possible = frozenset({Outcome.NOT_APPLIED})
-    return ContactOutcome(
-        index=index, contact=row, status=Outcome.NOT_APPLIED, id=None, possible=possible, attempts=0, repeats=sent
-    )
-
-
-def is_superseded(outcome: ContactOutcome) -> bool:
-    """Return whether another row with the same e-mail was sent instead."""
-    return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
-
-
 def affects_every_row(error: OutreachError) -> bool:
     """Return whether the failure affects every row, as a wrong key, workspace, campaign or base URL does.
 
     The row was validated before it was sent, so a transport that refuses it, because it is closed for example, refuses every row.
     A temporary refusal (such as 429) gets here only after it has lasted too long.
     """
-    if isinstance(error, InvalidRequest) or classify(error, Idempotency.IDEMPOTENT) is FailureKind.REFUSED:
+    if isinstance(error, InvalidRequest):
         return True
-    return isinstance(error, StatusError) and (error.status_code in _RUN_LEVEL_STATUSES or error.status_code in _REDIRECTS)
+    return isinstance(error, StatusError) and explain_status(error.status_code, error.headers).affects_every_row
 
 
 def is_final_answer(error: OutreachError) -> bool:
@@ -264,38 +256,6 @@ Revision = Callable[[ContactOutcome], ContactOutcome]
 """Takes the outcome of a row and returns the one that replaces it."""
 
 
-class OutcomeBuffer(Protocol):
-    """Outcomes that wait for the caller."""
-
-    def __len__(self) -> int:
-        """Return 0 if no outcome can be taken now."""
-        ...
-
-    def expect(self, index: int, /) -> None:
-        """Note that this row is being processed."""
-        ...
-
-    def forget(self, index: int, /) -> None:
-        """Note that this row will have no outcome."""
-        ...
-
-    def extend(self, outcomes: Iterable[ContactOutcome], /) -> None:
-        """Add outcomes."""
-        ...
-
-    def append(self, outcome: ContactOutcome, /) -> None:
-        """Add an outcome."""
-        ...
-
-    def revise(self, index: int, revised: Revision, /) -> None:
-        """Replace the outcome of a row, if the caller has not taken it yet."""
-        ...
-
-    def popleft(self) -> ContactOutcome:
-        """Remove and return the next outcome; there must be one."""
-        ...
-
-
 class CompletionOrder(deque[ContactOutcome]):
     """Returns outcomes in order of completion."""
 
@@ -349,9 +309,13 @@ class InputOrder:
 
 def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revision) -> None:
     """Replace the outcome of a row, if it is in this sequence."""
-    for place, outcome in enumerate(outcomes):
+    for position, outcome in enumerate(outcomes):
         if outcome.index == index:
-            outcomes[place] = revised(outcome)
+            outcomes[position] = revised(outcome)
+
+
+OutcomeBuffer = CompletionOrder | InputOrder
+"""Outcomes that wait for the caller. Its length is 0 if no outcome can be taken now."""
 
 
 def create_buffer(order: Order) -> OutcomeBuffer:
@@ -381,11 +345,10 @@ class RejectStreak:
             return None
         self._reason = reason
         self._remaining -= 1
-        return None if self._remaining else self._stop_error(reason[1])
-
-    def _stop_error(self, text: str) -> BulkStopped:
+        if self._remaining:
+            return None
         return BulkStopped(
-            f"run stopped: the first {self._rows} rows were rejected with the same error: {text}; "
+            f"run stopped: the first {self._rows} rows were rejected with the same error: {reason[1]}; "
             "fix the cause, or turn off stop_after_rejects"
         )
 

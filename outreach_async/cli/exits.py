@@ -11,17 +11,10 @@ from typing import Final
 
 import click
 
-from outreach_async.cli.text import mask_keys, to_printable, translate_arguments
-from outreach_async.errors import (
-    BulkStopped,
-    BulkSuspended,
-    InvalidRequest,
-    JournalError,
-    OutreachError,
-    StatusError,
-    iterate_linked_errors,
-)
-from outreach_async.retry import FailureKind, Idempotency, classify
+from outreach_async.cli.text import to_printable, translate_arguments
+from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, iterate_linked_errors
+from outreach_async.retry import explain_status, is_refusal
+from outreach_async.secret import mask_keys
 from outreach_async.vocabulary import Outcome
 
 OK: Final = 0
@@ -37,7 +30,6 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 """The reader of the output has exited, as `head` does."""
 
-_FORBIDDEN: Final = frozenset({401, 403})
 FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
 """Outcomes of rows that created or changed no contact, as far as is known."""
 
@@ -64,9 +56,9 @@ def exit_code(error: BaseException) -> int:
             return INTERRUPTED
         case BulkSuspended(resumable=True):
             return SUSPENDED
-        case OutreachError(status_code=status) if status in _FORBIDDEN:
+        case OutreachError(status_code=status) if explain_status(status).is_denied:
             return NOT_ALLOWED
-        case StatusError() if classify(error, Idempotency.SAFE) is FailureKind.FINAL:
+        case OutreachError() if is_refusal(error):
             return REFUSED
         case OutreachError() if not isinstance(error, InvalidRequest):  # a retry may succeed, so this is not a refusal
             return INCOMPLETE
@@ -92,8 +84,8 @@ def format_error(error: BaseException) -> str:
 def _format_message(error: BaseException) -> str:
     match error:
         case click.UsageError(ctx=click.Context() as context):
-            said = " ".join(_remove_foreign_text(error, error.format_message()).split()).removesuffix(".")
-            return f"{said}. Try '{context.command_path} --help'."
+            text = " ".join(_remove_foreign_text(error, error.format_message()).split()).removesuffix(".")
+            return f"{text}. Try '{context.command_path} --help'."
         case click.ClickException():
             return _remove_foreign_text(error, error.format_message())
         case KeyboardInterrupt():
@@ -116,9 +108,9 @@ def _remove_foreign_text(error: BaseException, message: str) -> str:
             continue
         reason = _find_reason(link)
         for pattern in _quotation_patterns(link):
-            if found := pattern.search(message):
-                instead = f"{found[1]}{reason}{found[2]}" if reason else ""
-                return message[: found.start()] + instead + message[found.end() :]
+            if match := pattern.search(message):
+                replacement = f"{match[1]}{reason}{match[2]}" if reason else ""
+                return message[: match.start()] + replacement + message[match.end() :]
     return message
 
 
@@ -135,8 +127,8 @@ def _is_own_error(link: BaseException, *, journal: bool) -> bool:
 def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
     """Yield patterns of the ways in which a message quotes an exception: by its class and text, or by its text alone."""
     yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
-    own = getattr(link, "strerror", None)  # may be a library's too: asyncio adds the address to the system's words
-    for text in (str(link), str(link).partition("\n")[0], own):
+    reason = getattr(link, "strerror", None)  # may be a library's too: asyncio adds the address to the system's words
+    for text in (str(link), str(link).partition("\n")[0], reason):
         if text and text != os.strerror(getattr(link, "errno", None) or 0):
             yield re.compile(rf"(: ){re.escape(text)}()(?=;|\Z)")
             yield re.compile(rf"( \(){re.escape(text)}(\))")
@@ -147,14 +139,14 @@ def _find_reason(error: BaseException) -> str | None:
     import sqlite3  # few commands need these two
     from ssl import SSLCertVerificationError, SSLError
 
-    found = None
+    reason = None
     for link in iterate_linked_errors(error):
         match link:
             case JSONDecodeError():
                 return f"invalid JSON at line {link.lineno}, column {link.colno}"
             case TOMLDecodeError():
-                at = _TOML_POSITION.search(str(link))
-                return f"invalid TOML at {at[1]}" if at else "invalid TOML"
+                position = _TOML_POSITION.search(str(link))
+                return f"invalid TOML at {position[1]}" if position else "invalid TOML"
             case UnicodeDecodeError():
                 return f"byte {link.start + 1} is not valid {link.encoding.upper()}"
             case SSLCertVerificationError():
@@ -163,9 +155,10 @@ def _find_reason(error: BaseException) -> str | None:
                 return f"TLS failed ({(getattr(link, 'reason', None) or 'unknown error').replace('_', ' ').lower()})"
             case sqlite3.Error():
                 name = getattr(link, "sqlite_errorname", "")  # errors of the module itself have none
-                found = next((text for code, text in _SQLITE_REASONS.items() if name.startswith(code)), None)
+                reason = next((text for code, text in _SQLITE_REASONS.items() if name.startswith(code)), None)
             case OSError(errno=int(code), strerror=str(text)):
-                found = os.strerror(code) if code > 0 else text  # below 0 are the resolver's codes, which have texts of their own
+                # Codes below 0 are the resolver's, which have texts of their own.
+                reason = os.strerror(code) if code > 0 else text
             case _:
                 pass
-    return found
+    return reason

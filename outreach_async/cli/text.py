@@ -6,7 +6,6 @@ import re
 from typing import Any, Final
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_OWNER_KEY: Final = re.compile(r"\bkey_[^\s'\")]+")
 
 _FLAGS: Final = {
     **{
@@ -62,11 +61,6 @@ def to_printable(value: Any) -> str:
             return f"{value:.10g}"
         case _:
             return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
-
-
-def mask_keys(text: str) -> str:
-    """Return a string with every owner key masked: a message may quote an argument that was a key in the wrong place."""
-    return _OWNER_KEY.sub("key_***", text)
 
 
 def translate_arguments(text: str) -> str:

@@ -14,7 +14,7 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.known_exports import ExportFormat, detect_export, fold_column_name
 from outreach_async.models import WorkspaceField
-from outreach_async.vocabulary import CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
+from outreach_async.vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
 if TYPE_CHECKING:
     from outreach_async.client import OutreachClient  # imported only for types: a caller with a client has loaded it
@@ -29,7 +29,6 @@ Example:
 """
 
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
-_CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
 _MAX_NAMED: Final = 50
 """Most unknown columns that an error names: each is compared with every known field, and a sheet has up to 16,384 columns."""
@@ -287,7 +286,7 @@ def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ..
 
 def _parse_custom_code(header: str) -> str:
     """Return the code of a custom field that a header spells out, or an empty string."""
-    if _CUSTOM_CODE.fullmatch(name := header.strip()):
+    if CUSTOM_CODE.fullmatch(name := header.strip()):
         return name
     custom = _CUSTOM_NAME.fullmatch(_normalise_name(header))
     return CUSTOM_PREFIX + custom[1] if custom else ""
@@ -319,7 +318,7 @@ def _is_sendable(code: str) -> bool:
 
 
 def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
-    if code in {"", IGNORE, *_STANDARD_CODES} or _CUSTOM_CODE.fullmatch(code):
+    if code in {"", IGNORE, *_STANDARD_CODES} or CUSTOM_CODE.fullmatch(code):
         return True
     return any(field.code == code for field in fields if _is_sendable(code))
 

@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.secret import drop_frames
-from outreach_async.transport.clients import AiohttpMiddleware, AiohttpSession
+from outreach_async.transport import urls
 from outreach_async.transport.lifecycle import LoopLocal
 from outreach_async.transport.response_reader import MAX_ANSWER
 from outreach_async.transport.sending import build_closed_error, mark_unsent
 from outreach_async.transport.tls import TrustSettings
-from outreach_async.transport.urls import (
-    BaseUrl,
-    choose_proxy,
-    find_library,
-    header_secrets,
-    parse_base_url,
-    reject_options,
-    require_module,
-    require_positive,
-    url_secrets,
-)
 from outreach_async.transport.wire import Progress, Request, Response, Transport
 
 _DEFAULT_CONNECTIONS: Final = 64
 _PROXY_SCHEMES: Final = ("http", "https")
+
+
+class AiohttpSession(Protocol):
+    """An `aiohttp.ClientSession`.
+
+    A protocol for type checkers, which does not import the library: otherwise checking a program that uses this one would check
+    its backends as well, and without a cache, mypy takes longer for httpx and aiohttp than for everything else.
+    """
+
+    @property
+    def connector(self) -> Any:
+        """The connector that opens connections."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields sent with every request."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+"""An `aiohttp.ClientMiddlewareType`."""
 
 
 class AiohttpTransport:
@@ -88,30 +103,29 @@ class AiohttpTransport:
         max_answer: int = MAX_ANSWER,
         middlewares: Sequence[AiohttpMiddleware] = (),
     ) -> None:
-        require_module("aiohttp", "outreach_async[aiohttp]")
-        self.max_in_flight = None if max_in_flight is None else require_positive("max_in_flight", max_in_flight)
-        self._max_answer = require_positive("max_answer", max_answer)
+        urls.require_module("aiohttp", "outreach_async[aiohttp]")
+        self.max_in_flight = None if max_in_flight is None else urls.require_positive("max_in_flight", max_in_flight)
+        self._max_answer = urls.require_positive("max_answer", max_answer)
         self._middlewares = middlewares
-        self._base: BaseUrl | None = None
-        self._visible_base: BaseUrl | None
+        self._base: urls.BaseUrl | None = None
+        self._visible_base: urls.BaseUrl | None
         self._session: AiohttpSession | None = None
         self._proxy: str | None = None
         self._event_loop: object = None
         self._trust = TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env)
         if isinstance(service, str):
-            self._base = self._visible_base = parse_base_url(service)
-            self._proxy = choose_proxy(self._base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
+            self._base = self._visible_base = urls.parse_base_url(service)
+            self._proxy = urls.choose_proxy(self._base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
             self.max_in_flight = self.max_in_flight or _DEFAULT_CONNECTIONS
-            self.secrets = (*self._base.secrets, *url_secrets(self._proxy))
+            self.secrets = (*self._base.secrets, *urls.url_secrets(self._proxy))
         else:
-            reject_options("session", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
-            if find_library(service, "ClientSession") != "aiohttp":
-                raise InvalidRequest(
-                    f"transport: expected a base URL or an aiohttp.ClientSession, got {type(service).__name__}; pass one of them"
-                )
+            urls.reject_options("session", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
+            if urls.find_library(service, "ClientSession") != "aiohttp":
+                expected = "a base URL or an aiohttp.ClientSession"
+                raise InvalidRequest(f"transport: expected {expected}, got {type(service).__name__}; pass one of them")
             self._session = service
             self._visible_base = _find_base_url(service)
-            self.secrets = (*(self._visible_base.secrets if self._visible_base else ()), *header_secrets(service.headers))
+            self.secrets = (*(self._visible_base.secrets if self._visible_base else ()), *urls.header_secrets(service.headers))
             with suppress(RuntimeError):  # the session was made outside of an event loop
                 self._event_loop = _running_loop()
         self._sender = LoopLocal(self._open_sender)
@@ -140,15 +154,10 @@ class AiohttpTransport:
         # Separate, because mypy follows the imports of a method that assigns attributes, here into all of aiohttp.
         from outreach_async.transport import aiohttp_session
 
-        place = aiohttp_session.resolve_destination(self._base)
-        given: Any = self._session
-        session = given or aiohttp_session.open_session(self._ssl_context(), self._proxy)
-        return aiohttp_session.SessionSender(session, place, self.max_in_flight, self._max_answer, self._middlewares)
-
-    def _ssl_context(self) -> ssl.SSLContext | None:
-        """Return the SSL context if a connection needs one."""
-        urls = f"{self._base} {self._proxy}"
-        return self._trust.get_context("aiohttp") if "https:" in urls else None
+        destination = aiohttp_session.resolve_destination(self._base)
+        context = self._trust.get_context("aiohttp") if "https:" in f"{self._base} {self._proxy}" else None
+        session: Any = self._session or aiohttp_session.open_session(context, self._proxy)
+        return aiohttp_session.SessionSender(session, destination, self.max_in_flight, self._max_answer, self._middlewares)
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         """Send the request and read the complete response, whatever its status.
@@ -165,16 +174,16 @@ class AiohttpTransport:
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""
         self._closed = True
-        if (wire := self._sender.release()) is not None:
-            await wire.aclose()
+        if (sender := self._sender.release()) is not None:
+            await sender.aclose()
         elif self._session is not None and not self._sender.is_inherited:
             await self._session.close()
 
 
-def _find_base_url(session: AiohttpSession) -> BaseUrl | None:
+def _find_base_url(session: AiohttpSession) -> urls.BaseUrl | None:
     """Return the base URL of a session. aiohttp has no public name for it."""
     with suppress(InvalidRequest):
-        return parse_base_url(str(getattr(session, "_base_url", None)))
+        return urls.parse_base_url(str(getattr(session, "_base_url", None)))
     return None
 
 

@@ -23,18 +23,10 @@ import yarl
 from aiohttp.abc import AbstractStreamWriter
 
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.transport import sending
 from outreach_async.transport.aiohttp_leftovers import Connector, check_leftovers, reject_unexpected_bytes, track_connection
 from outreach_async.transport.lifecycle import InFlight
 from outreach_async.transport.response_reader import BodyReader, decode_headers, require_final_status
-from outreach_async.transport.sending import (
-    build_closed_error,
-    build_transport_error,
-    describe_cause,
-    mark_handed_over,
-    merge_headers,
-    require_origin_form,
-    to_one_line,
-)
 from outreach_async.transport.urls import INVALID_HOST_MESSAGE, BaseUrl
 from outreach_async.transport.wire import Progress, Request, Response
 
@@ -78,19 +70,19 @@ class SocketFactory:
     def __call__(self, address: tuple[Any, ...]) -> socket.socket:
         """Make a socket for an address as returned by `getaddrinfo`."""
         self._detach_closed()
-        made = socket.socket(*address[:3])
-        self._sockets.append((made, os.fstat(made.fileno()).st_ino))
-        return made
+        new = socket.socket(*address[:3])
+        self._sockets.append((new, os.fstat(new.fileno()).st_ino))
+        return new
 
     def _detach_closed(self) -> None:
         """Detach closed sockets. If a descriptor now refers to another file, the socket was closed as well."""
-        kept = []
-        for made, inode in self._sockets:
-            if made.fileno() >= 0 and _inode(made.fileno()) == inode:
-                kept.append((made, inode))
+        still_open = []
+        for sock, inode in self._sockets:
+            if sock.fileno() >= 0 and _inode(sock.fileno()) == inode:
+                still_open.append((sock, inode))
             else:
-                made.detach()
-        self._sockets = kept
+                sock.detach()
+        self._sockets = still_open
 
     def __del__(self) -> None:
         """Detach closed sockets before they are collected."""
@@ -152,28 +144,26 @@ class SessionSender:
 
     Args:
         session: The session.
-        place: The destination.
-        most: Most exchanges at once; `None` for no limit beyond the session's own.
-        limit: Most bytes of a decoded response body.
+        destination: The destination.
+        max_in_flight: Maximum number of exchanges at once; `None` for no limit beyond the session's own.
+        max_answer: Maximum size of a decoded response body, in bytes.
         middlewares: Middlewares to run around every request.
     """
 
     def __init__(
         self,
         session: aiohttp.ClientSession,
-        place: Destination,
-        most: int | None,
-        limit: int,
+        destination: Destination,
+        max_in_flight: int | None,
+        max_answer: int,
         middlewares: Sequence[aiohttp.ClientMiddlewareType],
     ) -> None:
         self._session = session
-        self._destination = place
-        self._max_answer = limit
+        self._destination = destination
+        self._max_answer = max_answer
         self._middlewares = (_send_once, *middlewares)
-        self._in_flight = InFlight(most, TaskScope)
-        self._cached_url = lru_cache(_URL_CACHE_SIZE)(
-            self._join_url
-        )  # parsing is slow, and all contact creations share one target
+        self._in_flight = InFlight(max_in_flight, TaskScope)
+        self._cached_url = lru_cache(_URL_CACHE_SIZE)(self._join_url)  # parsing is slow, and all creations share one target
 
     async def send(self, request: Request, progress: Progress) -> Response:
         """Wait for a free slot, send, and read the response.
@@ -186,8 +176,8 @@ class SessionSender:
             return await self._in_flight.run(partial(self._exchange, request, progress), progress)
         except OutreachError:
             raise
-        except _ExchangeFailed as ended:
-            failure, cause = self._translate_error(ended.error, progress)
+        except _ExchangeFailed as failed:
+            failure, cause = self._translate_error(failed.error, progress)
         except _CONNECTION_ERRORS as error:
             failure, cause = self._translate_error(error, progress)
         # Raised outside of the handlers, which would set `__context__` to an error that may show a secret.
@@ -197,13 +187,13 @@ class SessionSender:
 
     async def _exchange(self, request: Request, progress: Progress) -> Response:
         if self._session.closed:
-            raise build_closed_error(self._session)
-        headers = merge_headers(request, self._destination.headers)
-        mark_handed_over(progress, request, proof=self._destination.is_own_session)
+            raise sending.build_closed_error(self._session)
+        headers = sending.merge_headers(request, self._destination.headers)
+        sending.mark_handed_over(progress, request, proof=self._destination.is_own_session)
         async with self._session.request(
             request.method,
             self._cached_url(request.target),
-            data=_Body(request.body, progress, look=not self._destination.is_own_session) if request.body else None,
+            data=_Body(request.body, progress, check_leftovers=not self._destination.is_own_session) if request.body else None,
             headers=headers,
             skip_auto_headers=None if self._destination.is_own_session else _CONTENT_TYPE,
             allow_redirects=False,
@@ -214,9 +204,8 @@ class SessionSender:
             progress.sent = True  # a response proves it, also for a request without a body
             if answer.status == _SWITCHING_PROTOCOLS:
                 answer.close()
-                raise build_transport_error(
-                    f"no response from {self._destination.display_name}: it switched to another protocol, unrequested", progress
-                )
+                text = f"no response from {self._destination.display_name}: it switched to another protocol, unrequested"
+                raise sending.build_transport_error(text, progress)
             require_final_status(answer.status)
             if not self._destination.is_own_session:  # a session of our own has no cookie jar
                 self._remove_cookies(answer)
@@ -225,37 +214,34 @@ class SessionSender:
             return response
 
     def _join_url(self, target: str) -> yarl.URL:
-        return yarl.URL(f"{self._destination.prefix}{require_origin_form(target)}", encoded=True)
+        return yarl.URL(f"{self._destination.prefix}{sending.require_origin_form(target)}", encoded=True)
 
     async def _read_response(self, answer: aiohttp.ClientResponse) -> Response:
         headers = decode_headers(answer.raw_headers)
-        intake = BodyReader(headers, self._max_answer)
+        reader = BodyReader(headers, self._max_answer)
         while not answer.content.at_eof():
-            intake.feed(await answer.content.readany())
-        return Response(answer.status, headers, intake.finish())
+            reader.feed(await answer.content.readany())
+        return Response(answer.status, headers, reader.finish())
 
     def _remove_cookies(self, answer: aiohttp.ClientResponse) -> None:
         """Remove the cookies of a response from the jar that has just stored them."""
-        if set_here := {(morsel.key, morsel.value) for morsel in answer.cookies.values()}:
-            self._session.cookie_jar.clear(lambda morsel: (morsel.key, morsel.value) in set_here)
+        if stored := {(morsel.key, morsel.value) for morsel in answer.cookies.values()}:
+            self._session.cookie_jar.clear(lambda morsel: (morsel.key, morsel.value) in stored)
 
     def _translate_error(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
         if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError) and progress.sent is not True:
             return InvalidRequest("base_url: expected a session with a base URL; pass one to ClientSession"), None
         if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError) and progress.sent is not True:
             # The error quotes the invalid value, which may be a header of the session with a secret in it.
-            return InvalidRequest(
-                "the request is not valid HTTP; correct its method, its target or the session's own headers"
-            ), None
+            text = "the request is not valid HTTP; correct its method, its target or the session's own headers"
+            return InvalidRequest(text), None
         if isinstance(error, _UNSENT_ERRORS) and progress.sent is None:  # raised while connecting, before anything is written
             progress.sent = False
-        what = "no connection to" if progress.sent is False else "no response from"
+        text = f"{'no connection to' if progress.sent is False else 'no response from'} {self._destination.display_name}"
         if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
-            return build_transport_error(
-                f"{what} {self._destination.display_name}: {error.status} {to_one_line(error.message)}", progress
-            ), None
+            return sending.build_transport_error(f"{text}: {error.status} {sending.to_one_line(error.message)}", progress), None
         cause = _unwrap_error(error)
-        return build_transport_error(f"{what} {self._destination.display_name}: {describe_cause(cause)}", progress), cause
+        return sending.build_transport_error(f"{text}: {sending.describe_cause(cause)}", progress), cause
 
     async def aclose(self) -> None:
         """Cancel every exchange and close the session."""
@@ -265,17 +251,14 @@ class SessionSender:
 
 def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
     """Open a session without any automatic behaviour. `InFlight` limits its connections."""
+    # On uvloop, aiohttp's own socket factory is unsafe.
+    socket_factory = SocketFactory() if type(asyncio.get_running_loop()).__module__ == "uvloop" else None
     return aiohttp.ClientSession(
-        connector=Connector(limit=0, ssl=context or True, socket_factory=_socket_factory()),
+        connector=Connector(limit=0, ssl=context or True, socket_factory=socket_factory),
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=_AUTOMATIC_HEADERS,
         proxy=None if proxy is None else _encode_credentials(yarl.URL(proxy)),
     )
-
-
-def _socket_factory() -> SocketFactory | None:
-    """Return a socket factory on uvloop, where aiohttp's own is unsafe; otherwise `None`."""
-    return SocketFactory() if type(asyncio.get_running_loop()).__module__ == "uvloop" else None
 
 
 def _encode_credentials(proxy: yarl.URL) -> yarl.URL:
@@ -296,13 +279,13 @@ def _unwrap_error(error: Exception) -> Exception:
 class _Body(aiohttp.Payload):
     """A request body that records when its bytes are requested. aiohttp sends them together with the head.
 
-    aiohttp's `BytesPayload` would warn of every large body. With `look`, the body first checks that no bytes wait on the
-    connection. For a session of our own, the connector has already checked that.
+    aiohttp's `BytesPayload` would warn of every large body. With `check_leftovers`, the body first checks that no bytes wait
+    on the connection. For a session of our own, the connector has already checked that.
     """
 
-    def __init__(self, content: bytes, progress: Progress, *, look: bool) -> None:
+    def __init__(self, content: bytes, progress: Progress, *, check_leftovers: bool) -> None:
         super().__init__(content)
-        self._check_leftovers = look
+        self._check_leftovers = check_leftovers
         self._content = content
         self._progress = progress
 

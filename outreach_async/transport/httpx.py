@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 from outreach_async.secret import drop_frames
-from outreach_async.transport.clients import HttpxClient
 from outreach_async.transport.httpx_pool import FAMILIES, Family, PoolSender
 from outreach_async.transport.response_reader import MAX_ANSWER
 from outreach_async.transport.sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
@@ -35,6 +35,28 @@ _CONNECTION_ERRORS: Final = (
     anyio.ClosedResourceError,
     anyio.EndOfStream,
 )
+
+
+class HttpxClient(Protocol):
+    """An `httpx.AsyncClient` or an `httpx2.AsyncClient`.
+
+    A protocol for type checkers, which does not import the library: otherwise checking a program that uses this one would check
+    its backends as well, and without a cache, mypy takes longer for httpx and aiohttp than for everything else.
+    """
+
+    @property
+    def base_url(self) -> Any:
+        """The URL that targets are relative to."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields sent with every request."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class HttpxTransport:
@@ -98,14 +120,14 @@ class HttpxTransport:
         trust_env: bool = True,
         max_answer: int = MAX_ANSWER,
     ) -> None:
-        most = None if max_in_flight is None else require_positive("max_in_flight", max_in_flight)
-        limit = require_positive("max_answer", max_answer)
+        connections = None if max_in_flight is None else require_positive("max_in_flight", max_in_flight)
+        max_answer = require_positive("max_answer", max_answer)
         if isinstance(service, str):
             self._sender: PoolSender | ClientSender = PoolSender(
                 parse_base_url(service),
                 _require_family(family or "httpx"),
-                most or _DEFAULT_CONNECTIONS,
-                limit,
+                connections or _DEFAULT_CONNECTIONS,
+                max_answer,
                 trust=TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env),
                 proxy=proxy,
                 trust_env=trust_env,
@@ -114,7 +136,7 @@ class HttpxTransport:
             reject_options("client", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
             from outreach_async.transport.httpx_client import ClientSender  # imports modules that only a client needs
 
-            self._sender = ClientSender(service, family, most, limit)
+            self._sender = ClientSender(service, family, connections, max_answer)
         self.max_in_flight = self._sender.max_in_flight
         self.secrets = self._sender.secrets
         self._closed = False
@@ -151,9 +173,8 @@ class HttpxTransport:
         library = self._sender.library
         if isinstance(error, library.LocalProtocolError | library.InvalidURL) and progress.sent is not True:
             # The error quotes the invalid value, which may be a header of the client with a secret in it.
-            return InvalidRequest(
-                "the request is not valid HTTP; correct its method, its target or the client's own headers"
-            ), None
+            text = "the request is not valid HTTP; correct its method, its target or the client's own headers"
+            return InvalidRequest(text), None
         # Raised while connecting, before anything is written. `True` stays: authentication may have sent the request before.
         if isinstance(error, tuple(getattr(library, name) for name in _UNSENT_ERRORS)) and progress.sent is None:
             progress.sent = False

@@ -24,15 +24,15 @@ class ClientSender(HttpxSender):
     Args:
         client: The client.
         family: The library that the client must belong to; `None` for either.
-        most: Most exchanges at once; `None` for no limit beyond the client's own.
-        limit: Most bytes of a decoded response body.
+        max_in_flight: Maximum number of exchanges at once; `None` for no limit beyond the client's own.
+        max_answer: Maximum size of a decoded response body, in bytes.
 
     Raises:
         InvalidRequest: `client` is not such a client, or has no usable base URL.
     """
 
-    def __init__(self, client: Any, family: Family | None, most: int | None, limit: int) -> None:
-        super().__init__(_detect_family(client, family), most, limit)
+    def __init__(self, client: Any, family: Family | None, max_in_flight: int | None, max_answer: int) -> None:
+        super().__init__(_detect_family(client, family), max_in_flight, max_answer)
         root = client.base_url
         if not root.host or root.query or root.fragment:
             raise InvalidRequest(
@@ -42,7 +42,10 @@ class ClientSender(HttpxSender):
         self.secrets = (*url_secrets(str(root)), *header_secrets(client.headers))
         self._root = root
         self._client = client
-        client.cookies = _copy_cookies(client.cookies.jar)
+        jar = _ReadOnlyCookieJar()
+        for cookie in client.cookies.jar:
+            jar.set_cookie(cookie)
+        client.cookies = jar
         self._in_flight = LoopLocal(self._open)
         self._started = False
 
@@ -87,8 +90,8 @@ class ClientSender(HttpxSender):
 
     async def aclose(self) -> None:
         """Cancel every exchange and close the client, unless it belongs to the parent of a forked process."""
-        if (turns := self._in_flight.release()) is not None:
-            await turns.aclose()
+        if (in_flight := self._in_flight.release()) is not None:
+            await in_flight.aclose()
         elif self._in_flight.is_inherited:
             return
         with suppress(RuntimeError):  # connections of an event loop that has ended can no longer be closed
@@ -102,17 +105,9 @@ class _ReadOnlyCookieJar(CookieJar):
         """Ignore the cookies of a response."""
 
 
-def _copy_cookies(jar: CookieJar) -> CookieJar:
-    sealed = _ReadOnlyCookieJar()
-    for cookie in jar:
-        sealed.set_cookie(cookie)
-    return sealed
-
-
-def _detect_family(client: Any, asked: Family | None) -> Family:
-    found = FAMILIES.get(find_library(client, "AsyncClient") or "")
-    if found is None or asked not in (None, found):
-        raise InvalidRequest(
-            f"transport: expected a base URL or an {asked or 'httpx'}.AsyncClient, got {type(client).__name__}; pass one of them"
-        )
-    return found
+def _detect_family(client: Any, family: Family | None) -> Family:
+    detected = FAMILIES.get(find_library(client, "AsyncClient") or "")
+    if detected is None or family not in (None, detected):
+        expected = f"a base URL or an {family or 'httpx'}.AsyncClient"
+        raise InvalidRequest(f"transport: expected {expected}, got {type(client).__name__}; pass one of them")
+    return detected

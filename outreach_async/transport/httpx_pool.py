@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from importlib import import_module
@@ -13,9 +15,8 @@ from typing import Any, Final, Literal
 import anyio
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.connection_pool import ConnectionPool
 from outreach_async.transport.leftovers import ConnectionMonitor
-from outreach_async.transport.lifecycle import LoopLocal
+from outreach_async.transport.lifecycle import InFlight, LoopLocal
 from outreach_async.transport.response_reader import BodyReader, decode_headers, require_final_status
 from outreach_async.transport.sending import mark_handed_over, merge_headers, require_origin_form
 from outreach_async.transport.tls import TrustSettings
@@ -34,18 +35,18 @@ class HttpxSender:
 
     Args:
         family: The library.
-        max_in_flight: Most exchanges at once; `None` for no limit.
-        max_answer: Most bytes of a decoded response body.
+        max_in_flight: Maximum number of exchanges at once; `None` for no limit.
+        max_answer: Maximum size of a decoded response body, in bytes.
 
     Attributes:
         base_url: The base URL without user and password.
         secrets: Secrets of the base URL and of the proxy or client, which must not be shown.
     """
 
-    def __init__(self, family: Family, most: int | None, limit: int) -> None:
+    def __init__(self, family: Family, max_in_flight: int | None, max_answer: int) -> None:
         self.family: Family = family
-        self.max_in_flight = most
-        self.max_answer = limit
+        self.max_in_flight = max_in_flight
+        self.max_answer = max_answer
         self.base_url = ""
         self.secrets: tuple[str, ...] = ()
 
@@ -105,13 +106,13 @@ def make_body_class(library: ModuleType) -> Any:
     return type("Body", (_Body, library.AsyncByteStream), {})
 
 
-async def read_response(answer: Any, limit: int, link: ConnectionMonitor | None) -> tuple[Response, bool]:
+async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | None) -> tuple[Response, bool]:
     """Read a response of the library to its end and close it.
 
     Args:
         answer: The library's response.
-        limit: Most bytes of the decoded body.
-        link: The connection; `None` without one.
+        limit: Maximum size of the decoded body, in bytes.
+        monitor: Observes the connection; `None` without one.
 
     Returns:
         The response, and whether its connection can be used again as far as can be seen.
@@ -123,21 +124,21 @@ async def read_response(answer: Any, limit: int, link: ConnectionMonitor | None)
     status = require_final_status(answer.status_code)
     headers = decode_headers(answer.headers.raw)
     decoded = answer.is_stream_consumed  # a mock's response, or one read by an event hook, is already in memory
-    intake = BodyReader(headers, limit, decoded=decoded)
+    reader = BodyReader(headers, limit, decoded=decoded)
     # Not `aiter_raw`, which returns the connection to the pool before it can be checked.
     pieces = answer.aiter_bytes() if decoded else aiter(answer.stream)
-    kept = True
+    is_reusable = True
     try:
         async for piece in pieces:
-            intake.feed(piece)
-        if link is not None and not decoded:
-            kept = link.check_leftovers(answer.stream, closing="close" in headers.get("connection", "").lower())
+            reader.feed(piece)
+        if monitor is not None and not decoded:
+            is_reusable = monitor.check_leftovers(answer.stream, closing="close" in headers.get("connection", "").lower())
     except TransportError:
         await answer.aclose()
         await _exhaust(pieces)
         raise
     await answer.aclose()
-    return Response(status, headers, intake.finish()), kept
+    return Response(status, headers, reader.finish()), is_reusable
 
 
 async def _exhaust(pieces: AsyncIterator[bytes]) -> None:
@@ -147,18 +148,20 @@ async def _exhaust(pieces: AsyncIterator[bytes]) -> None:
             await anext(pieces)
 
 
+KEEPALIVE_EXPIRY: Final = 5.0
+"""Seconds after which an idle connection is closed instead of reused; the default of httpx."""
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _URL_CACHE_SIZE: Final = 256
 
 
 class PoolSender(HttpxSender):
-    """Sends to a base URL over a pool of lanes.
+    """Sends to a base URL over a pool of connections.
 
     Args:
         base: The base URL.
         family: The library.
-        most: Most lanes.
-        limit: Most bytes of a decoded response body.
+        max_in_flight: Maximum number of connections.
+        max_answer: Maximum size of a decoded response body, in bytes.
         trust: How to verify the service and an HTTPS proxy.
         proxy: A proxy URL; `None` for the environment's, if it is trusted.
         trust_env: Whether to use the environment's proxies.
@@ -171,14 +174,14 @@ class PoolSender(HttpxSender):
         self,
         base: BaseUrl,
         family: Family,
-        most: int,
-        limit: int,
+        max_in_flight: int,
+        max_answer: int,
         *,
         trust: TrustSettings,
         proxy: str | None,
         trust_env: bool,
     ) -> None:
-        super().__init__(family, most, limit)
+        super().__init__(family, max_in_flight, max_answer)
         self.base_url = str(base)
         self._base = base
         self._trust = trust
@@ -186,33 +189,34 @@ class PoolSender(HttpxSender):
         self.secrets = (*base.secrets, *url_secrets(self._proxy))
         if self._proxy and self._proxy.startswith("socks"):
             require_module("socksio", f"{family}[socks]")
-        self._pool = LoopLocal(partial(self._open_pool, most))
-        self._cached_url = lru_cache(_URL_CACHE_SIZE)(
-            self._join_url
-        )  # parsing is slow, and all contact creations share one target
+        self._pool = LoopLocal(partial(self._open_pool, max_in_flight))
+        self._cached_url = lru_cache(_URL_CACHE_SIZE)(self._join_url)  # parsing is slow, and all creations share one target
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
-        """Send on a lane and read the response."""
+        """Send on a connection and read the response."""
         return await self._pool.get().run(partial(self._exchange_on, request, progress), progress)
 
-    async def _exchange_on(self, request: Request, progress: Progress, lane: _HttpxConnection) -> Response:
+    async def _exchange_on(self, request: Request, progress: Progress, connection: _HttpxConnection) -> Response:
         message = self.library.Request(
             request.method,
             self._cached_url(request.target),
             headers=merge_headers(request, self._default_headers),
             stream=self._body_class(request.body, progress),
-            extensions=lane.extensions,
+            extensions=connection.extensions,
         )
         mark_handed_over(progress, request, proof=True)
-        answer = await lane.transport.handle_async_request(message)
+        answer = await connection.transport.handle_async_request(message)
         progress.sent = True  # a response proves it, also for a request without a body
-        response, lane.is_clean = await read_response(
-            answer, self.max_answer, lane.mark_open(answer.extensions.get("network_stream"))
-        )
+        monitor = connection.mark_open(answer.extensions.get("network_stream"))
+        response, connection.is_clean = await read_response(answer, self.max_answer, monitor)
         return response
 
-    def _open_pool(self, most: int) -> ConnectionPool[_HttpxConnection]:
-        library, context = self.library, self._ssl_context()
+    def _open_pool(self, limit: int) -> ConnectionPool:
+        library = self.library
+        if any(url.startswith("https:") for url in (self.base_url, self._proxy or "")):
+            context = self._trust.get_context(self.family)
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, so it loads no certificates
         try:
             self._root = library.URL(str(self._base))
             self._default_headers = {"host": self._root.netloc.decode()}
@@ -224,25 +228,19 @@ class PoolSender(HttpxSender):
         build = partial(
             library.AsyncHTTPTransport,
             verify=context,
-            limits=library.Limits(
-                max_connections=1, max_keepalive_connections=1, keepalive_expiry=None
-            ),  # `ConnectionPool` expires it
+            # `ConnectionPool` expires the connection.
+            limits=library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None),
             proxy=self._proxy and library.Proxy(self._proxy, ssl_context=context if self._proxy.startswith("https:") else None),
         )
-        return ConnectionPool(most, lambda: _HttpxConnection(build()))
-
-    def _ssl_context(self) -> ssl.SSLContext:
-        if not any(url.startswith("https:") for url in (self.base_url, self._proxy or "")):
-            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, so it loads no certificates
-        return self._trust.get_context(self.family)
+        return ConnectionPool(limit, lambda: _HttpxConnection(build()))
 
     def _join_url(self, target: str) -> Any:
         return self._root.copy_with(raw_path=f"{self._base.path}{require_origin_form(target)}".encode())
 
     async def aclose(self) -> None:
-        """Cancel every exchange and close every lane."""
-        if (lanes := self._pool.release()) is not None:
-            await lanes.aclose()
+        """Cancel every exchange and close every connection."""
+        if (pool := self._pool.release()) is not None:
+            await pool.aclose()
 
 
 class _HttpxConnection:
@@ -274,10 +272,76 @@ class _HttpxConnection:
 
     def is_reusable(self) -> bool:
         """Return whether the connection is open and silent: a readable idle connection has ended, or has unexpected bytes."""
-        return self.is_clean and (self._monitor is None or self._monitor.is_silent())  # without a link, a mock made the response
+        # The response of a mock has no monitor.
+        return self.is_clean and (self._monitor is None or self._monitor.is_silent())
 
     async def aclose(self) -> None:
         """Close the connection, also while it is being opened."""
         await self.transport.aclose()
         for stream in self._sockets:
             await stream.aclose()
+
+
+class ConnectionPool:
+    """A bounded pool of single connections that reuses the last one used first, for one event loop.
+
+    The libraries' own pools scan all connections for every request, and a request that is cancelled at the wrong moment can cost
+    them a place for good. Here, one exchange at a time uses a connection. It is closed after anything but a complete response,
+    and when it was idle for too long.
+
+    Args:
+        limit: Maximum number of connections, and of exchanges at once.
+        build: Makes a connection without opening it.
+        clock: Returns seconds from any start.
+    """
+
+    def __init__(self, limit: int, build: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
+        self._in_flight = InFlight(limit)
+        self._build = build
+        self._clock = clock
+        self._idle: deque[tuple[float, Any]] = deque()
+
+    async def run(self, exchange: Callable[[Any], Awaitable[Response]], progress: Progress) -> Response:
+        """Run an exchange on a connection that no other exchange uses meanwhile."""
+        return await self._in_flight.run(partial(self._exchange_on, exchange), progress)
+
+    async def _exchange_on(self, exchange: Callable[[Any], Awaitable[Response]]) -> Response:
+        idle, worn = self._take_idle()
+        connection = idle or self._build()
+        try:
+            # Closing may be cancelled. By now the connection is no longer in the pool, so it must be closed in that case as well.
+            await _close_all(worn)
+            answer = await exchange(connection)
+        except BaseException:
+            # Also after a cancellation: the rest of the response would arrive later and be read as the next one.
+            await _close_all([connection])
+            raise
+        # Only after a complete response. The newest connection stays on the right, so the oldest is always on the left.
+        self._idle.append((self._clock(), connection))
+        return answer
+
+    def _take_idle(self) -> tuple[Any | None, list[Any]]:
+        """Remove and return the connection to use, if any, and the connections to close."""
+        worn = []
+        horizon = self._clock() - KEEPALIVE_EXPIRY
+        while self._idle and self._idle[0][0] < horizon:
+            worn.append(self._idle.popleft()[1])
+        while self._idle:
+            # The last one used: the server is least likely to have closed it, and a lower load lets the others expire.
+            connection = self._idle.pop()[1]
+            if connection.is_reusable():
+                return connection, worn
+            worn.append(connection)
+        return None, worn
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and close every connection."""
+        await self._in_flight.aclose()  # first: a running exchange would return its connection to the pool
+        idle, self._idle = self._idle, deque()
+        await _close_all(connection for _, connection in idle)
+
+
+async def _close_all(connections: Iterable[Any]) -> None:
+    for connection in connections:
+        with anyio.CancelScope(shield=True):  # a cancellation half-way would leave the socket open
+            await connection.aclose()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from outreach_async.errors import TransportError
 
@@ -17,35 +17,27 @@ _MAX_LAYERS: Final = 8
 """Most streams that a library and its client wrap around each other; five today."""
 
 
-class HasFileno(Protocol):
-    """A socket as an event loop exposes it."""
-
-    def fileno(self) -> int:
-        """Return the file descriptor, or -1 if the socket is closed."""
-        ...
-
-
 class SocketProbe:
     """Checks a socket for waiting data without reading it.
 
     Args:
-        descriptor: The socket.
+        connection: The socket, as an event loop exposes it: an object with `fileno()`.
     """
 
-    def __init__(self, descriptor: HasFileno) -> None:
-        self._descriptor = descriptor
+    def __init__(self, connection: Any) -> None:
+        self._socket = connection
         # Windows has no `poll`, but its `select` takes any descriptor.
         self._poll = select.poll() if hasattr(select, "poll") else None
-        if self._poll is not None and descriptor.fileno() >= 0:
-            self._poll.register(descriptor.fileno(), select.POLLIN)
+        if self._poll is not None and connection.fileno() >= 0:
+            self._poll.register(connection.fileno(), select.POLLIN)
 
     def is_readable(self) -> bool:
         """Return whether a read would not block: there are bytes, the stream has ended, or the socket is closed."""
-        number = self._descriptor.fileno()
-        if number < 0:
+        descriptor = self._socket.fileno()
+        if descriptor < 0:
             return True
         if self._poll is None:  # pragma: no cover - on Windows
-            return bool(select.select([number], [], [], 0)[0])
+            return bool(select.select([descriptor], [], [], 0)[0])
         return bool(self._poll.poll(0))
 
     def peek(self) -> bytes | None:
@@ -53,7 +45,7 @@ class SocketProbe:
         if not self.is_readable():
             return None
         try:
-            waiting = socket.socket(fileno=self._descriptor.fileno())
+            waiting = socket.socket(fileno=self._socket.fileno())
         except (OSError, ValueError):  # the socket is closed
             return b""
         try:
@@ -81,8 +73,8 @@ class ConnectionMonitor:
 
     def __init__(self, network: Any) -> None:
         self.network = network
-        descriptor = network.get_extra_info("socket")
-        self._probe = None if descriptor is None else SocketProbe(descriptor)  # a mock has no socket
+        connection = network.get_extra_info("socket")
+        self._probe = None if connection is None else SocketProbe(connection)  # a mock has no socket
         tls = network.get_extra_info("ssl_object")
         self._tls = tls if isinstance(tls, ssl.SSLObject) else None
 
@@ -106,15 +98,15 @@ class ConnectionMonitor:
         state = http11_state(stream)
         if state is None:
             return False
-        count, machine = state
-        first = count == 1
-        behind = machine.trailing_data[0] or self._peek_buffered()
-        if behind is None and not first and self._probe is not None and not (closing and self._tls):
-            behind = self._probe.peek()  # the end of a TLS connection sends bytes too
-        if behind is None:
+        request_count, machine = state
+        is_first = request_count == 1
+        leftover = machine.trailing_data[0] or self._peek_buffered()
+        if leftover is None and not is_first and self._probe is not None and not (closing and self._tls):
+            leftover = self._probe.peek()  # the end of a TLS connection sends bytes too
+        if leftover is None:
             return True
         machine.send_failed()  # in this state the library closes the connection instead of keeping it
-        if behind and not first:
+        if leftover and not is_first:
             raise build_unexpected_bytes_error()
         return False
 
@@ -152,6 +144,6 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
 def _has_buffered_bytes(network: Any) -> bool:
     """Return whether anyio has buffered bytes: on asyncio it may read more from the kernel than httpcore takes at once."""
     stream = getattr(network, "_stream", None)
-    while (beneath := getattr(stream, "transport_stream", None)) is not None:
-        stream = beneath
+    while (inner := getattr(stream, "transport_stream", None)) is not None:
+        stream = inner
     return bool(getattr(getattr(stream, "_protocol", None), "read_queue", None))

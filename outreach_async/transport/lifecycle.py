@@ -34,7 +34,7 @@ class LoopLocal(Generic[T]):
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
-        self._make: Callable[[], T] = make
+        self._make = make
         self._token: EventLoopToken | None = None
         self._value: T | None = None
         self.is_inherited = False
@@ -79,8 +79,8 @@ def _raise_forked() -> NoReturn:
 
 def discard_all_after_fork() -> None:
     """Give up the values of the parent in every `LoopLocal`."""
-    for bound in _INSTANCES:
-        bound.discard_after_fork()
+    for instance in _INSTANCES:
+        instance.discard_after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
@@ -103,19 +103,19 @@ class InFlight:
     """Runs a bounded number of exchanges at once and cancels them all on closing. For one event loop.
 
     Args:
-        most: Most exchanges at once; `None` for no limit. Waiting exchanges start in the order of their arrival.
-        scope: Makes the cancel scope of an exchange.
+        limit: Maximum number of exchanges at once; `None` for no limit. Waiting exchanges start in the order of their arrival.
+        make_scope: Makes the cancel scope of an exchange.
     """
 
-    def __init__(self, most: int | None, scope: Callable[[], CancelScopeLike] = anyio.CancelScope) -> None:
-        self._make_scope = scope
-        self._semaphore = anyio.Semaphore(most or sys.maxsize, fast_acquire=True)  # otherwise every acquire yields
+    def __init__(self, limit: int | None, make_scope: Callable[[], CancelScopeLike] = anyio.CancelScope) -> None:
+        self._make_scope = make_scope
+        self._semaphore = anyio.Semaphore(limit or sys.maxsize, fast_acquire=True)  # otherwise every acquire yields
         self._scopes: set[CancelScopeLike] = set()
         self._closed = False
         self._all_ended = anyio.Event()
 
     async def run(self, exchange: Callable[[], Awaitable[Response]], progress: Progress) -> Response:
-        """Run an exchange once fewer than `most` are running.
+        """Run an exchange once fewer than `limit` are running.
 
         Raises:
             InvalidRequest: The transport was closed before the exchange started.

@@ -25,8 +25,6 @@ _MAX_PIECES: Final = 4096
 _MIN_FINAL_STATUS: Final = 200
 
 _CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,18}")
-_GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
-_RAW_DEFLATE_WINDOW_BITS: Final = -zlib.MAX_WBITS
 
 
 def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -122,14 +120,16 @@ class _Decompressor:
         self._stream: zlib._Decompress | None = None
         self._members = 0
 
-    def feed(self, piece: bytes, most: int) -> bytes:
+    def feed(self, piece: bytes, limit: int) -> bytes:
         decoded = b""
         try:
-            while piece and len(decoded) < most:
+            while piece and len(decoded) < limit:
                 if self._stream is None or self._stream.eof:  # a gzip body may have several members
-                    self._count_member()
-                    self._stream = zlib.decompressobj(self._window_bits(piece))
-                decoded += self._stream.decompress(piece, most - len(decoded))
+                    self._members += 1
+                    if self._members > _MAX_MEMBERS:
+                        raise self._build_error(f"has more than {_MAX_MEMBERS} members in")
+                    self._stream = zlib.decompressobj(_window_bits(self._coding, piece))
+                decoded += self._stream.decompress(piece, limit - len(decoded))
                 piece = self._stream.unused_data
         except zlib.error:
             raise self._build_error("is not in") from None
@@ -139,19 +139,15 @@ class _Decompressor:
         if self._stream is not None and not self._stream.eof:
             raise self._build_error("is truncated within")
 
-    def _count_member(self) -> None:
-        self._members += 1
-        if self._members > _MAX_MEMBERS:
-            raise self._build_error(f"has more than {_MAX_MEMBERS} members in")
-
-    def _window_bits(self, piece: bytes) -> int:
-        # "deflate" means the zlib format, but some servers omit its header.
-        if self._coding == "deflate":
-            return zlib.MAX_WBITS if piece[0] & 0x0F == zlib.DEFLATED else _RAW_DEFLATE_WINDOW_BITS
-        return _GZIP_WINDOW_BITS
-
     def _build_error(self, how: str) -> TransportError:
         return TransportError(f"the response body {how} its stated content-encoding {self._coding!r}", maybe_sent=True)
+
+
+def _window_bits(coding: str, piece: bytes) -> int:
+    if coding != "deflate":
+        return 16 + zlib.MAX_WBITS  # gzip
+    # "deflate" means the zlib format, but some servers omit its header.
+    return zlib.MAX_WBITS if piece[0] & 0x0F == zlib.DEFLATED else -zlib.MAX_WBITS
 
 
 def _make_decompressor(stated: str) -> _Decompressor | None:
@@ -159,7 +155,6 @@ def _make_decompressor(stated: str) -> _Decompressor | None:
     if coding in {"", "identity"}:
         return None
     if coding not in {"gzip", "x-gzip", "deflate"}:
-        raise TransportError(
-            f"the response has the content-encoding {coding[:20]!r}, expected {ACCEPT_ENCODING}", maybe_sent=True
-        )
+        text = f"the response has the content-encoding {coding[:20]!r}, expected {ACCEPT_ENCODING}"
+        raise TransportError(text, maybe_sent=True)
     return _Decompressor(coding)

@@ -15,14 +15,10 @@ from typing import Final
 
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport.response_reader import ACCEPT_ENCODING
-from outreach_async.transport.wire import Progress, Request
+from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, Progress, Request, has_dot_segments
 
 _MAX_PROVABLE_HEAD: Final = 8 * 1024
-_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
-_TARGET: Final = re.compile(r"/(?!/)[A-Za-z0-9\-._~!$&'()*+,;=:@/%\[\]]*(?:\?[A-Za-z0-9\-._~!$&'()*+,;=:@/?%\[\]]+)?")
-_DOT_SEGMENTS: Final = re.compile(r"/(?:\.|%2e){1,2}(?:[/?]|\Z)", re.IGNORECASE)
-_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+_TARGET: Final = re.compile(rf"/(?!/)[{PATH_CHARACTERS}\[\]]*(?:\?[{PATH_CHARACTERS}?\[\]]+)?")
 _MAX_MESSAGE_LENGTH: Final = 200
 _HEADER_CACHE_SIZE: Final = 32
 _FRAMING_HEADERS: Final = frozenset({"content-length", "expect", "transfer-encoding"})
@@ -38,7 +34,8 @@ def mark_unsent(progress: Progress) -> None:
 def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
     """Record that the request is passed to the library. With `proof`, its body will record when it is sent."""
     # From here on the library may write at any time. Without proof, nobody could tell afterwards that it had not.
-    if progress.sent is False and not (proof and request.body and _head_size(request) <= _MAX_PROVABLE_HEAD):
+    head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
+    if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
         progress.sent = None
 
 
@@ -59,12 +56,12 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
         InvalidRequest: The method or a field is one that the libraries would send differently, or reject in an error that shows
             it.
     """
-    if not _METHOD.fullmatch(request.method):
+    if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass one such as 'GET'")
-    joined = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
+    merged = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
     if request.body or request.method in _METHODS_WITH_BODY:
-        joined["content-length"] = str(len(request.body))
-    return joined
+        merged["content-length"] = str(len(request.body))
+    return merged
 
 
 @lru_cache(_HEADER_CACHE_SIZE)
@@ -72,9 +69,9 @@ def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     """Validate header fields, by lower-case name. Cached, because a client sends the same fields with every request."""
     checked = {}
     for name, value in items:
-        if not _NAME.fullmatch(name):
+        if not HEADER_NAME.fullmatch(name):
             raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
-        if not _VALUE.fullmatch(value):
+        if not HEADER_VALUE.fullmatch(value):
             raise InvalidRequest(f"headers[{name!r}]: expected printable ASCII without spaces at the ends; encode it")
         checked[name.lower()] = value
     if not _FRAMING_HEADERS.isdisjoint(checked):
@@ -90,7 +87,7 @@ def require_origin_form(target: str) -> str:
     Raises:
         InvalidRequest: The target is invalid, or a library would change it.
     """
-    if not _TARGET.fullmatch(target) or _DOT_SEGMENTS.search(target.partition("?")[0]):
+    if not _TARGET.fullmatch(target) or has_dot_segments(target):
         raise InvalidRequest(
             "target: expected a percent-encoded path and query starting with one '/', "
             "without '.' and '..'; encode with urllib.parse.quote"
@@ -100,18 +97,14 @@ def require_origin_form(target: str) -> str:
 
 def describe_cause(error: BaseException) -> str:
     """Return a library's error as one short line. An error without a message is described by that of its cause."""
-    beneath: BaseException | None = error
+    cause: BaseException | None = error
     text = ""
-    while beneath is not None and not text:
-        text = to_one_line(str(beneath))
-        beneath = beneath.__cause__ or beneath.__context__
+    while cause is not None and not text:
+        text = to_one_line(str(cause))
+        cause = cause.__cause__ or cause.__context__
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def to_one_line(text: str) -> str:
     """Return the beginning of a string on one line."""
     return " ".join(text.split())[:_MAX_MESSAGE_LENGTH]
-
-
-def _head_size(request: Request) -> int:
-    return len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))

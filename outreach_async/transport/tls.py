@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final, Self, cast
+from typing import Self
 
 import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport.sending import describe_cause
-
-_CONTEXT_CACHE_SIZE: Final = 8
-_PROTOCOLS: Final = ("http/1.1",)
 
 
 @attrs.frozen
@@ -33,19 +30,17 @@ class TrustSettings:
     directory: str | None
 
     @classmethod
-    def from_environment(cls, given: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
+    def from_environment(cls, ssl_context: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
         """Return the trust settings: the context passed, else those of the environment if `trust_env` is set, else the defaults.
 
         Raises:
-            InvalidRequest: `given` is not an `ssl.SSLContext`.
+            InvalidRequest: `ssl_context` is not an `ssl.SSLContext`.
         """
-        if given is not None and not isinstance(given, ssl.SSLContext):
-            raise InvalidRequest(
-                f"ssl_context: expected an ssl.SSLContext, got {type(given).__name__}; "
-                "make one with ssl.create_default_context(cafile=...)"
-            )
+        if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+            remedy = "make one with ssl.create_default_context(cafile=...)"
+            raise InvalidRequest(f"ssl_context: expected an ssl.SSLContext, got {type(ssl_context).__name__}; {remedy}")
         trusted = environment if trust_env else {}
-        return cls(given, trusted.get("SSL_CERT_FILE") or None, trusted.get("SSL_CERT_DIR") or None)
+        return cls(ssl_context, trusted.get("SSL_CERT_FILE") or None, trusted.get("SSL_CERT_DIR") or None)
 
     def get_context(self, library: str) -> ssl.SSLContext:
         """Return the context. It is made on first use and shared by all transports with the same settings.
@@ -62,36 +57,30 @@ class TrustSettings:
         try:
             return _shared_context(library, self.file, self.directory, _file_version(self.file))
         except OSError as error:
-            remedy = "correct the path or unset the variable"
-            raise InvalidRequest(
-                f"SSL_CERT_FILE, SSL_CERT_DIR: cannot read certificates ({describe_cause(error)}); {remedy}"
-            ) from None
+            text = f"cannot read certificates ({describe_cause(error)}); correct the path or unset the variable"
+            raise InvalidRequest(f"SSL_CERT_FILE, SSL_CERT_DIR: {text}") from None
 
 
-@lru_cache(_CONTEXT_CACHE_SIZE)
-def _shared_context(library: str, file: str | None, folder: str | None, version: object) -> ssl.SSLContext:
-    del version  # part of the cache key only, so that a replaced file is read again
+@lru_cache(8)
+def _shared_context(library: str, file: str | None, directory: str | None, _version: object) -> ssl.SSLContext:
+    """Return the context. The version is part of the cache key only, so that a replaced file is read again."""
     if file is not None:
         context = ssl.create_default_context(cafile=file)
-    elif folder is not None:
-        context = ssl.create_default_context(capath=folder)
-    else:
-        context = _default_context(library)
-    context.set_alpn_protocols(_PROTOCOLS)
-    return context
-
-
-def _default_context(library: str) -> ssl.SSLContext:
-    if library == "aiohttp":
+    elif directory is not None:
+        context = ssl.create_default_context(capath=directory)
+    elif library == "aiohttp":
         import certifi
 
-        return ssl.create_default_context(cafile=certifi.where())
-    return cast("ssl.SSLContext", import_module(library).create_ssl_context(trust_env=False))
+        context = ssl.create_default_context(cafile=certifi.where())
+    else:
+        context = import_module(library).create_ssl_context(trust_env=False)
+    context.set_alpn_protocols(("http/1.1",))
+    return context
 
 
 def _file_version(file: str | None) -> object:
     """Return a value that changes when the file does, because certificates are replaced in place."""
     if file is None:
         return None
-    found = Path(file).stat()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    status = Path(file).stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size

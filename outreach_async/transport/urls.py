@@ -13,15 +13,14 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.transport.wire import PATH_CHARACTERS, has_dot_segments
 
 INVALID_HOST_MESSAGE: Final = "base_url: expected a valid host name, got one that DNS cannot encode; correct it"
 """The message for a host name that a backend rejects."""
 
 _UNSAFE_CHARACTERS: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
-_PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")  # characters that every backend sends unchanged
+_PATH: Final = re.compile(f"[{PATH_CHARACTERS}]*")
 _HOST_AND_PORT: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
-_EXAMPLE: Final = "such as 'https://api.example'"
-_MAX_SHORT_SECRET: Final = 3
 _AUTHORIZATION_HEADERS: Final = ("authorization", "proxy-authorization", "cookie")
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -60,28 +59,23 @@ def parse_base_url(text: str) -> BaseUrl:
         InvalidRequest: The URL is not a valid base URL. The message names the field and the remedy, and omits the URL, which may
             hold a password.
     """
-    parts = _split_url("base_url", text, ("http", "https"), _EXAMPLE)
+    parts = _split_url("base_url", text, ("http", "https"), "such as 'https://api.example'")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise InvalidRequest("base_url: expected a URL without query and fragment; remove them")
-    if not _PATH.fullmatch(parts.path) or _has_dot_segments(parts.path):
+    if not _PATH.fullmatch(parts.path) or has_dot_segments(parts.path):
         raise InvalidRequest("base_url: expected a percent-encoded path without '.' and '..'; encode it with urllib.parse.quote")
     port = None if parts.port == _PORTS[parts.scheme] else parts.port
-    return BaseUrl(
-        parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), _basic_authorization(parts), url_secrets(text)
-    )
-
-
-def _has_dot_segments(path: str) -> bool:
-    return not {".", ".."}.isdisjoint(path.replace("%2e", ".").replace("%2E", ".").split("/"))
+    authorization = None if parts.username is None else f"Basic {_encode_credentials(parts)}"
+    return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), authorization, url_secrets(text))
 
 
 def url_secrets(*urls: str | None) -> tuple[str, ...]:
     """Return the secrets in these URLs: each password (or user without one) and its basic authorization value."""
-    found = []
+    secrets = []
     for parts in (urlsplit(url) for url in urls if url is not None):
         if parts.username is not None:
-            found += [unquote(parts.password or parts.username), _encode_credentials(parts)]
-    return _drop_short(found)
+            secrets += [unquote(parts.password or parts.username), _encode_credentials(parts)]
+    return _drop_short(secrets)
 
 
 def header_secrets(fields: Mapping[str, str]) -> tuple[str, ...]:
@@ -91,26 +85,23 @@ def header_secrets(fields: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _drop_short(secrets: Iterable[str]) -> tuple[str, ...]:
-    return tuple(
-        secret for secret in secrets if len(secret) > _MAX_SHORT_SECRET
-    )  # masking a short secret would mask common words
+    return tuple(secret for secret in secrets if len(secret) > 3)  # noqa: PLR2004 - shorter ones would mask common words
 
 
-def choose_proxy(base: BaseUrl, given: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
-    """Return the proxy URL: `given`, or that of the environment if `trust_env` is set; `None` for no proxy.
+def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
+    """Return the proxy URL: the explicit one, or that of the environment if `trust_env` is set; `None` for no proxy.
 
     Raises:
         InvalidRequest: The URL has no host, or a scheme that is not in `schemes`.
     """
-    proxy = given
+    proxy = explicit
     if proxy is None and trust_env:
         from urllib.request import getproxies  # this import takes longer than all of ours
 
         proxy = choose_environment_proxy(base, getproxies())
     if proxy is not None:
-        _split_url(
-            "proxy" if given else "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY", proxy, schemes, "such as 'http://proxy.example:3128'"
-        )
+        field = "proxy" if explicit else "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
+        _split_url(field, proxy, schemes, "such as 'http://proxy.example:3128'")
     return proxy
 
 
@@ -133,19 +124,19 @@ def _is_exempt(entry: str, base: BaseUrl) -> bool:
     """Return whether one entry of `NO_PROXY` covers the base URL."""
     if entry == "*":
         return True
-    scheme, _, place = entry.rpartition("://")
-    if not place or scheme not in {"", "all", base.scheme}:
+    scheme, _, host = entry.rpartition("://")
+    if not host or scheme not in {"", "all", base.scheme}:
         return False
     try:
-        return ip_address(base.host) in ip_network(place, strict=False)  # a single address also parses as a network
+        return ip_address(base.host) in ip_network(host, strict=False)  # a single address also parses as a network
     except ValueError:
-        return _is_matching_host(place, base, exactly=bool(scheme))
+        return _is_matching_host(host, base, exactly=bool(scheme))
 
 
-def _is_matching_host(place: str, base: BaseUrl, *, exactly: bool) -> bool:
+def _is_matching_host(pattern: str, base: BaseUrl, *, exactly: bool) -> bool:
     # As in httpx: "example.com" matches the host and its subdomains, ".example.com" and "*.example.com" only the subdomains,
     # and "http://example.com" only the host.
-    ((name, port),) = _HOST_AND_PORT.findall(place)
+    ((name, port),) = _HOST_AND_PORT.findall(pattern)
     bare = name.lower().removeprefix("*")
     inside = base.host.endswith(bare if bare.startswith(".") else f".{bare}") and not (exactly and bare == name.lower())
     return (inside or base.host == bare) and port in {"", str(base.port)}
@@ -154,18 +145,14 @@ def _is_matching_host(place: str, base: BaseUrl, *, exactly: bool) -> bool:
 def _split_url(field: str, text: str, schemes: Collection[str], example: str) -> SplitResult:
     try:
         parts = urlsplit(text)
-        whole = bool(parts.hostname) and parts.port != 0
+        is_complete = bool(parts.hostname) and parts.port != 0
     except ValueError:
-        whole = False
-    if not whole or _UNSAFE_CHARACTERS.search(text) or parts.scheme not in schemes:
+        is_complete = False
+    if not is_complete or _UNSAFE_CHARACTERS.search(text) or parts.scheme not in schemes:
         raise InvalidRequest(
             f"{field}: expected a URL with a host and one of the schemes {', '.join(schemes)}; pass one {example}"
         )
     return parts
-
-
-def _basic_authorization(parts: SplitResult) -> str | None:
-    return None if parts.username is None else f"Basic {_encode_credentials(parts)}"
 
 
 def _encode_credentials(parts: SplitResult) -> str:
@@ -198,18 +185,18 @@ def require_positive(field: str, value: object) -> int:
     return value
 
 
-def reject_options(given: str, **options: object) -> None:
+def reject_options(argument: str, **options: object) -> None:
     """Check that no option is passed together with a client that already decides it.
 
     Args:
-        given: Name of the argument that was passed, such as `client`.
+        argument: Name of the argument that was passed, such as `client`.
         options: Options by name; `None` for those not passed.
 
     Raises:
         InvalidRequest: An option was passed.
     """
-    if said := [name for name, value in options.items() if value is not None]:
-        raise InvalidRequest(f"{', '.join(said)}: not allowed together with a {given}; configure the {given} instead")
+    if names := [name for name, value in options.items() if value is not None]:
+        raise InvalidRequest(f"{', '.join(names)}: not allowed together with a {argument}; configure the {argument} instead")
 
 
 def find_library(value: object, name: str) -> str | None:

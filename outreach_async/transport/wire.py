@@ -6,10 +6,24 @@ nothing of operations, and the client knows nothing of sockets.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import attrs
+
+METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
+HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+"""Values that every HTTP library sends alike."""
+PATH_CHARACTERS: Final = r"A-Za-z0-9\-._~!$&'()*+,;=:@/%"
+"""Characters of a path that every backend sends unchanged, for a character class."""
+_DOT_SEGMENT: Final = re.compile(r"(?:\A|/)(?:\.|%2e){1,2}(?:/|\Z)", re.IGNORECASE)
+
+
+def has_dot_segments(target: str) -> bool:
+    """Return whether the path of a target has a `.` or `..` segment, which HTTP libraries collapse."""
+    return _DOT_SEGMENT.search(target.partition("?")[0]) is not None
 
 
 @attrs.frozen(repr=False)

@@ -25,7 +25,7 @@ from outreach_async.cli.files import explain_write_errors
 from outreach_async.cli.options import Options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import run_async
-from outreach_async.cli.text import mask_keys, to_printable, translate_arguments
+from outreach_async.cli.text import to_printable, translate_arguments
 from outreach_async.errors import (
     BulkStopped,
     DeadlineExceeded,
@@ -38,6 +38,7 @@ from outreach_async.errors import (
     UnexpectedResponse,
 )
 from outreach_async.fake import FakeService
+from outreach_async.secret import mask_keys
 
 FAKE = ("--base-url", "fake:")
 LONG = "x" * 250

@@ -45,12 +45,12 @@ ODD = "camp_é ü/%2F?#"
 
 READS: dict[str, tuple[Callable[[], Operation[Any]], str, str]] = {
     "list_campaigns": (
-        lambda: list_campaigns("space_1", 2, 50, DIALECT, keep=False),
+        lambda: list_campaigns("space_1", 50, DIALECT, keep=False)(2),
         "/campaigns?workspace=space_1&page=2&display=50",
         "Page[Campaign]",
     ),
     "list_mailboxes": (
-        lambda: list_mailboxes("space_1", 0, 2000, DIALECT, keep=False),
+        lambda: list_mailboxes("space_1", 2000, DIALECT, keep=False)(0),
         "/mailboxes?workspace=space_1&page=0&display=2000",
         "Page[Mailbox]",
     ),
@@ -105,7 +105,7 @@ def test_any_id_in_a_path_is_one_segment_that_means_the_id(rest: str) -> None:
 @example(ODD, 1, 1, False)
 def test_any_id_in_a_query_is_one_value_that_means_the_id(rest: str, page: int, display: int, keep: bool) -> None:
     for make in (list_campaigns, list_mailboxes):
-        target = make(f"space_{rest}", page, display, DIALECT, keep=keep).request.target
+        target = make(f"space_{rest}", display, DIALECT, keep=keep)(page).request.target
         assert target.isascii()
         assert "+" not in target
         query = parse_qsl(urlsplit(target).query, keep_blank_values=True, strict_parsing=True)
@@ -113,19 +113,16 @@ def test_any_id_in_a_query_is_one_value_that_means_the_id(rest: str, page: int, 
 
 
 def test_only_a_page_of_mailboxes_has_a_largest_size() -> None:
-    assert list_campaigns("space_1", 1, 1_000_000, DIALECT, keep=False).request.target.endswith("&display=1000000")
-    assert list_mailboxes("space_1", 1, 2000, DIALECT, keep=False).request.target.endswith("&display=2000")
+    assert list_campaigns("space_1", 1_000_000, DIALECT, keep=False)(1).request.target.endswith("&display=1000000")
+    assert list_mailboxes("space_1", 2000, DIALECT, keep=False)(1).request.target.endswith("&display=2000")
 
 
 WRONG_READS: list[tuple[Callable[[], object], str]] = [
-    (lambda: list_campaigns("camp_1", 1, 1, DIALECT, keep=False), "workspace: .*campaign id.*OUTREACH_WORKSPACE"),
-    (lambda: list_campaigns(None, 1, 1, DIALECT, keep=False), "workspace: .*got None; .* or set OUTREACH_WORKSPACE"),
-    (lambda: list_campaigns("space_1", -1, 1, DIALECT, keep=False), "page: expected at least 0"),
-    (lambda: list_campaigns("space_1", "1", 1, DIALECT, keep=False), "page: expected a whole number, got str"),
-    (lambda: list_campaigns("space_1", 10**5000, 1, DIALECT, keep=False), "page: expected at most"),
-    (lambda: list_campaigns("space_1", 1, 0, DIALECT, keep=False), "display: expected at least 1"),
-    (lambda: list_mailboxes("space_1", 1, 2001, DIALECT, keep=False), "display: expected at most 2000, got 2001"),
-    (lambda: list_mailboxes("", 1, 1, DIALECT, keep=False), "workspace: .*blank"),
+    (lambda: list_campaigns("camp_1", 1, DIALECT, keep=False)(1), "workspace: .*campaign id.*OUTREACH_WORKSPACE"),
+    (lambda: list_campaigns(None, 1, DIALECT, keep=False)(1), "workspace: .*got None; .* or set OUTREACH_WORKSPACE"),
+    (lambda: list_campaigns("space_1", 0, DIALECT, keep=False)(1), "display: expected at least 1"),
+    (lambda: list_mailboxes("space_1", 2001, DIALECT, keep=False)(1), "display: expected at most 2000, got 2001"),
+    (lambda: list_mailboxes("", 1, DIALECT, keep=False)(1), "workspace: .*blank"),
     (lambda: list_steps("space_1", DIALECT), r"campaign: .*workspace id.*in the campaign list"),
     (lambda: list_fields("mailbox_1", DIALECT), "workspace: .*mailbox id.*OUTREACH_WORKSPACE"),
     (lambda: creation(key=None), "owner_key: .*got None; pass an owner key or set OUTREACH_OWNER_KEY"),
@@ -277,11 +274,11 @@ def test_a_bad_item_is_an_error_or_kept_aside_as_the_caller_wishes(make: Any) ->
     page = {"status": "ok", "headers": [], "data": [{"id": "x_1"}], "total_found": 1, "current_page": 1, "total_pages": 1}
     response = Response(200, {}, json.dumps(page).encode())
     with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\.status: missing member 'status'"):
-        make("space_1", 1, 5, DIALECT, keep=False).parse(response, FIRST)
-    kept: Page[Any] = make("space_1", 1, 5, DIALECT, keep=True).parse(response, FIRST)
+        make("space_1", 5, DIALECT, keep=False)(1).parse(response, FIRST)
+    kept: Page[Any] = make("space_1", 5, DIALECT, keep=True)(1).parse(response, FIRST)
     assert (kept.data, [(item.index, item.id) for item in kept.undecodable]) == ([], [(0, "x_1")])
     with pytest.raises(UnexpectedResponse, match="total_found"):
-        make("space_1", 1, 5, DIALECT, keep=True).parse(
+        make("space_1", 5, DIALECT, keep=True)(1).parse(
             Response(200, {}, json.dumps({**page, "total_found": "1"}).encode()), FIRST
         )
 

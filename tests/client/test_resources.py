@@ -377,6 +377,8 @@ LISTS: list[tuple[dict[str, Any], str]] = [
     ({"display": True}, "display: expected a whole number, got bool; .+"),
     ({"page": -1}, "page: expected at least 0, got -1; .+"),
     ({"page": None}, "page: expected a whole number, got None; .+"),
+    ({"page": "1"}, "page: expected a whole number, got str; .+"),
+    ({"page": 10**30}, "page: expected at most .+"),
     ({"max_items": 0}, "max_items: expected at least 1, got 0; .+"),
     ({"max_items": "9"}, "max_items: expected a whole number, got str; .+"),
     ({"undecodable": "skip"}, "undecodable: expected 'raise' or 'keep', got str; .+"),

@@ -27,6 +27,7 @@ from outreach_async.retry import (
     RetryPolicy,
     backoff_delay,
     classify,
+    explain_status,
     is_retryable,
     maybe_applied,
     retry_cost,
@@ -125,6 +126,17 @@ def test_which_failure_casts_doubt_on_later_answers(error: OutreachError, eviden
 def test_which_status_may_follow_a_creation(codes: Iterable[int], maybe: bool, retry_after: str | None) -> None:
     errors = [answered(code, retry_after=retry_after) for code in codes]
     assert {maybe_applied(error, classify(error, KNOWINGLY)) for error in errors} == {maybe}
+
+
+def test_each_column_of_the_status_table() -> None:
+    every_row = {401, 403, 404, 405, 429, 501, 505, *range(300, 400)}
+    for status in range(200, 1000):
+        meaning = explain_status(status)
+        assert meaning.affects_every_row is (status in every_row), status
+        assert meaning.is_denied is (status in {401, 403}), status
+        assert meaning.may_be_past_end is (status in {400, 404, 416, 422}), status
+        assert meaning.error_class is (RateLimited if status == 429 else StatusError), status
+    assert explain_status(503, {"retry-after": "1"}).affects_every_row
 
 
 @pytest.mark.parametrize(("evidence", "price"), [(NOT_SENT, 14), (REFUSED, 5), (AMBIGUOUS, 14), (FINAL, 14)])

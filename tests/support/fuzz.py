@@ -243,9 +243,9 @@ def every_operation() -> tuple[Operation[Any], ...]:
     dialect = attrs.evolve(RequestDefaults.from_headers({}), secrets=(KEY,))
     creation = ContactRequests.from_options(KEY, "space_1", dialect, duplicates="skip", strict_validation=True, campaign=None)
     return (
-        made.list_campaigns("space_1", 1, 5, dialect, keep=False),
-        made.list_campaigns("space_1", 1, 5, dialect, keep=True),
-        made.list_mailboxes("space_1", 1, 5, dialect, keep=True),
+        made.list_campaigns("space_1", 5, dialect, keep=False)(1),
+        made.list_campaigns("space_1", 5, dialect, keep=True)(1),
+        made.list_mailboxes("space_1", 5, dialect, keep=True)(1),
         made.list_steps("camp_1", dialect),
         made.list_fields("space_1", dialect),
         creation.build(CONTACT),
