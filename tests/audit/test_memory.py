@@ -17,6 +17,6 @@ def peak(mailboxes: int) -> float:
     return float(found[1])
 
 
-def test_mailboxes_that_are_well_are_not_kept() -> None:
+def test_healthy_mailboxes_are_not_kept_in_memory() -> None:
     """Kept, 16,000 would take as many KiB."""
     assert peak(24_000) - peak(8_000) < 12

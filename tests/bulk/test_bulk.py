@@ -89,7 +89,7 @@ class Answering:
 
 
 @pytest.mark.parametrize("source", ["list", "generator", "async generator", "mappings"])
-async def test_any_iterable_of_contacts_or_mappings_is_taken(source: str) -> None:
+async def test_rows_may_be_any_iterable_of_contacts_or_mappings(source: str) -> None:
     async def stream() -> AsyncIterator[NewContact]:
         for row in rows(300):
             await anyio.lowlevel.checkpoint()
@@ -108,7 +108,7 @@ async def test_any_iterable_of_contacts_or_mappings_is_taken(source: str) -> Non
     assert {outcome.id for outcome in found} == {f"contact_{number + 1}" for number in range(len(found))}
 
 
-async def test_awaiting_a_run_gives_the_figures() -> None:
+async def test_awaiting_a_run_returns_its_report() -> None:
     run = client(Answering(lambda email: added() if email < "user5" else skipped())).contacts.create_many(rows(10))
     report = await run
     assert isinstance(report, BulkReport)
@@ -129,7 +129,7 @@ async def test_awaiting_a_run_gives_the_figures() -> None:
     }
 
 
-async def test_an_invalid_row_is_a_rejected_outcome_with_its_input_and_the_others_go_on() -> None:
+async def test_an_invalid_row_is_rejected_with_its_input_and_the_run_continues() -> None:
     given: list[Any] = [
         {"email": "a@a.example"},
         {"email": " "},
@@ -163,16 +163,14 @@ async def test_an_invalid_row_is_a_rejected_outcome_with_its_input_and_the_other
     ],
     ids=repr,
 )
-async def test_a_row_that_fails_is_an_outcome_that_says_what_the_evidence_allows(
-    failure: Any, expected: str, possible: str
-) -> None:
+async def test_the_outcome_of_a_failed_row_is_what_its_error_proves(failure: Any, expected: str, possible: str) -> None:
     (outcome,) = await outcomes_of(client(Script(failure)).contacts.create_many(rows(1)))
     assert (outcome.status, set(outcome.possible), outcome.certain) == (expected, {*possible.split()}, " " not in possible)
     assert outcome.error is not None
     assert outcome.error.operation in {"create_contact", None}
 
 
-async def test_a_service_that_was_never_reached_suspends_the_run_after_a_few_attempts_and_no_row_is_applied() -> None:
+async def test_a_run_that_never_reaches_the_service_is_suspended_with_no_row_applied() -> None:
     script, found, began = Script(unsent()), list[ContactOutcome](), anyio.current_time()
     async with client(script).contacts.create_many(rows(1000), concurrency=8) as outcomes:
         with pytest.raises(BulkSuspended, match=r"service unreachable after 4 attempts: .*no connection"):
@@ -182,13 +180,13 @@ async def test_a_service_that_was_never_reached_suspends_the_run_after_a_few_att
     assert anyio.current_time() - began < 5
 
 
-async def test_a_row_rejected_after_a_lost_answer_may_have_been_applied() -> None:
+async def test_a_row_rejected_after_a_lost_response_may_have_been_applied() -> None:
     (outcome,) = await outcomes_of(client(Script(lost(), status(422))).contacts.create_many(rows(1), duplicates="overwrite"))
     assert outcome.status is Outcome.REJECTED
     assert outcome.possible == {Outcome.REJECTED, Outcome.ADDED, Outcome.OVERWRITTEN}
 
 
-async def test_a_duplicate_found_after_a_lost_answer_is_uncertain_and_counted_so() -> None:
+async def test_a_duplicate_after_a_lost_response_counts_as_uncertain() -> None:
     report = await client(Script(lost(), skipped())).contacts.create_many(rows(1))
     assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (1, 1)
 
@@ -200,7 +198,7 @@ async def test_a_duplicate_found_after_a_lost_answer_is_uncertain_and_counted_so
         *((code, "unknown") for code in (301, 302, 303, 308, 501, 505)),
     ],
 )
-async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_read_has_its_outcome(code: int, label: str) -> None:
+async def test_a_refusal_of_the_whole_run_stops_it_with_an_outcome_for_each_row(code: int, label: str) -> None:
     script = Script(status(code, b'{"error":{"message":"unknown key"}}'))
     pulled = 0
 
@@ -225,7 +223,7 @@ async def test_a_refusal_that_concerns_every_row_stops_the_run_and_every_row_rea
     assert pulled <= 3 * 4
 
 
-async def test_rows_that_waited_for_their_key_when_the_run_stopped_are_not_applied() -> None:
+async def test_rows_queued_behind_the_same_email_when_a_run_stops_are_not_applied() -> None:
     given = [NewContact("a@a.example")] * 4
     script = Script(1.0, status(403))
     async with client(script).contacts.create_many(given, order="input") as outcomes:
@@ -236,7 +234,7 @@ async def test_rows_that_waited_for_their_key_when_the_run_stopped_are_not_appli
     assert len(script.requests) == 1
 
 
-async def test_a_row_whose_attempt_runs_out_of_time_after_the_run_stopped_may_have_been_applied() -> None:
+async def test_a_row_whose_attempt_times_out_after_the_run_stopped_is_unknown() -> None:
     found: list[ContactOutcome] = []
     async with client(Script(HANG, 20.0, status(403))).contacts.create_many(rows(2), concurrency=2, order="input") as outcomes:
         with pytest.raises(BulkStopped):
@@ -247,7 +245,7 @@ async def test_a_row_whose_attempt_runs_out_of_time_after_the_run_stopped_may_ha
     assert (sure.attempts, unsure.attempts) == (1, 1)
 
 
-async def test_a_transport_that_refuses_a_sound_row_stops_the_run() -> None:
+async def test_a_transport_that_refuses_a_valid_row_stops_the_run() -> None:
     script = Script(InvalidRequest("the transport is closed"))
     async with client(script).contacts.create_many(rows(1000), concurrency=2) as outcomes:
         found: list[ContactOutcome] = []
@@ -268,7 +266,7 @@ REFUSALS = [status(429), status(503), status(429, retry_after="0"), status(429, 
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["429", "503", "asks for none", "asks for a minute"])
-async def test_a_service_that_refuses_without_end_suspends_the_run(refusal: Response) -> None:
+async def test_a_service_that_keeps_refusing_suspends_the_run(refusal: Response) -> None:
     began = anyio.current_time()
     async with client(Script(refusal)).contacts.create_many(rows(1000), concurrency=2) as outcomes:
         found: list[ContactOutcome] = []
@@ -278,14 +276,14 @@ async def test_a_service_that_refuses_without_end_suspends_the_run(refusal: Resp
     assert all(outcome.status in {Outcome.NOT_APPLIED, Outcome.UNKNOWN} for outcome in found)
 
 
-async def test_awaiting_a_run_that_stops_raises_with_its_figures() -> None:
+async def test_awaiting_a_run_that_stops_raises_with_its_report() -> None:
     with pytest.raises(BulkStopped) as caught:
         await client(Script(status(401))).contacts.create_many(rows(1))
     assert caught.value.report is not None
     assert caught.value.report["outcomes"]["not_applied"] == 1
 
 
-async def test_an_error_of_the_rows_own_code_comes_after_the_outcomes_of_the_rows_before() -> None:
+async def test_an_error_of_the_row_iterator_comes_after_the_earlier_outcomes() -> None:
     def broken() -> Iterator[NewContact]:
         yield from rows(5)
         raise LookupError("no such file")
@@ -297,7 +295,7 @@ async def test_an_error_of_the_rows_own_code_comes_after_the_outcomes_of_the_row
     assert sorted(outcome.index for outcome in found) == list(range(5))
 
 
-async def test_rows_of_one_order_key_are_sent_one_after_the_other_in_input_order() -> None:
+async def test_rows_with_the_same_email_are_sent_one_at_a_time_in_input_order() -> None:
     emails = [f"{name}@a.example" for _ in range(20) for name in ("ann", "Ann", "änn", "ann+x", "bob", "eve")]
     answering = Answering(lambda _: added(), seconds=lambda email: len(email) / 10)
     await client(answering).contacts.create_many([NewContact(email) for email in emails])
@@ -310,7 +308,7 @@ async def test_rows_of_one_order_key_are_sent_one_after_the_other_in_input_order
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcABC"), st.floats(0, 3)), max_size=40), st.integers(1, 9), st.booleans())
-def test_every_row_has_one_outcome_and_order_input_is_the_rows_order(
+def test_every_row_has_one_outcome_and_order_input_keeps_the_order_of_rows(
     anyio_backend: Any, plan: list[tuple[str, float]], concurrency: int, in_order: bool
 ) -> None:
     emails = [f"{name}@{number % 3}.example" for number, (name, _) in enumerate(plan)]
@@ -332,13 +330,13 @@ def test_every_row_has_one_outcome_and_order_input_is_the_rows_order(
 
 
 @pytest.mark.parametrize(("concurrency", "bound"), [(5, 5), (64, 8)])
-async def test_no_more_rows_are_in_flight_than_asked_for_or_than_the_client_allows(concurrency: int, bound: int) -> None:
+async def test_concurrency_and_the_limit_of_the_client_bound_rows_in_flight(concurrency: int, bound: int) -> None:
     answering = Answering(lambda _: added(), seconds=lambda _: 1.0)
     await client(answering, max_in_flight=8).contacts.create_many(rows(100), concurrency=concurrency)
     assert answering.most_open == bound
 
 
-async def test_a_slow_consumer_stops_the_pull_and_holds_no_answer_open() -> None:
+async def test_a_slow_consumer_stops_reading_rows_and_holds_no_response_open() -> None:
     pulled = 0
 
     def counting() -> Iterator[NewContact]:
@@ -355,7 +353,7 @@ async def test_a_slow_consumer_stops_the_pull_and_holds_no_answer_open() -> None
         assert script.in_flight == 0
 
 
-async def test_one_hot_key_does_not_make_the_window_grow() -> None:
+async def test_many_rows_with_one_email_do_not_grow_the_window() -> None:
     pulled = 0
 
     def counting() -> Iterator[NewContact]:
@@ -386,7 +384,7 @@ async def cancelled(one: OutreachClient) -> None:
 
 
 @pytest.mark.parametrize("leave", ["return", "raise", "cancel"])
-async def test_leaving_early_cancels_what_is_in_flight_and_the_client_stays_usable(leave: str) -> None:
+async def test_leaving_early_cancels_requests_and_the_client_stays_usable(leave: str) -> None:
     script = Script(added(), HANG)
     one = client(script, timeout=None, deadline=None)
     if leave == "return":
@@ -403,18 +401,18 @@ async def test_leaving_early_cancels_what_is_in_flight_and_the_client_stays_usab
     assert (await one.contacts.create_many(rows(200))).rows == 200
 
 
-async def test_the_deadline_of_a_row_counts_its_own_attempts_and_no_waits() -> None:
+async def test_the_deadline_of_a_row_counts_its_attempts_and_not_its_waits() -> None:
     script = Script(status(429, retry_after="600"), 3.0, added())
     (outcome,) = await outcomes_of(client(script, deadline=5.0).contacts.create_many(rows(1)))
     assert (outcome.status, outcome.attempts, outcome.certain) == (Outcome.ADDED, 2, True)
 
 
-async def test_a_row_whose_own_time_is_spent_is_unknown() -> None:
+async def test_a_row_that_has_used_up_its_deadline_is_unknown() -> None:
     (outcome,) = await outcomes_of(client(Script(HANG), timeout=2.0, deadline=5.0).contacts.create_many(rows(1)))
     assert (outcome.status, outcome.attempts) == (Outcome.UNKNOWN, 3)
 
 
-async def test_refusals_and_an_empty_retry_budget_fail_no_row() -> None:
+async def test_throttling_and_an_empty_retry_budget_fail_no_row() -> None:
     script = Script(*[status(429)] * 40, added())
     policy = RetryPolicy(attempts=2, budget=0, jitter=lambda: 1.0)
     report = await client(script, retry=policy).contacts.create_many(rows(3))
@@ -431,7 +429,7 @@ async def test_refusals_and_an_empty_retry_budget_fail_no_row() -> None:
     ],
     ids=repr,
 )
-async def test_rows_that_are_no_rows_are_refused_at_once(bad: Any, message: str) -> None:
+async def test_an_argument_that_is_not_many_rows_is_refused_at_once(bad: Any, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         client(Script(added())).contacts.create_many(bad)
 
@@ -439,25 +437,25 @@ async def test_rows_that_are_no_rows_are_refused_at_once(bad: Any, message: str)
 @pytest.mark.parametrize(
     "options", [{"concurrency": 0}, {"concurrency": True}, {"order": "reverse"}, {"duplicates": "ignore"}], ids=repr
 )
-async def test_wrong_options_are_refused_at_once(options: Any) -> None:
+async def test_invalid_options_are_refused_at_once(options: Any) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(options))):
         client(Script(added())).contacts.create_many(rows(1), **options)
 
 
-async def test_iterating_without_a_block_says_how_to_iterate() -> None:
+async def test_iterating_outside_a_block_says_how_to_iterate() -> None:
     run = client(Script(added())).contacts.create_many(rows(1))
     with pytest.raises(InvalidRequest, match="async with"):
         aiter(run)
 
 
-async def test_a_run_can_be_started_once() -> None:
+async def test_a_run_can_be_started_only_once() -> None:
     run = client(Script(added())).contacts.create_many(rows(1))
     await run
     with pytest.raises(InvalidRequest, match="has already started"):
         await run
 
 
-async def test_a_failure_of_the_library_itself_is_raised_to_the_consumer() -> None:
+async def test_an_internal_error_is_raised_to_the_consumer() -> None:
     class Broken:
         """A transport that breaks the seam's contract beyond repair."""
 
@@ -471,14 +469,14 @@ async def test_a_failure_of_the_library_itself_is_raised_to_the_consumer() -> No
         await client(Broken()).contacts.create_many(rows(3))
 
 
-async def test_outcomes_hold_no_secret() -> None:
+async def test_outcomes_contain_no_secret() -> None:
     async with client(Script(status(422, b'{"error":"key_secret is wrong"}'))).contacts.create_many(rows(3)) as outcomes:
         text = "".join([f"{outcome!r}{outcome.error}{outcome.error.body!r}" async for outcome in outcomes if outcome.error])
     assert text
     assert "key_secret" not in text
 
 
-async def test_nothing_of_a_run_is_kept_when_it_is_over() -> None:
+async def test_nothing_of_a_finished_run_is_kept_in_memory() -> None:
     given = [NewContact(f"user{number}@kept.example") for number in range(500)]  # outcomes of other tests may still be referenced
     await client(Script(added())).contacts.create_many(given)
     gc.collect()
@@ -503,7 +501,7 @@ class Uninterruptible:
     async def aclose(self) -> None: ...
 
 
-async def test_an_answer_that_comes_too_late_because_nothing_could_stop_it_is_an_answer_and_the_worker_goes_on() -> None:
+async def test_a_response_that_arrives_after_an_ignored_timeout_counts() -> None:
     transport = Uninterruptible(added(), added(), lost(), added())
     found = await outcomes_of(client(transport, timeout=1.0).contacts.create_many(rows(3), concurrency=1))
     assert [(outcome.status, outcome.attempts) for outcome in found] == [
@@ -513,7 +511,7 @@ async def test_an_answer_that_comes_too_late_because_nothing_could_stop_it_is_an
     ]
 
 
-async def test_an_attempt_that_must_end_sooner_than_all_before_it_does() -> None:
+async def test_an_attempt_with_an_earlier_deadline_than_those_before_it_ends_in_time() -> None:
     transport = Answering(lambda _: added(), seconds=lambda email: 2.0 if email.startswith("quick") else 100.0)
     emails = [*(f"user{number}@a.example" for number in range(3)), "quick@a.example"]
     terms = {"timeout": 60.0, "deadline": 61.0, "retry": RetryPolicy(attempts=2, jitter=lambda: 1.0)}
@@ -523,7 +521,7 @@ async def test_an_attempt_that_must_end_sooner_than_all_before_it_does() -> None
     assert [str(outcome.status) for outcome in found] == ["added", *["unknown"] * 3]
 
 
-async def test_an_attempt_of_a_row_that_times_out_is_repeated() -> None:
+async def test_an_attempt_of_a_row_that_times_out_is_retried() -> None:
     script = Script(HANG, added())
     (outcome,) = await outcomes_of(client(script, timeout=2.0).contacts.create_many(rows(1)))
     assert (outcome.status, outcome.attempts, outcome.possible) == (Outcome.ADDED, 2, frozenset({Outcome.ADDED}))

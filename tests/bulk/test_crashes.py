@@ -35,7 +35,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.parametrize("backend", LOOPS)
 @pytest.mark.parametrize("seed", range(2))
-def test_equal_seeds_give_equal_traces(seed: int, backend: str, folder: Path) -> None:
+def test_the_same_seed_gives_the_same_trace(seed: int, backend: str, folder: Path) -> None:
     traces = []
     for again in ("once", "twice"):
         (folder / again).mkdir()
@@ -47,7 +47,7 @@ def test_equal_seeds_give_equal_traces(seed: int, backend: str, folder: Path) ->
     assert traces[0] == traces[1]
 
 
-def test_other_seeds_give_other_traces(folder: Path) -> None:
+def test_another_seed_gives_another_trace(folder: Path) -> None:
     traces = []
     for seed in (1, 2):
         (folder / str(seed)).mkdir()
@@ -75,7 +75,7 @@ def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Pat
         ("update_missing_fields", "coalesce", "asyncio"),
     ],
 )
-def test_a_run_that_is_killed_at_any_point_goes_on_and_says_the_truth(
+def test_a_run_killed_at_any_point_can_be_resumed_with_true_outcomes(
     duplicates: DuplicatePolicy, repeats: Repeats, backend: str, folder: Path
 ) -> None:
     scene = seeded(7, 4, duplicates=duplicates, repeats=repeats, trouble=0.3, concurrency=2)
@@ -88,7 +88,7 @@ def test_a_run_that_is_killed_at_any_point_goes_on_and_says_the_truth(
 
 
 @pytest.mark.parametrize("backend", LOOPS)
-def test_a_run_that_nothing_disturbs_is_certain_of_every_row(backend: str, folder: Path) -> None:
+def test_an_undisturbed_run_is_certain_of_every_row(backend: str, folder: Path) -> None:
     one = Simulation(seeded(3, trouble=0.0), folder, backend)
     one.finish(iter(()))
     assert all(outcome.certain for outcome in one.delivered)
@@ -97,7 +97,7 @@ def test_a_run_that_nothing_disturbs_is_certain_of_every_row(backend: str, folde
 
 
 @pytest.mark.parametrize("backend", LOOPS)
-def test_a_row_that_was_marked_and_has_changed_since_is_refused_after_a_kill(backend: str, folder: Path) -> None:
+def test_a_marked_row_that_has_changed_is_refused_after_a_kill(backend: str, folder: Path) -> None:
     scene = seeded(3)
     one = Simulation(scene, folder, backend)
     one.live(40)
@@ -116,9 +116,7 @@ def test_a_row_that_was_marked_and_has_changed_since_is_refused_after_a_kill(bac
     [faults.status(500), faults.empty(), faults.reset(), faults.refuse(), faults.commit_then(faults.reset())],
     ids=lambda fault: fault.label,
 )
-def test_rows_under_way_when_a_run_is_suspended_are_left_for_the_next_process_whatever_they_met_last(
-    fault: Fault, folder: Path
-) -> None:
+def test_rows_in_flight_at_a_suspension_are_left_to_the_next_process(fault: Fault, folder: Path) -> None:
     rows = [{"email": f"user{index}@a.example", ROW: str(index)} for index in range(6)]
     down = Scene(rows=rows, trouble=1.0, faults=[fault], attempts=50, concurrency=3)
     one = Simulation(down, folder, "asyncio")
@@ -173,24 +171,24 @@ class Forgetful(Harmed):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_ends_a_run_early_what_is_said_of_every_row_is_true(seed: int) -> None:
+def test_outcomes_are_true_however_a_run_ends_early(seed: int) -> None:
     assert drawn(seed).violations() == []
 
 
-def test_the_first_scenes_end_in_every_way_on_both_loops() -> None:
+def test_the_first_scenarios_cover_every_ending_on_both_event_loops() -> None:
     scenes = [drawn(seed) for seed in range(40)]
     assert {ending.way for scene in scenes for ending in scene.endings} == set(WAYS)
     assert {scene.backend for scene in scenes} == set(LOOPS)
 
 
 @pytest.mark.parametrize(("harmed", "kind"), [(Unsuspecting, "I5"), (Lazy, "I2")])
-def test_the_simulation_notices_a_broken_rule(harmed: type[Harmed], kind: str, folder: Path) -> None:
+def test_the_simulation_detects_a_broken_rule(harmed: type[Harmed], kind: str, folder: Path) -> None:
     scene = seeded(7, 8, trouble=0.3, concurrency=2)
     found: Iterator[str] = (wrong for one in everywhere(scene, folder, "asyncio", harmed) for wrong in one.violations())
     assert any(wrong.startswith(kind) for wrong in found)
 
 
-def test_the_simulation_notices_that_rows_are_sent_again_which_have_their_outcome(folder: Path) -> None:
+def test_the_simulation_detects_rows_sent_again_after_their_outcome(folder: Path) -> None:
     one = Simulation(seeded(7, 8, trouble=0.0), folder, "asyncio", Forgetful)
     one.live(60)
     with pytest.raises(JournalError, match="UNIQUE"):
@@ -226,9 +224,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 @pytest.mark.parametrize("backend", LOOPS)
 @settings(max_examples=25)
 @given(scene=scenes(), deaths=st.lists(st.integers(1, 80), max_size=3))
-def test_whatever_happens_the_contacts_are_those_of_the_rows_one_after_the_other(
-    backend: str, scene: Scene, deaths: list[int]
-) -> None:
+def test_contacts_end_up_as_if_the_rows_were_applied_one_by_one(backend: str, scene: Scene, deaths: list[int]) -> None:
     with memory() as folder:
         one = Simulation(scene, folder, backend)
         one.finish(iter(deaths))

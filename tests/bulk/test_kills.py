@@ -98,7 +98,7 @@ WRONG: Sequence[tuple[Change, str]] = (
 )
 
 
-def test_a_run_in_which_all_went_well_has_no_violations() -> None:
+def test_a_flawless_run_has_no_violations() -> None:
     assert [row["email"] for row in RUN.input()][:2] == ["p0@3.example"] * 2
     assert list(violations(good())) == []
 
@@ -108,7 +108,7 @@ def test_whatever_goes_wrong_is_a_violation(change: Change, said: str) -> None:
     assert said in {violation[: len(said)] for violation in violations(change(good()))}
 
 
-def test_a_key_in_a_file_a_complaint_and_an_outcome_delivered_too_soon_are_violations(tmp_path: Path) -> None:
+def test_leaked_keys_tracebacks_and_premature_outcomes_are_violations(tmp_path: Path) -> None:
     (tmp_path / "run.db-wal").write_bytes(b"\0" + RUN.key.encode() + b"\0")
     (tmp_path / "errors").write_text("Traceback\nRuntimeError: x\n", encoding="utf-8")
     assert list(spilt(tmp_path, RUN, Left(9, frozenset({0}), (0, 1)))) == [
@@ -118,7 +118,7 @@ def test_a_key_in_a_file_a_complaint_and_an_outcome_delivered_too_soon_are_viola
     ]
 
 
-def test_at_full_length_every_point_is_met_twenty_times_under_all_options() -> None:
+def test_a_full_run_kills_at_every_point_twenty_times_under_all_options() -> None:
     places = wanted(500, tuple(Point), seed=0)
     assert places.total() == 500 + 21
     for point in Point:
@@ -127,7 +127,7 @@ def test_at_full_length_every_point_is_met_twenty_times_under_all_options() -> N
         assert sum(counts) >= 20
 
 
-def test_runs_have_every_option_with_every_source_and_way_with_repeats() -> None:
+def test_runs_combine_every_option_with_every_source_and_have_duplicates() -> None:
     runs = [run_of(0, number, 80) for number in range(36)]
     assert len({(run.duplicates, run.source) for run in runs}) == 9
     assert {run.repeats for run in runs if run.source == "spool"} == {"serial", "first", "last"}
@@ -137,7 +137,7 @@ def test_runs_have_every_option_with_every_source_and_way_with_repeats() -> None
     assert set(runs[0].before()) & set(emails)
 
 
-def test_a_run_of_which_no_kill_is_wanted_lives() -> None:
+def test_a_run_without_a_wanted_kill_is_not_killed() -> None:
     assert doom(Counter(), RUN, 2, Left(), random.Random(0)) is None  # noqa: S311 - of no weight
 
 
@@ -177,7 +177,7 @@ def after(*deaths: tuple[Point, int]) -> Callable[[int, Left], Death]:
 
 
 @pytest.mark.parametrize(("run", "deaths"), SHORT, ids=[run.duplicates for run, _ in SHORT])
-def test_kills_lose_double_and_mislabel_nothing(
+def test_kills_lose_duplicate_and_mislabel_no_row(
     processes: tuple[Service, Importers], tmp_path: Path, run: Run, deaths: Sequence[tuple[Point, int]]
 ) -> None:
     worker = Worker(*processes, folder=tmp_path, seed=1, pretend=False)
@@ -193,9 +193,7 @@ def test_without_kills_and_faults_every_label_is_certain(processes: tuple[Servic
     assert (worker.figures.uncertain, worker.figures.repeats) == (0, 0)
 
 
-def test_without_the_window_mark_rows_in_flight_at_a_kill_are_mislabelled(
-    processes: tuple[Service, Importers], tmp_path: Path
-) -> None:
+def test_without_marks_rows_in_flight_at_a_kill_are_mislabelled(processes: tuple[Service, Importers], tmp_path: Path) -> None:
     worker = Worker(*processes, folder=tmp_path, seed=1, pretend=True)
     worker.carry_out(Run(number=4, seed=1, rows=24, duplicates="skip"), after((Point.CARRIED_OUT, 4)))
     assert worker.figures.kills.total() == 1
@@ -214,7 +212,7 @@ def test_the_table_counts_kills_by_point_and_option() -> None:
     assert "1 violations" in lines
 
 
-def test_the_command_fails_if_a_kill_is_missed_or_anything_is_wrong() -> None:
+def test_the_command_fails_if_a_kill_is_missing_or_anything_is_wrong() -> None:
     assert code(Figures(kills=Counter({(Point.ENDED, "skip"): 3})), kills=3) == 0
     assert code(Figures(kills=Counter({(Point.ENDED, "skip"): 3, (Point.LEFT, "skip"): 3})), kills=4) == 1
     assert code(Figures(kills=Counter({(Point.ENDED, "skip"): 3}), violations=["run 3: wrong"]), kills=3) == 1

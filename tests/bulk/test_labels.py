@@ -35,15 +35,13 @@ def walked(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter
 
 
 @pytest.mark.parametrize(("bounds", "least"), [(FAULTY, 30_000), (CRASHING, 9_000)], ids=["faults", "crashes"])
-def test_every_label_holds_the_truth_nothing_is_lost_or_added_twice_and_rows_count_in_their_order(
-    bounds: Bounds, least: int
-) -> None:
+def test_every_label_is_true_and_rows_are_applied_once_and_in_order(bounds: Bounds, least: int) -> None:
     leaves, _, violations = walked(bounds)
     assert leaves > least
     assert not violations
 
 
-def test_only_an_overwrite_that_arrives_after_a_later_row_breaks_the_order_and_merging_the_rows_first_prevents_it() -> None:
+def test_only_a_late_overwrite_breaks_the_order_and_merging_prevents_it() -> None:
     apart = [model.walk() for model in models(Bounds(attempts=2, faults=2))]
     assert {model.duplicates for model in apart if model.known} == {"overwrite"}
     assert walked(FAULTY)[1] > 0
@@ -130,7 +128,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_the_model_notices_a_broken_rule(name: str) -> None:
+def test_the_model_detects_a_broken_rule(name: str) -> None:
     bounds, rules, violation = BROKEN[name]
     small = Bounds(attempts=2, faults=2, crashes=bounds.crashes)
     found = [model.walk() for model in models(small, rules)]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
     [((), ("300", "2300"), 1.05), (("--journal", "--backend", "aiohttp"), ("500", "5000"), 1.1)],
     ids=["without a journal", "with a journal"],
 )
-def test_many_times_the_rows_take_hardly_more_memory(options: tuple[str, ...], rows: tuple[str, str], most: float) -> None:
+def test_many_times_the_rows_take_little_more_memory(options: tuple[str, ...], rows: tuple[str, str], most: float) -> None:
     """A KiB more of each row would be too much."""
     command = [sys.executable, "-m", "benchmarks.bulk_memory", *options, *rows]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}  # benchmarks are not installed

@@ -27,7 +27,7 @@ SCENES = {
         *(("down for five minutes", "asyncio"), ("hanging for five minutes", "trio")),
     ],
 )
-def test_a_run_keeps_what_the_flow_promises(scene: str, backend: str) -> None:
+def test_a_real_run_behaves_as_the_throttle_promises(scene: str, backend: str) -> None:
     played, refusals = SCENES[scene]
     run = simulate_whole(played, backend)
     assert run.shortfalls(refusals=refusals) == []
@@ -35,7 +35,7 @@ def test_a_run_keeps_what_the_flow_promises(scene: str, backend: str) -> None:
 
 @virtual_time
 @pytest.mark.parametrize("refusal", [status(429), status(429, retry_after="0")], ids=["no Retry-After", "Retry-After: 0"])
-async def test_a_run_whose_first_twenty_requests_are_refused_is_done_in_half_a_minute(refusal: Response) -> None:
+async def test_a_run_whose_first_twenty_requests_are_throttled_ends_in_30_seconds(refusal: Response) -> None:
     script = Script(*[refusal] * 20, added())
     client = OutreachClient(
         transport=script, owner_key="key_1", workspace="space_1", retry=RetryPolicy(jitter=lambda: 1.0), max_in_flight=8

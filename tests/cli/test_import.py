@@ -35,7 +35,7 @@ def table(path: Path) -> list[dict[str, str]]:
 # Columns.
 
 
-def test_where_the_columns_go_is_told_before_the_first_row_is_sent(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_column_mapping_is_shown_before_the_first_row_is_sent(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
     out = shell("import", saved(tmp_path, PEOPLE), *there).out
     assert out.splitlines()[:5] == [
         "column\tcode\twhy",
@@ -47,7 +47,7 @@ def test_where_the_columns_go_is_told_before_the_first_row_is_sent(shell: Shell,
 
 
 @pytest.mark.parametrize("key", EXPORTS)
-def test_an_export_is_imported_without_a_mapping(
+def test_a_known_export_is_imported_without_a_mapping(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, key: str
 ) -> None:
     name, header = EXPORTS[key]
@@ -61,7 +61,7 @@ def test_an_export_is_imported_without_a_mapping(
         assert f"\n{column}\t" in done.out
 
 
-def test_a_mapping_is_saved_and_read_again(shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_mapping_is_saved_and_read_back(shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path) -> None:
     path, mapping = saved(tmp_path, "Mail,Town,Rest\nann@a.example,Rome,x\n"), tmp_path / "map.toml"
     asked = ("--map", "Mail=email", "--map", "Town=city", "--ignore-unknown", "--save-mapping", str(mapping))
     assert shell("import", path, "--dry-run", *asked, *there).code == 0
@@ -74,7 +74,7 @@ def test_a_mapping_is_saved_and_read_again(shell: Shell, service: FakeService, t
     assert "note: --mapping has a column that is not in the file: 'Town'\n" in told
 
 
-def test_an_unknown_column_is_refused_unless_all_such_may_be_left_out(
+def test_an_unknown_column_is_refused_unless_unknown_columns_may_be_skipped(
     shell: Shell, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = saved(tmp_path, "email,Shoe Size\nann@a.example,42\n")
@@ -87,7 +87,7 @@ def test_an_unknown_column_is_refused_unless_all_such_may_be_left_out(
 # Checks.
 
 
-def test_a_dry_run_sends_nothing_and_says_what_it_found(
+def test_a_dry_run_sends_nothing_and_reports_its_findings(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     done = shell("import", saved(tmp_path, PEOPLE), "--dry-run", *there)
@@ -107,7 +107,7 @@ def test_a_dry_run_sends_nothing_and_says_what_it_found(
     assert value["columns"]["Plan"] == "custom_1"
 
 
-def test_many_findings_of_a_kind_are_told_in_few_lines(shell: Shell, tmp_path: Path) -> None:
+def test_many_findings_of_one_kind_are_summarised(shell: Shell, tmp_path: Path) -> None:
     path = saved(tmp_path, "email,country\n" + "".join(f"p{at}@a.example,Germny\n" for at in range(5000)))
     out = shell("import", path, "--dry-run").out
     assert "warning: country: 5,000 found\n" in out
@@ -115,7 +115,7 @@ def test_many_findings_of_a_kind_are_told_in_few_lines(shell: Shell, tmp_path: P
     assert len(out.splitlines()) == 6
 
 
-def test_a_row_with_an_error_is_never_sent_and_comes_back_to_be_mended(
+def test_a_row_with_an_error_is_written_to_the_rejects_and_never_sent(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, rejects = saved(tmp_path, PEOPLE), tmp_path / "rejects.csv"
@@ -133,13 +133,13 @@ def test_a_row_with_an_error_is_never_sent_and_comes_back_to_be_mended(
     assert len(service.contacts("space_1")) == 3
 
 
-def test_a_check_that_is_unknown_is_refused(shell: Shell, tmp_path: Path) -> None:
+def test_an_unknown_check_is_refused(shell: Shell, tmp_path: Path) -> None:
     refused = shell("import", saved(tmp_path, PEOPLE), "--check", "spelling=warn", "--dry-run")
     assert (refused.code, "unknown check in" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("journal", [True, False])
-def test_a_repeated_row_is_refused_with_the_line_it_repeats(
+def test_a_duplicate_row_is_refused_with_the_line_of_the_first(
     shell: Shell, there: tuple[str, ...], tmp_path: Path, journal: bool
 ) -> None:
     path, rejects = saved(tmp_path, 'email,city\na@a.example,"x\ny"\nb@b.example,\na@a.example,z\n'), tmp_path / "rejects.csv"
@@ -155,7 +155,7 @@ def test_a_repeated_row_is_refused_with_the_line_it_repeats(
 
 @pytest.mark.parametrize("repeats", ["serial", "error", "first", "last", "coalesce"])
 @pytest.mark.parametrize("check", ["warn", "error"])
-def test_dry_run_and_import_agree_and_add_up_to_the_rows_of_the_file(
+def test_a_dry_run_and_an_import_agree_on_every_row_of_the_file(
     shell: Shell, there: tuple[str, ...], tmp_path: Path, repeats: str, check: str
 ) -> None:
     path = saved(tmp_path, PEOPLE + "ann@a.example,US,,\n,US,,\nx,y\nbo@@gamil.com,,,\nANN@a.example,,,\n")
@@ -167,7 +167,7 @@ def test_dry_run_and_import_agree_and_add_up_to_the_rows_of_the_file(
     assert dry["repeats"] == run["repeats"]
 
 
-def test_a_row_refused_in_a_run_that_keeps_its_input_is_listed(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_row_refused_in_a_spooled_run_is_listed(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
     path = saved(tmp_path, "email,city\na@a.example\nbad,x\n\n ,y\n")
     done = shell("import", path, "--repeats", "last", "--journal", str(tmp_path / "run.db"), *there)
     assert done.code == 3
@@ -178,7 +178,7 @@ def test_a_row_refused_in_a_run_that_keeps_its_input_is_listed(shell: Shell, the
 # Files.
 
 
-def test_a_file_is_read_as_asked_and_its_notes_are_told(
+def test_a_file_is_read_as_the_options_say_and_notes_are_printed(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = tmp_path / "people.txt", str(tmp_path / "run.db")
@@ -203,7 +203,7 @@ def piped(text: str, *arguments: str) -> tuple[int, str]:
     return done.code, done.out + done.err
 
 
-def test_standard_input_with_a_journal_goes_on_when_it_is_gone(shell: Shell, tmp_path: Path) -> None:
+def test_an_import_of_stdin_with_a_journal_resumes_without_stdin(shell: Shell, tmp_path: Path) -> None:
     service, journal, rejects = small_service(), str(tmp_path / "run.db"), tmp_path / "rejects.csv"
     service.faults.script("create_contact", ok, ok, status(429, retry_after=7200))
     with served(service) as url:
@@ -221,7 +221,7 @@ def test_standard_input_with_a_journal_goes_on_when_it_is_gone(shell: Shell, tmp
     assert again.read_bytes() == rejects.read_bytes()
 
 
-def test_standard_input_without_a_journal_is_read_once_and_imported(tmp_path: Path) -> None:
+def test_stdin_without_a_journal_is_read_once_and_imported(tmp_path: Path) -> None:
     service = small_service()
     with served(service) as url:
         code, out = piped("email,Plan\na@a.example,Gold\n", "--rejects", str(tmp_path / "r.csv"), *connected(url))
@@ -229,7 +229,7 @@ def test_standard_input_without_a_journal_is_read_once_and_imported(tmp_path: Pa
     assert service.contacts("space_1")[0]["fields"] == {"custom_1": "Gold"}
 
 
-def test_standard_input_cannot_go_on_with_what_a_file_began(shell: Shell, tmp_path: Path) -> None:
+def test_an_import_of_a_file_cannot_be_resumed_from_stdin(shell: Shell, tmp_path: Path) -> None:
     service, journal = small_service(), str(tmp_path / "run.db")
     with served(service) as url:
         path = saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5)))
@@ -249,7 +249,7 @@ def suspended(shell: Shell, service: FakeService, done: int, *arguments: str) ->
     assert shell("import", *arguments, "--map", "Town=city", "--concurrency", "1").code == 75
 
 
-def test_a_changed_mapping_is_refused_when_going_on(
+def test_a_changed_mapping_is_refused_on_resume(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = saved(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5))), str(tmp_path / "run.db")
@@ -262,7 +262,7 @@ def test_a_changed_mapping_is_refused_when_going_on(
     assert {contact["fields"]["city"] for contact in service.contacts("space_1")} == {"x"}
 
 
-def test_how_long_it_takes_is_told_where_the_rate_is_known(
+def test_the_estimated_time_is_shown_where_the_rate_is_known(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = (
@@ -286,7 +286,7 @@ def test_resume_needs_a_journal(shell: Shell, there: tuple[str, ...], tmp_path: 
     assert (refused.code, "--resume: needs the journal of the run; pass --journal PATH" in refused.err) == (2, True)
 
 
-def test_columns_of_an_export_that_the_workspace_has_a_field_for_are_sent_there(shell: Shell, tmp_path: Path) -> None:
+def test_columns_of_an_export_are_sent_to_matching_workspace_fields(shell: Shell, tmp_path: Path) -> None:
     service = FakeService()
     service.add_workspace("space_1", extra_fields={"linkedin": "LinkedIn"})
     service.add_owner_key("space_1", key="key_s3cr3t")

@@ -21,7 +21,7 @@ PEOPLE = "E-mail,First Name,Note\na@a.example,Ann,x\nnone,=1+1,\nb@b.example,Bo,
 MAPPED = ("--map", "Note=personal_note")
 
 
-def test_a_suspended_import_exits_75_and_goes_on_with_resume(
+def test_a_suspended_import_exits_75_and_continues_with_resume(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(20))), str(tmp_path / "run.db")
@@ -56,7 +56,7 @@ def test_an_existing_journal_and_a_changed_file_are_refused(shell: Shell, there:
     assert (changed.code, "fingerprint" in changed.err) == (2, True)
 
 
-def test_resuming_a_finished_run_looks_at_nothing_again_and_sends_nothing(
+def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, journal = saved(tmp_path, "email,Plan\na@a.example,gold\nnone,\n"), str(tmp_path / "run.db")
@@ -69,7 +69,7 @@ def test_resuming_a_finished_run_looks_at_nothing_again_and_sends_nothing(
     assert shell.json("import", path, *there, "--journal", journal, "--resume")[1]["rows"] == 2
 
 
-def test_rows_whose_answer_was_lost_are_listed_by_the_report(
+def test_the_report_lists_rows_whose_response_was_lost(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     service.faults.script("create_contact", commit_then(reset()), ok)
@@ -87,7 +87,7 @@ def test_rows_whose_answer_was_lost_are_listed_by_the_report(
 
 
 @pytest.mark.parametrize("journal", [True, False])
-def test_rejects_come_in_the_files_own_columns_and_are_imported_again_when_mended(
+def test_rejects_have_the_columns_of_the_file_and_can_be_imported_again(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, journal: bool
 ) -> None:
     path, rejects = saved(tmp_path, PEOPLE), tmp_path / "rejects.csv"
@@ -106,7 +106,7 @@ def test_rejects_come_in_the_files_own_columns_and_are_imported_again_when_mende
     assert (names["d@d.example"], names["e@e.example"]) == ("=1+1", "Cy")
 
 
-def test_the_report_writes_rejects_while_the_file_is_as_it_was(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_report_writes_rejects_while_the_file_is_unchanged(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
     path, journal, rejects = saved(tmp_path, PEOPLE), str(tmp_path / "run.db"), tmp_path / "rejects.csv"
     shell("import", path, *there, *MAPPED, "--journal", journal)
     reported = shell("report", journal, "--rejects", str(rejects))
@@ -117,7 +117,9 @@ def test_the_report_writes_rejects_while_the_file_is_as_it_was(shell: Shell, the
     assert (changed.code, "has changed since this run began" in changed.err) == (2, True)
 
 
-def test_rejects_need_a_journal_that_knows_its_file(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_rejects_need_a_journal_that_exists_and_a_folder_that_exists(
+    shell: Shell, there: tuple[str, ...], tmp_path: Path
+) -> None:
     path, journal = saved(tmp_path, PEOPLE), tmp_path / "run.db"
     shell("import", path, *there, *MAPPED, "--journal", str(journal))
     other = shell("report", str(tmp_path / "none.db"))
@@ -126,7 +128,7 @@ def test_rejects_need_a_journal_that_knows_its_file(shell: Shell, there: tuple[s
     assert (folder.code, "does not exist; create it first" in folder.err) == (2, True)
 
 
-async def test_a_journal_of_no_file_has_no_rejects_to_write(shell: Shell, service: FakeService, tmp_path: Path) -> None:
+async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, service: FakeService, tmp_path: Path) -> None:
     client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace="space_1")
     await client.contacts.create_many([{"email": "a@a.example"}], journal=Journal(tmp_path / "run.db", inline=True))
     told = shell("report", str(tmp_path / "run.db"), "--rejects", str(tmp_path / "rejects.csv"))
@@ -134,7 +136,7 @@ async def test_a_journal_of_no_file_has_no_rejects_to_write(shell: Shell, servic
     assert "\nfrom " not in shell("report", str(tmp_path / "run.db")).out
 
 
-def test_one_row_of_each_email_is_sent_if_asked_and_that_is_no_failure(
+def test_repeats_last_sends_one_row_per_email_and_exits_0(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = saved(tmp_path, "email,city\na@a.example,x\na@a.example,y\nb@b.example,z\n")
@@ -147,7 +149,7 @@ def test_one_row_of_each_email_is_sent_if_asked_and_that_is_no_failure(
     }
 
 
-def test_ctrl_c_with_a_journal_leaves_it_ready_to_go_on(shell: Shell, tmp_path: Path) -> None:
+def test_ctrl_c_with_a_journal_leaves_it_ready_to_resume(shell: Shell, tmp_path: Path) -> None:
     service, reached, answer = small_service(), Event(), Event()
     service.faults.script("create_contact", *[ok] * 5, hang())
     path, journal = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(50))), str(tmp_path / "run.db")
@@ -168,7 +170,7 @@ def test_ctrl_c_with_a_journal_leaves_it_ready_to_go_on(shell: Shell, tmp_path: 
     assert len(service.contacts("space_1")) == 50
 
 
-def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
+def test_a_file_is_identified_by_its_content(tmp_path: Path) -> None:
     one, other = CsvFile.open(saved(tmp_path, "email\na@a.example\n")), tmp_path / "other.csv"
     other.write_text("email\na@a.example\n", encoding="utf-8")
     assert one.fingerprint() == CsvFile.open(other).fingerprint()

@@ -36,7 +36,7 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
 
 
-def test_a_damaged_journal_is_continued_by_the_flag_that_the_error_names(
+def test_a_damaged_journal_is_continued_with_the_flag_the_error_names(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
     path = saved(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(9)))
@@ -52,7 +52,7 @@ def test_a_damaged_journal_is_continued_by_the_flag_that_the_error_names(
 
 
 @pytest.mark.parametrize("content", [None, b""], ids=["lost", "empty"])
-def test_a_lost_or_empty_journal_is_continued_and_the_flag_implies_resume(
+def test_a_missing_or_empty_journal_is_continued_and_the_flag_implies_resume(
     shell: Shell, there: tuple[str, ...], tmp_path: Path, journal: Path, content: bytes | None
 ) -> None:
     path = saved(tmp_path, "email\na@a.example\n")
@@ -64,7 +64,7 @@ def test_a_lost_or_empty_journal_is_continued_and_the_flag_implies_resume(
     assert (value["outcomes"]["skipped"], value["uncertain"]) == (1, 1)
 
 
-def test_standard_input_is_read_again_when_its_journal_is_damaged(journal: Path) -> None:
+def test_stdin_is_read_again_when_its_journal_is_damaged(journal: Path) -> None:
     service = small_service()
     with served(service) as url:
         there = ("--journal", str(journal), "--concurrency", "1", *connected(url))
@@ -89,7 +89,7 @@ def test_earlier_unknown_needs_a_journal(shell: Shell, there: tuple[str, ...], t
     ) == (2, True)
 
 
-def test_a_finished_journal_is_continued_with_nothing_even_so(
+def test_continuing_a_finished_journal_sends_nothing(
     shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
     path = saved(tmp_path, "email\na@a.example\n")
@@ -109,7 +109,7 @@ def test_a_finished_journal_of_another_file_is_refused(
     assert (refused.code, "fingerprint" in refused.err, posts(service)) == (2, True, 1)
 
 
-def test_standard_input_cannot_pass_for_the_file_of_a_finished_run(shell: Shell, tmp_path: Path, journal: Path) -> None:
+def test_other_rows_on_stdin_are_refused_for_a_finished_run_of_a_file(shell: Shell, tmp_path: Path, journal: Path) -> None:
     service = small_service()
     with served(service) as url:
         there = ("--journal", str(journal), *connected(url))
@@ -132,7 +132,7 @@ def test_standard_input_cannot_pass_for_the_file_of_a_finished_run(shell: Shell,
     ],
     ids=["the same", "none", "another", "another column", "left out"],
 )
-def test_a_spooled_run_is_resumed_with_its_mapping_only(journal: Path, done: int, maps: tuple[str, ...], code: int) -> None:
+def test_a_spooled_run_is_resumed_only_with_its_mapping(journal: Path, done: int, maps: tuple[str, ...], code: int) -> None:
     service = small_service()
     with served(service) as url:
         there = ("--journal", str(journal), "--concurrency", "1", *connected(url))
@@ -147,7 +147,7 @@ def test_a_spooled_run_is_resumed_with_its_mapping_only(journal: Path, done: int
             assert Journal(journal).report().rows == 6
 
 
-def test_a_saved_mapping_with_more_columns_is_no_other(tmp_path: Path, journal: Path) -> None:
+def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(tmp_path: Path, journal: Path) -> None:
     service, mapping = small_service(), tmp_path / "map.toml"
     mapping.write_text('[columns]\n"Town" = "city"\n"Elsewhere" = "region"\n', encoding="utf-8")
     with served(service) as url:
@@ -158,7 +158,7 @@ def test_a_saved_mapping_with_more_columns_is_no_other(tmp_path: Path, journal: 
     assert len(service.contacts("space_1")) == 6
 
 
-def test_a_finished_run_of_a_file_is_not_reported_under_another_mapping(
+def test_a_finished_run_is_not_reported_under_another_mapping(
     shell: Shell, there: tuple[str, ...], tmp_path: Path, journal: Path
 ) -> None:
     path = saved(tmp_path, TOWNS)

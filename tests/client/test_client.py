@@ -70,15 +70,13 @@ def sent(script: Script) -> dict[str, Any]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_options_that_can_never_be_right_are_refused(
-    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUTREACH_BASE_URL", raising=False)
     with pytest.raises(InvalidRequest, match=rf"^{message}$"):
         OutreachClient(**options)
 
 
-async def test_a_base_url_is_served_by_httpx_with_as_many_connections_as_requests_in_flight() -> None:
+async def test_a_base_url_uses_httpx_with_a_connection_for_each_request_in_flight() -> None:
     async with OutreachClient("https://api.example/v1", max_in_flight=7) as made:
         assert repr(made) == "<OutreachClient <HttpxTransport to https://api.example/v1 by httpx> workspace=None>"
         transport = made._engine.transport
@@ -86,7 +84,7 @@ async def test_a_base_url_is_served_by_httpx_with_as_many_connections_as_request
     assert transport.max_in_flight == 7
 
 
-async def test_the_environment_stands_in_for_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTREACH_BASE_URL", "https://env.example")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_env")
     monkeypatch.setenv("OUTREACH_WORKSPACE", "space_env")
@@ -99,7 +97,7 @@ async def test_the_environment_stands_in_for_what_is_not_given(monkeypatch: pyte
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_own", "space_own")
 
 
-async def test_without_an_environment_a_missing_key_or_workspace_is_refused_and_reads_need_no_key(
+async def test_a_missing_key_or_workspace_is_refused_and_reads_need_no_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OUTREACH_OWNER_KEY", raising=False)
@@ -114,7 +112,7 @@ async def test_without_an_environment_a_missing_key_or_workspace_is_refused_and_
 
 
 @pytest.mark.parametrize("workspace", ["key_secret", 7, "camp_1"])
-def test_no_repr_shows_a_key_not_even_one_in_the_place_of_the_workspace(workspace: Any) -> None:
+def test_no_repr_shows_a_key_even_if_it_was_passed_as_the_workspace(workspace: Any) -> None:
     made = client(Script(), workspace=workspace, headers={"authorization": "Bearer secret"})
     everything = [
         made,
@@ -136,7 +134,7 @@ class Closed(Exception):
     pass
 
 
-async def test_leaving_the_block_closes_the_transport_and_lets_an_error_through() -> None:
+async def test_leaving_the_block_closes_the_transport_and_raises_its_error() -> None:
     script = Script(page())
 
     async def work() -> None:
@@ -159,7 +157,7 @@ async def test_without_a_block_aclose_closes_the_transport() -> None:
 # What beats what
 
 
-async def test_the_options_of_a_call_beat_those_of_the_client() -> None:
+async def test_options_of_a_call_override_those_of_the_client() -> None:
     script = Script(added())
     made = client(script)
     await made.contacts.create(CONTACT, owner_key="key_call", workspace="space_call")
@@ -188,7 +186,7 @@ async def seconds_until(error: type[Exception], call: Awaitable[Any]) -> float:
 
 @virtual_time
 @each_call
-async def test_the_clocks_of_a_call_beat_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
+async def test_timeouts_of_a_call_override_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
     made = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
     assert await seconds_until(TransportError, call(made)) == pytest.approx(30.0)
     assert await seconds_until(TransportError, call(made, timeout=5.0)) == pytest.approx(5.0)
@@ -199,7 +197,7 @@ async def test_the_clocks_of_a_call_beat_those_of_the_client(call: Callable[...,
 
 @virtual_time
 @each_call
-async def test_the_clocks_of_a_copy_beat_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
+async def test_timeouts_of_a_copy_override_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
     made = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
     assert await seconds_until(TransportError, call(made.with_options(timeout=5.0))) == pytest.approx(5.0)
     assert await seconds_until(DeadlineExceeded, call(made.with_options(deadline=7.0))) == pytest.approx(7.0)
@@ -208,14 +206,14 @@ async def test_the_clocks_of_a_copy_beat_those_of_the_client(call: Callable[...,
 
 
 @virtual_time
-async def test_no_clock_means_no_bound() -> None:
+async def test_without_timeouts_a_call_waits_forever() -> None:
     made = client(Script(1e6, page()), timeout=None, deadline=None)
     assert (await made.campaigns.list()).status == "ok"
 
 
 @each_call
 @pytest.mark.parametrize("clock", ["timeout", "deadline"])
-async def test_a_clock_that_can_never_be_right_is_refused_by_every_call(call: Callable[..., Awaitable[Any]], clock: str) -> None:
+async def test_an_invalid_timeout_is_refused_by_every_call(call: Callable[..., Awaitable[Any]], clock: str) -> None:
     script = Script(page())
     with pytest.raises(InvalidRequest, match=rf"^{clock}: expected seconds .+, got str; .+"):
         await call(client(script), **{clock: "5"})
@@ -225,7 +223,7 @@ async def test_a_clock_that_can_never_be_right_is_refused_by_every_call(call: Ca
 # Copies
 
 
-async def test_a_copy_has_its_own_options_and_leaves_the_client_as_it_was() -> None:
+async def test_a_copy_has_its_own_options_and_does_not_change_the_client() -> None:
     script = Script(added())
     made = client(script, headers={"X-One": "1", "X-Two": "1"})
     copy = made.with_options(owner_key="key_2", workspace="space_2", headers={"x-TWO": "2"})
@@ -237,7 +235,7 @@ async def test_a_copy_has_its_own_options_and_leaves_the_client_as_it_was() -> N
     assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "1"}
 
 
-async def test_a_copy_is_of_the_clients_own_class_and_a_copy_of_a_copy_keeps_its_options() -> None:
+async def test_a_copy_has_the_class_and_options_of_the_client_it_came_from() -> None:
     class Mine(OutreachClient):
         pass
 
@@ -249,12 +247,12 @@ async def test_a_copy_is_of_the_clients_own_class_and_a_copy_of_a_copy_keeps_its
 
 
 @pytest.mark.parametrize("wrong", [{"timeout": -1}, {"deadline": "5"}, {"headers": {"a": "\n"}}], ids=repr)
-def test_a_copy_with_options_that_can_never_be_right_is_refused(wrong: dict[str, Any]) -> None:
+def test_a_copy_with_invalid_options_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=rf"^{next(iter(wrong))}.*: expected .+"):
         client(Script()).with_options(**wrong)
 
 
-async def test_closing_a_copy_closes_nothing() -> None:
+async def test_closing_a_copy_does_not_close_the_transport() -> None:
     script = Script(page())
     made = client(script)
     async with made.with_options(workspace="space_2") as copy:
@@ -277,7 +275,7 @@ async def test_a_copy_shares_the_limit_of_requests_in_flight() -> None:
 
 
 @virtual_time
-async def test_a_copy_shares_the_pause_that_the_service_asked_for() -> None:
+async def test_a_copy_shares_the_pause_after_a_retry_after() -> None:
     script = Script(status(429, retry_after="10"), page())
     made = client(script)
     began = anyio.current_time()
@@ -303,7 +301,7 @@ async def test_a_copy_shares_the_retry_budget() -> None:
 
 
 @pytest.mark.parametrize("code", [200, 204, 301, 307, 400, 404, 408, 429, 500, 503, 599])
-async def test_a_raw_request_returns_the_answer_of_any_status_as_it_is(code: int) -> None:
+async def test_a_raw_request_returns_any_response_unchanged(code: int) -> None:
     answer = status(code, b"<html>", retry_after="1", location="https://other.example")
     script = Script(answer)
     assert await client(script).request("GET", "/anything") is answer
@@ -311,7 +309,7 @@ async def test_a_raw_request_returns_the_answer_of_any_status_as_it_is(code: int
 
 
 @given(st.from_regex(r"/(?:[A-Za-z0-9\-_~!$&'()*+,;=:@]|%2F|%C3%A9)*(?:\?[A-Za-z0-9\-_~!$&'()*+,;=:@/?.\[\]]*)?", fullmatch=True))
-async def test_a_target_is_sent_as_it_is(target: str) -> None:
+async def test_a_target_is_sent_unchanged(target: str) -> None:
     script = Script(Response(200))
     if target.startswith("//"):
         with pytest.raises(InvalidRequest, match=r"^target: "):
@@ -342,7 +340,7 @@ async def test_a_target_is_sent_as_it_is(target: str) -> None:
     ],
     ids=repr,
 )
-async def test_a_raw_request_that_cannot_be_sent_alike_by_all_is_refused(arguments: Any, message: str) -> None:
+async def test_an_invalid_target_or_method_is_refused(arguments: Any, message: str) -> None:
     script = Script(Response(200))
     with pytest.raises(InvalidRequest, match=f"^{message}$"):
         await client(script).request(*arguments)
@@ -359,7 +357,7 @@ async def test_a_raw_request_that_cannot_be_sent_alike_by_all_is_refused(argumen
     ],
     ids=repr,
 )
-async def test_a_raw_body_or_header_that_no_request_can_carry_is_refused(options: dict[str, Any], message: str) -> None:
+async def test_an_invalid_raw_body_or_header_is_refused(options: dict[str, Any], message: str) -> None:
     script = Script(Response(200))
     with pytest.raises(InvalidRequest, match=f"^{message}$"):
         await client(script).request("POST", "/", **options)
@@ -369,7 +367,7 @@ async def test_a_raw_body_or_header_that_no_request_can_carry_is_refused(options
 BASIC = {"accept": "application/json", "accept-encoding": "gzip, deflate"}
 
 
-async def test_headers_are_merged_the_calls_over_the_clients_over_the_librarys() -> None:
+async def test_headers_of_the_call_override_those_of_the_client_and_the_library() -> None:
     script = Script(Response(200))
     made = client(script, headers={"X-Client": "1", "User-Agent": "mine"})
     await made.request("GET", "/", headers={"X-CALL": "2", "x-client": "3"})
@@ -386,7 +384,7 @@ async def test_headers_are_merged_the_calls_over_the_clients_over_the_librarys()
     st.dictionaries(st.text("abcXYZ-09", min_size=1), st.text("ab \t~", max_size=3).map(str.strip)),
     st.sampled_from(["client", "copy", "call"]),
 )
-async def test_header_names_are_sent_in_lower_case_wherever_they_are_given(headers: dict[str, str], given_to: str) -> None:
+async def test_header_names_are_sent_in_lower_case(headers: dict[str, str], given_to: str) -> None:
     script = Script(Response(200))
     made = client(script, headers=headers if given_to == "client" else None)
     copy = made.with_options(headers=headers if given_to == "copy" else None)
@@ -419,14 +417,14 @@ FAILURES: dict[str, Callable[[], Transport]] = {
 
 @virtual_time
 @pytest.mark.parametrize("make", FAILURES.values(), ids=FAILURES)
-async def test_a_raw_request_is_not_repeated_once_a_byte_may_have_left(make: Callable[[], Transport]) -> None:
+async def test_a_raw_request_is_not_retried_once_a_byte_may_have_been_sent(make: Callable[[], Transport]) -> None:
     with pytest.raises(TransportError) as caught:
         await client(make()).request("GET", "/")
     assert (caught.value.attempts, caught.value.maybe_sent, caught.value.operation) == (1, True, "request")
 
 
 @virtual_time
-async def test_a_raw_request_is_repeated_while_no_byte_has_left() -> None:
+async def test_a_raw_request_is_retried_while_no_byte_was_sent() -> None:
     script = Script(unsent(), Response(200))
     assert (await client(script).request("DELETE", "/")).status == 200
     assert len(script.requests) == 2

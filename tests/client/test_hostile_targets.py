@@ -148,7 +148,7 @@ async def arrives(make: Make, request: Request, path: str = "") -> bool:
 
 @settings(unhurried, max_examples=40)
 @given(texts)
-async def test_an_id_in_a_path_is_one_segment_of_it(text: str) -> None:
+async def test_an_id_in_a_path_is_one_segment(text: str) -> None:
     for call, prefix, path in (
         (lambda client: client.campaigns.steps(f"camp_{text}"), "camp_", "/campaigns/{}/steps"),
         (lambda client: client.workspaces.fields(workspace=f"space_{text}"), "space_", "/workspaces/{}/all-fields"),
@@ -163,7 +163,7 @@ async def test_an_id_in_a_path_is_one_segment_of_it(text: str) -> None:
 
 @settings(unhurried, max_examples=40)
 @given(texts)
-async def test_an_id_in_a_query_is_one_value_of_it(text: str) -> None:
+async def test_an_id_in_a_query_is_one_value(text: str) -> None:
     for resource in ("campaigns", "mailboxes"):
         request = await sent(
             lambda client, resource=resource: getattr(client, resource).list(workspace=f"space_{text}", page=2, display=9)
@@ -180,7 +180,7 @@ async def test_an_id_in_a_query_is_one_value_of_it(text: str) -> None:
 
 @settings(unhurried, max_examples=40)
 @given(texts, texts, texts)
-async def test_what_a_contact_holds_stays_in_the_body(text: str, email: str, value: str) -> None:
+async def test_the_values_of_a_contact_stay_in_the_body(text: str, email: str, value: str) -> None:
     contact = NewContact(email, first_name=value, extra={f"x{text}": value})
     request = await sent(lambda client: client.contacts.create(contact, workspace=f"space_{text}", owner_key=f"key_{text}"))
     if request is not None:
@@ -203,7 +203,7 @@ def plain(text: str, allowed: str) -> bool:
 
 @settings(unhurried, max_examples=60)
 @given(texts, texts, texts, texts)
-async def test_what_a_raw_request_sends_is_refused_or_sent_as_it_is(method: str, target: str, name: str, value: str) -> None:
+async def test_a_raw_request_is_refused_or_sent_unchanged(method: str, target: str, name: str, value: str) -> None:
     for call, fine in (
         (lambda client: client.request(method, "/a"), plain(method, "[A-Z]+(-[A-Z]+)*")),
         (lambda client: client.request("GET", target), whole(target.removesuffix("?")) or whole(target)),
@@ -242,13 +242,13 @@ def field(name: str, value: str) -> bool:
 @over_all
 @settings(unhurried, max_examples=12)
 @given(texts, st.sampled_from(["", "/", "/a", "/a?b="]))
-async def test_a_target_arrives_as_it_is_or_not_at_all(make: Make, text: str, start: str) -> None:
+async def test_a_target_arrives_unchanged_or_not_at_all(make: Make, text: str, start: str) -> None:
     await arrives(make, Request("GET", start + text, {"x-a": "b"}))
 
 
 @on_asyncio
 @pytest.mark.parametrize("trick", TRICKS)
-async def test_no_trick_in_a_target_a_method_or_a_field_makes_another_request(make: Make, trick: str) -> None:
+async def test_no_target_method_or_header_can_smuggle_another_request(make: Make, trick: str) -> None:
     for target in (trick, f"/a{trick}b", f"/{trick}"):
         came = await arrives(make, Request("GET", target))
         assert came is whole(target)
@@ -263,7 +263,7 @@ async def test_no_trick_in_a_target_a_method_or_a_field_makes_another_request(ma
 
 @over_all
 @pytest.mark.parametrize("path", ["", "/v1", "//v1", "/v1//x", "/v1/%2F/x", "/;a=b/%0D%0A", "/a:80@b", "/%25"])
-async def test_a_path_in_the_base_url_stands_before_every_target_as_it_is(make: Make, path: str) -> None:
+async def test_a_path_in_the_base_url_precedes_every_target(make: Make, path: str) -> None:
     assert await arrives(make, GET, path)
 
 
@@ -296,7 +296,7 @@ async def test_a_path_in_the_base_url_stands_before_every_target_as_it_is(make: 
         *("http://localhost:99999", "http://[::1", "http://:80", "javascript:alert(1)", "file:///etc/passwd", ""),
     ],
 )
-def test_a_base_url_that_could_be_read_in_two_ways_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ambiguous_base_url_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUTREACH_BASE_URL", raising=False)
     with pytest.raises(InvalidRequest):
         OutreachClient(text, owner_key=KEY)

@@ -67,11 +67,11 @@ def logged(level: str | None, before: str = "") -> tuple[str, list[str]]:
     return done.stdout.strip(), done.stderr.splitlines()
 
 
-def test_there_is_one_logger_and_it_bears_the_librarys_name() -> None:
+def test_there_is_one_logger_named_after_the_library() -> None:
     assert LOGGER.name == "outreach_async"
 
 
-def test_the_environment_switches_logging_on_once_for_all_clients() -> None:
+def test_the_environment_configures_logging_once_for_all_clients() -> None:
     printed, lines = logged("debug")
     assert printed == "10 NullHandler StreamHandler"
     assert [line.partition(" outreach_async: ")[2] for line in lines] == ["a debug line", "a warning"]
@@ -79,7 +79,7 @@ def test_the_environment_switches_logging_on_once_for_all_clients() -> None:
 
 
 @pytest.mark.parametrize("level", ["info", "INFO"])
-def test_the_level_is_the_one_asked_for(level: str) -> None:
+def test_the_environment_sets_the_level(level: str) -> None:
     printed, lines = logged(level)
     assert printed == "20 NullHandler StreamHandler"
     assert len(lines) == 1
@@ -87,17 +87,17 @@ def test_the_level_is_the_one_asked_for(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", [None, "", "chatty", "10"])
-def test_without_a_level_that_exists_nothing_is_switched_on(level: str | None) -> None:
+def test_an_unknown_level_configures_nothing(level: str | None) -> None:
     assert logged(level) == ("0 NullHandler", [])
 
 
-def test_a_program_that_set_the_logger_up_keeps_its_own_ways() -> None:
+def test_a_logger_configured_by_the_program_is_left_alone() -> None:
     before = "logging.getLogger('outreach_async').addHandler(logging.FileHandler(os.devnull))"
     assert logged("debug", before) == ("0 NullHandler FileHandler", [])
 
 
 @pytest.mark.parametrize(("before", "lines"), [("", 0), ("logging.basicConfig()", 1)], ids=["none", "basic"])
-def test_a_run_that_pauses_warns_only_a_program_that_set_logging_up(before: str, lines: int) -> None:
+def test_a_paused_run_warns_only_a_program_that_configured_logging(before: str, lines: int) -> None:
     told = ran(PAUSING.format(before=before), None)
     assert told.stdout == "2 True\n"
     assert len(told.stderr.splitlines()) == lines
@@ -135,7 +135,7 @@ def extras(record: logging.LogRecord) -> dict[str, Any]:
 
 
 @virtual_time
-async def test_attempts_are_logged_at_debug_and_waits_before_a_repeat_at_info(caplog: pytest.LogCaptureFixture) -> None:
+async def test_attempts_are_logged_at_debug_and_waits_before_a_retry_at_info(caplog: pytest.LogCaptureFixture) -> None:
     told = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
     assert [shown(record) for record in told] == [
         ("DEBUG", "create_contact: attempt 1 failed: the answer was lost"),
@@ -148,7 +148,7 @@ async def test_attempts_are_logged_at_debug_and_waits_before_a_repeat_at_info(ca
 
 
 @virtual_time
-async def test_a_record_has_what_it_says_as_fields_too(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_record_has_its_values_as_attributes_too(caplog: pytest.LogCaptureFixture) -> None:
     told = await records(caplog, 2.0, lost(), status(503, retry_after="7", x_request_id="req_0"), added())
     first = {"operation": "create_contact", "attempt": 1, "seconds": pytest.approx(2.0)}
     failed = {**first, "status_code": None, "request_id": None, "error": "TransportError", "evidence": "ambiguous"}
@@ -161,7 +161,7 @@ async def test_a_record_has_what_it_says_as_fields_too(caplog: pytest.LogCapture
 
 
 @virtual_time
-async def test_a_run_logs_its_states_and_its_rows_only_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_run_logs_its_states_and_only_at_debug_its_rows(caplog: pytest.LogCaptureFixture) -> None:
     told = await records(caplog, added(), status(429, retry_after="1"), added(), many=30)
     states = [shown(record) for record in told if record.levelno > logging.DEBUG]
     number = next(record.run for record in told if hasattr(record, "run"))
@@ -178,7 +178,7 @@ async def test_a_run_logs_its_states_and_its_rows_only_at_debug(caplog: pytest.L
 
 
 @virtual_time
-async def test_a_run_that_is_held_up_no_more_is_resumed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_end_of_a_pause_is_logged_as_resumed(caplog: pytest.LogCaptureFixture) -> None:
     told = await records(caplog, added(), status(429, retry_after="1"), added(), many=6, slow=True)
     (resumed,) = [record for record in told if "resumed" in record.getMessage()]
     assert (resumed.levelname, extras(resumed)["state"], extras(resumed)["before"] in {"paused", "throttled"}) == (
@@ -197,7 +197,7 @@ async def test_a_run_that_is_held_up_no_more_is_resumed(caplog: pytest.LogCaptur
     ],
     ids=["stopped", "suspended"],
 )
-async def test_a_run_that_ends_early_is_a_warning_that_says_why(
+async def test_a_run_that_ends_early_logs_a_warning_with_the_reason(
     caplog: pytest.LogCaptureFixture, entry: Response, said: str
 ) -> None:
     last = (await records(caplog, entry, many=2))[-1]
@@ -209,7 +209,7 @@ async def test_a_run_that_ends_early_is_a_warning_that_says_why(
 
 @virtual_time
 @pytest.mark.parametrize("many", [0, 2])
-async def test_no_record_holds_a_key_or_anything_of_a_body(caplog: pytest.LogCaptureFixture, many: int) -> None:
+async def test_no_record_contains_a_key_or_a_body(caplog: pytest.LogCaptureFixture, many: int) -> None:
     echo = b'{"error":"key_secret of ann@b.example is odd"}'
     entries = [
         status(500, echo),

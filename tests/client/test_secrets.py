@@ -264,7 +264,7 @@ def scan(caplog: pytest.LogCaptureFixture, capfdbinary: pytest.CaptureFixture[by
 @virtual_time
 @each_act
 @pytest.mark.parametrize(("status", "secrets"), [(200, PLAIN), (307, PLAIN), (429, PLAIN), (500, PLAIN), (200, ODD), (400, ODD)])
-async def test_an_answer_that_echoes_what_was_sent_shows_no_secret(
+async def test_a_response_that_echoes_the_request_shows_no_secret(
     status: int, act: Any, secrets: Secrets, scan: Scan, anyio_backend_name: str
 ) -> None:
     for body in [*BODIES.values(), good][anyio_backend_name == "trio" :: 2]:  # half of them on either loop
@@ -323,7 +323,7 @@ class Fails:
 @virtual_time
 @each_kind
 @each_act
-async def test_a_transport_that_fails_with_what_it_sent_shows_no_secret(
+async def test_a_transport_error_that_quotes_the_request_shows_no_secret(
     act: Any, secrets: Secrets, scan: Scan, anyio_backend_name: str
 ) -> None:
     ways = (no_answer, chained, foreign, foreign_and_chained, silent, stuck, refused_connection)

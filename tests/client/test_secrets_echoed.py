@@ -113,7 +113,7 @@ odd = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_chara
 @given(
     (plain | odd).map("key_{}".format).map(Held), st.sampled_from(sorted(ENCODINGS)), st.sampled_from(sorted(PLACES)), st.data()
 )
-async def test_an_echoed_key_is_nowhere_to_be_seen(held: Held, encoding: str, place: str, data: st.DataObject) -> None:
+async def test_an_echoed_key_is_shown_nowhere(held: Held, encoding: str, place: str, data: st.DataObject) -> None:
     handler = Keeps()
     logger = logging.getLogger("outreach_async")
     logger.addHandler(handler)
@@ -156,7 +156,7 @@ def test_the_search_finds_a_key_in_every_encoding(encoding: str) -> None:
 @virtual_time
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("key", [PLAIN, 'key_5f"1c/0b 9a\\d7+'], ids=["plain", "odd"])
-async def test_an_id_with_the_key_in_it_is_dropped_and_the_contact_uncertain(key: str, encoding: str) -> None:
+async def test_an_id_that_contains_the_key_is_dropped_and_the_contact_uncertain(key: str, encoding: str) -> None:
     answer = PLACES["id"](ENCODINGS[encoding](key))
     client = OutreachClient(transport=Says(answer), owner_key=key, workspace="space_1")
     made = await client.contacts.create(CONTACT)
@@ -165,7 +165,7 @@ async def test_an_id_with_the_key_in_it_is_dropped_and_the_contact_uncertain(key
 
 
 @virtual_time
-async def test_a_row_whose_id_has_the_key_in_it_is_uncertain_also_in_the_journal(tmp_path: Path) -> None:
+async def test_a_row_whose_id_contains_the_key_is_uncertain_in_the_journal_too(tmp_path: Path) -> None:
     client = OutreachClient(transport=Says(PLACES["id"](PLAIN)), owner_key=PLAIN, workspace="space_1")
     report = await client.contacts.create_many([CONTACT], duplicates="overwrite", journal=tmp_path / "run.db")
     (outcome,) = Journal(tmp_path / "run.db").outcomes()
@@ -219,7 +219,7 @@ async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make
 
 
 @over(*ALL)
-async def test_an_error_leaves_a_transport_without_the_tracebacks_of_its_causes(make: Make) -> None:
+async def test_a_transport_removes_the_tracebacks_of_the_causes_of_an_error(make: Make) -> None:
     with Listener(hang_up) as listener:
         transport = make(f"http://localhost:{listener.port}")
         with pytest.raises(TransportError) as caught:
@@ -240,7 +240,7 @@ class Broken:
     async def aclose(self) -> None: ...
 
 
-async def test_a_foreign_transports_error_says_where_it_was_raised_without_locals() -> None:
+async def test_a_foreign_transport_error_has_its_place_but_no_locals() -> None:
     held = Held(PLAIN)
     client = OutreachClient(transport=Broken(), owner_key=held.key, workspace="space_1", retry=RetryPolicy(attempts=1))
     with pytest.raises(TransportError) as caught:
@@ -264,7 +264,7 @@ class Waits:
 
 
 @pytest.mark.parametrize("act", ["create", "request"])
-async def test_a_cancelled_call_shows_no_key_in_its_traceback(act: str) -> None:
+async def test_the_traceback_of_a_cancelled_call_shows_no_key(act: str) -> None:
     held, ended = Held(PLAIN), []
     client = OutreachClient(transport=Waits(), workspace="space_1")
 
@@ -304,7 +304,7 @@ WRONG: Final[dict[str, Callable[[OutreachClient, str], Any]]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a_refused_argument_shows_no_key_in_the_traceback(wrong: str) -> None:
+async def test_the_traceback_of_a_refused_argument_shows_no_key(wrong: str) -> None:
     held = Held(PLAIN)
 
     async def call() -> InvalidRequest:
@@ -320,7 +320,7 @@ async def test_a_refused_argument_shows_no_key_in_the_traceback(wrong: str) -> N
         assert_hidden(held.key, seen, where)
 
 
-def test_an_operation_shows_no_key_to_what_expands_attributes() -> None:
+def test_tools_that_expand_attributes_find_no_key_in_an_operation() -> None:
     held = Held(PLAIN)
     client = OutreachClient(transport=Waits(), owner_key=held.key, headers={"authorization": held.key}, workspace="space_1")
     creation = client.contacts._contact_requests(None, None, duplicates="skip", strict_validation=True, campaign=None)
@@ -334,7 +334,7 @@ def test_an_operation_shows_no_key_to_what_expands_attributes() -> None:
 
 
 @virtual_time
-async def test_the_error_of_a_row_holds_no_frames() -> None:
+async def test_the_error_of_a_row_has_no_frames() -> None:
     for transport in (Says(Response(422, {}, b"{}")), Broken()):
         client = OutreachClient(transport=transport, owner_key=PLAIN, workspace="space_1")
         async with client.contacts.create_many([CONTACT], max_outage=60.0) as outcomes:
@@ -343,7 +343,7 @@ async def test_the_error_of_a_row_holds_no_frames() -> None:
         assert [link.__traceback__ for link in iterate_linked_errors(error)] == [None] * len([*iterate_linked_errors(error)])
 
 
-def test_a_secret_shows_itself_to_nobody_who_does_not_ask() -> None:
+def test_a_secret_is_only_shown_by_reveal() -> None:
     secret = Secret(PLAIN)
     assert (repr(secret), str(secret), f"{secret}", secret.reveal()) == ("Secret('***')", "***", "***", PLAIN)
     assert {secret} == {Secret(PLAIN)}

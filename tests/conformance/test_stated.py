@@ -24,18 +24,18 @@ def broken(change: Callable[[Request, Response], Response], *rules: str) -> list
     return [breach for rule in rules or BY_ID for breach in find_breaches(BY_ID[rule], found) or ()]
 
 
-def test_every_stated_rule_holds_in_a_large_workspace() -> None:
+def test_every_documented_rule_holds_in_a_large_workspace() -> None:
     found = measured(snapshot=world(MANY, 120))
     assert {rule.id: find_breaches(rule, found) for rule in RULES} == {rule: [] for rule in BY_ID}
 
 
 @pytest.mark.parametrize("connect", LEVELS)
-async def test_every_stated_rule_holds_at_every_level(connect: Connect) -> None:
+async def test_every_documented_rule_holds_over_every_transport(connect: Connect) -> None:
     async with connect(service()) as transport:
         assert await check(transport, WRITER) == []
 
 
-def test_a_rule_about_which_nothing_was_seen_is_not_judged() -> None:
+def test_a_rule_without_observations_is_not_judged() -> None:
     fake = service()
     fake.reset()
     fake.add_workspace(SPACE)
@@ -108,7 +108,7 @@ def test_a_broken_rule_is_found(rule: str, change: Callable[[Any], None], what: 
     assert any(what in text for text in said), said
 
 
-def test_outcomes_that_the_interface_does_not_state_are_found() -> None:
+def test_undocumented_outcomes_are_found() -> None:
     def renamed(document: Any) -> None:
         document["status"] = {"skipped": "added", "added": "created"}.get(document["status"], document["status"])
 
@@ -136,7 +136,7 @@ def refusing(status: int, body: bytes = b"no", *, path: str = "") -> Callable[[R
         ("E1", refusing(409, path="/contacts"), "has the status 409"),
     ],
 )
-def test_what_is_refused_though_the_interface_allows_it_is_found(
+def test_a_refusal_of_what_the_interface_allows_is_found(
     rule: str, change: Callable[[Request, Response], Response], what: str
 ) -> None:
     found = broken(change, rule)
@@ -144,7 +144,7 @@ def test_what_is_refused_though_the_interface_allows_it_is_found(
     assert all(breach.rule == rule and what in breach.what for breach in found)
 
 
-def test_a_breach_says_rule_sentence_request_and_answer_in_few_words_and_without_secrets() -> None:
+def test_a_breach_is_short_and_complete_and_contains_no_secret() -> None:
     body = b'{"you sent": "' + KEY.encode() + b'", "pad": "' + b"x" * 5000 + b'"}'
     (first, *_) = broken(refusing(500, body), "W1")
     said = str(first)
@@ -159,7 +159,7 @@ def test_a_breach_says_rule_sentence_request_and_answer_in_few_words_and_without
     assert KEY not in said
 
 
-def test_what_is_not_there_is_not_judged_but_by_the_rule_that_asks_for_it() -> None:
+def test_a_missing_value_breaks_only_the_rule_that_requires_it() -> None:
     def bare(document: Any) -> None:
         for step in document.get("data", ()) if isinstance(document, dict) else ():
             if isinstance(step, dict) and "templates" in step:
@@ -170,19 +170,19 @@ def test_what_is_not_there_is_not_judged_but_by_the_rule_that_asks_for_it() -> N
     assert {breach.rule for breach in broken(refusing(500, path="/steps"), "W1", "T1", "T13", "T14")} == {"W1"}
 
 
-def test_an_answer_that_did_not_come_is_a_breach_that_says_why() -> None:
+def test_a_missing_response_is_a_breach_with_its_reason() -> None:
     found = directly(measure_knobs(READER), service().handle)
     lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=HttpExchange(READER.fields(), error="no answer: gone")))
     found_now = find_breaches(BY_ID["W1"], lost) or []
     assert [(breach.what, breach.answered) for breach in found_now] == [("the response did not arrive", "no answer: gone")]
 
 
-def test_rules_that_take_writes_are_not_judged_without_them() -> None:
+def test_rules_that_need_writes_are_not_judged_without_them() -> None:
     found = directly(measure_knobs(READER), service().handle)
     assert {rule.id for rule in RULES if rule.writes} == {rule.id for rule in RULES if find_breaches(rule, found) is None}
 
 
-def test_a_workspace_that_lists_no_field_shows_none_at_creation() -> None:
+def test_a_workspace_without_listed_fields_has_none_to_check_at_creation() -> None:
     found = broken(document_changed(put("data.*.code", 7)), "C19", "F1")
     assert {breach.rule for breach in found} == {"F1"}
 
@@ -191,5 +191,5 @@ def test_at_most_three_breaches_of_a_rule_are_shown() -> None:
     assert len(broken(document_changed(put("data.*.id", "x1")), "W3")) == 3
 
 
-def test_every_rule_has_a_name_of_its_own() -> None:
+def test_every_rule_has_a_unique_name() -> None:
     assert len(BY_ID) == len(RULES)

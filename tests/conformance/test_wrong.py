@@ -285,7 +285,7 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
 @pytest.mark.parametrize(
     ("rule", "wrong", "others"), [row[:1] + row[2:] for row in WRONG], ids=[f"{row[0]}: {row[1]}" for row in WRONG]
 )
-async def test_a_service_that_is_wrong_in_one_thing_is_found_to_be(rule: str, wrong: Wrong, others: set[str]) -> None:
+async def test_a_service_that_breaks_one_rule_is_found_to_break_it(rule: str, wrong: Wrong, others: set[str]) -> None:
     found = await check(WrongTransport(FakeTransport(service()), wrong), WRITER)
     assert {breach.rule for breach in found} == {rule} | others, [str(breach) for breach in found]
 
@@ -315,7 +315,7 @@ ALSO: Final = {
 
 @pytest.mark.parametrize("value", [KeyError, {"a": [1]}], ids=["missing", "an object"])
 @pytest.mark.parametrize(("kind", "path", "name"), FIELDS, ids=[f"{kind} {name}" for kind, _, name in FIELDS])
-async def test_a_field_that_is_missing_or_of_another_kind_is_found(kind: str, path: str, name: str, value: Any) -> None:
+async def test_a_missing_field_or_one_of_another_type_is_found(kind: str, path: str, name: str, value: Any) -> None:
     wrong = put(kind, f"{path}.{name}", value, containing=LIVE if kind == "steps" else "")
     found = {breach.rule for breach in await check(WrongTransport(FakeTransport(service()), wrong), WRITER)}
     assert "W4" in found
@@ -352,7 +352,7 @@ class Moving(FakeTransport):
     ],
     ids=["campaigns are added", "mailboxes are added", "time passes"],
 )
-async def test_what_happens_meanwhile_is_no_fault(order: Any, happen: Callable[[FakeService], object]) -> None:
+async def test_changes_during_the_check_are_not_breaches(order: Any, happen: Callable[[FakeService], object]) -> None:
     fake = service(Behaviour(order=order))
     assert await check(Moving(fake, happen), WRITER) == []
 
@@ -370,7 +370,7 @@ BY_ACTIVITY: Final = said_by(page(service(Behaviour(order="last_activity")), "/c
 
 
 @pytest.mark.parametrize(("answered", "broken"), [(last_item_again, set()), (first_page_again, {"P1-repeat"})])
-async def test_in_a_list_by_activity_only_a_whole_page_that_comes_again_is_a_fault(answered: Answered, broken: set[str]) -> None:
+async def test_in_a_list_by_activity_only_a_repeated_whole_page_is_a_breach(answered: Answered, broken: set[str]) -> None:
     fake = service(Behaviour(order="last_activity"))
     found = await check(WrongTransport(FakeTransport(fake), Wrong(answered)), WRITER)
     assert {breach.rule for breach in found} == broken, [str(breach) for breach in found]

@@ -205,5 +205,5 @@ Contacts.TestCase.settings = settings(max_examples=40, stateful_step_count=25, d
 TestContacts = Contacts.TestCase
 
 
-def test_the_oracle_speaks_of_the_same_interface() -> None:
+def test_the_oracle_uses_the_same_field_names() -> None:
     assert "contacts" in CAMPAIGN_HEADERS

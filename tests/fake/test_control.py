@@ -60,7 +60,7 @@ def seeded() -> FakeService:
     return fake
 
 
-def test_what_is_seeded_over_http_is_what_is_seeded_from_python() -> None:
+def test_seeding_over_http_equals_seeding_from_python() -> None:
     plane = Plane()
     made = [plane("POST", path, said)["ids"] for path, said in SEEDS]
     wanted = seeded()
@@ -79,11 +79,11 @@ def test_what_is_seeded_over_http_is_what_is_seeded_from_python() -> None:
         (schemas.ScriptedActionsBody, FakeService().sim.script),
     ],
 )
-def test_seeding_takes_what_the_calls_of_python_take(form: type[msgspec.Struct], call: Any) -> None:
+def test_seeding_accepts_the_arguments_of_the_python_calls(form: type[msgspec.Struct], call: Any) -> None:
     assert set(form.__struct_fields__) == set(inspect.signature(call).parameters) - {"self"}
 
 
-def test_a_step_without_templates_is_refused_over_http_by_name() -> None:
+def test_a_step_with_an_empty_list_of_templates_is_refused() -> None:
     plane = Plane(seeded())
     said = {"workspace": SPACE, "steps": ["A", {"templates": []}]}
     problem = plane.problem("POST", "/campaigns", said)
@@ -91,7 +91,7 @@ def test_a_step_without_templates_is_refused_over_http_by_name() -> None:
     assert plane.fake.dump() == seeded().dump()
 
 
-def test_what_is_changed_over_http_is_what_is_changed_from_python() -> None:
+def test_changing_over_http_equals_changing_from_python() -> None:
     plane, wanted = Plane(seeded()), seeded()
     plane("PATCH", "/campaigns", {"id": "camp_1", "status": "paused", "rates": {"open": 0.5}})
     plane("PATCH", "/campaigns", {"id": "camp_1", "mailboxes": []})
@@ -105,7 +105,7 @@ def test_what_is_changed_over_http_is_what_is_changed_from_python() -> None:
     assert plane.fake.dump() == wanted.dump() != seeded().dump()
 
 
-def test_a_world_goes_out_and_comes_in_as_it_is() -> None:
+def test_a_world_is_exported_and_imported_unchanged() -> None:
     plane, wanted = Plane(), seeded()
     wanted.advance(days=3)
     plane("PUT", "/world", json.loads(wanted.dump()))
@@ -116,7 +116,7 @@ def test_a_world_goes_out_and_comes_in_as_it_is() -> None:
 # Looking.
 
 
-def test_contacts_are_listed_as_from_python() -> None:
+def test_contacts_are_listed_as_in_python() -> None:
     plane = Plane(small_world())
     create(plane.fake, "Ada@acme.example", campaign="camp_1")
     assert plane("GET", f"/contacts?workspace={SPACE}")["contacts"] == json.loads(json.dumps(plane.fake.contacts(SPACE)))
@@ -125,7 +125,7 @@ def test_contacts_are_listed_as_from_python() -> None:
     assert plane("GET", f"/contacts?workspace={SPACE}&email=null")["contacts"] == []
 
 
-def test_the_journal_is_told_without_any_key() -> None:
+def test_the_request_log_shows_no_key() -> None:
     plane = Plane(small_world())
     post(plane.fake, creation(owner_key="a-real-secret", note=["key_s3cret", {"key_s3cret": 1}], key_s3cret="x"))
     get(plane.fake, f"/workspaces/{KEY}s3cret/all-fields")
@@ -145,11 +145,11 @@ def test_the_journal_is_told_without_any_key() -> None:
     assert last["hints"] == ["unknown parameter owner_key ignored"]
 
 
-def test_the_journal_is_told_whole_but_for_header_fields_which_may_hold_credentials() -> None:
+def test_the_request_log_shows_everything_but_headers() -> None:
     assert set(schemas.LoggedRequest.__struct_fields__) == {field.name for field in attrs.fields(Recorded)} - {"headers"}
 
 
-def test_the_journal_is_told_in_part_and_emptied() -> None:
+def test_the_request_log_can_be_filtered_and_cleared() -> None:
     plane = Plane(small_world())
     for _ in range(3):
         post(plane.fake, creation())
@@ -161,7 +161,7 @@ def test_the_journal_is_told_in_part_and_emptied() -> None:
     assert len(plane.fake.requests) == 0
 
 
-def test_what_is_asked_of_the_control_plane_reaches_neither_journal_nor_faults() -> None:
+def test_control_requests_are_not_logged_and_meet_no_faults() -> None:
     plane = Plane(small_world())
     plane.fake.faults.add(faults.status(500))
     for path in ("/", "/time", "/behaviour", "/faults", "/requests", "/world", "/openapi.json", "/control.json"):
@@ -172,21 +172,21 @@ def test_what_is_asked_of_the_control_plane_reaches_neither_journal_nor_faults()
 
 
 @pytest.mark.parametrize("target", ["/campaigns", "/_fakes", "/x/_fake/", "/%5Ffake/reset", "/"])
-def test_whatever_is_not_under_the_prefix_is_for_the_service(target: str) -> None:
+def test_requests_outside_the_prefix_go_to_the_service(target: str) -> None:
     plane = Plane()
     plane.send("GET", target)
     assert [entry.target for entry in plane.fake.requests] == [target]
 
 
 @pytest.mark.parametrize("path", ["", "/", "/?a", "/time/", "/time?"])
-def test_a_slash_at_the_end_does_not_count(path: str) -> None:
+def test_a_trailing_slash_does_not_matter(path: str) -> None:
     assert Plane().send("GET", f"/_fake{path}").status == (400 if "?a" in path else 200)
 
 
 # Back to the start.
 
 
-def test_reset_goes_back_to_the_start_in_everything() -> None:
+def test_reset_restores_the_initial_state() -> None:
     plane = Plane(small_world(past_end="clamp"))
     before = plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")
     post(plane.fake, creation())
@@ -200,7 +200,7 @@ def test_reset_goes_back_to_the_start_in_everything() -> None:
     assert before[2]["now"] == "2026-01-01T00:00:00Z"
 
 
-def test_reset_goes_back_to_the_last_checkpoint_any_number_of_times() -> None:
+def test_reset_restores_the_last_checkpoint_any_number_of_times() -> None:
     plane = Plane()
     plane("POST", "/workspaces", {"id": "space_kept"})
     plane("PATCH", "/behaviour", {"order": "newest"})
@@ -242,13 +242,13 @@ def test_every_fault_can_be_scripted_alone_and_after_the_commit(name: str) -> No
         assert (ours.response, ours.fault) == (theirs.response, theirs.fault)
 
 
-def test_there_is_a_form_for_every_fault() -> None:
+def test_there_is_a_schema_for_every_fault() -> None:
     made = {name for name in faults.__all__ if name == "ok" or name in FAULT_FACTORIES}
     assert made == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults", "error_response"}
     assert set(get_args(schemas.OperationName)) == set(faults.OPERATIONS)
 
 
-def test_a_script_is_met_in_order_and_ok_is_no_fault() -> None:
+def test_a_script_is_followed_in_order_and_ok_is_not_a_fault() -> None:
     plane = Plane(small_world())
     said = [{"name": "ok"}, {"name": "status", "code": 503}, {"name": "commit_then", "fault": {"name": "ok"}}]
     plane("POST", "/faults/script", {"operation": "create_contact", "faults": said})
@@ -257,7 +257,7 @@ def test_a_script_is_met_in_order_and_ok_is_no_fault() -> None:
     assert plane("GET", "/faults") == {"unfired": []}
 
 
-def test_a_rule_strikes_what_it_is_for() -> None:
+def test_a_rule_applies_only_to_matching_requests() -> None:
     plane = Plane(small_world())
     rule = {"fault": {"name": "status", "code": 500}, "operation": "create_contact", "containing": "bad@", "times": 1}
     assert plane("POST", "/faults", rule)["unfired"] == ["create_contact: status(500) (0 of 1)"]
@@ -268,7 +268,7 @@ def test_a_rule_strikes_what_it_is_for() -> None:
     assert plane("DELETE", "/faults") == {"unfired": []}
 
 
-def test_chance_is_the_seeds() -> None:
+def test_probabilities_use_the_seed() -> None:
     def struck(seed: int) -> list[int]:
         plane = Plane(FakeService(seed))
         plane("POST", "/faults", {"fault": {"name": "status", "code": 500}, "p": 0.5})
@@ -281,7 +281,7 @@ def test_chance_is_the_seeds() -> None:
 # Behaviour.
 
 
-def test_every_reading_can_be_said_and_is_told_back() -> None:
+def test_every_value_of_every_knob_can_be_set_and_read() -> None:
     plane = Plane()
     readings = plane("GET", "/behaviour")["readings"]
     for knob, values in readings.items():
@@ -290,7 +290,7 @@ def test_every_reading_can_be_said_and_is_told_back() -> None:
     assert set(plane("GET", "/behaviour")["behaviour"]) == {field.name for field in attrs.fields(Behaviour)}
 
 
-def test_knobs_are_turned_one_by_one_or_from_a_preset() -> None:
+def test_knobs_are_set_one_by_one_or_from_a_preset() -> None:
     plane = Plane()
     plane("PATCH", "/behaviour", {"past_end": "error", "strict_fields": ["zip", "city"], "created_status": {"skipped": 201}})
     plane("PATCH", "/behaviour", {"rate_limit": {"limit": 3}, "auth": {"tokens": ["s3cret"]}})
@@ -310,7 +310,7 @@ def test_knobs_are_turned_one_by_one_or_from_a_preset() -> None:
     assert plane.fake.behaviour == Behaviour.documented()
 
 
-def test_a_reading_that_is_a_function_is_named() -> None:
+def test_a_knob_set_to_a_function_shows_its_name() -> None:
     plane = Plane(FakeService(behaviour=Behaviour(email_key=str.casefold)))
     assert plane("GET", "/behaviour")["behaviour"]["email_key"] == "function casefold"
 
@@ -318,7 +318,7 @@ def test_a_reading_that_is_a_function_is_named() -> None:
 # Time.
 
 
-def test_time_moves_on_by_what_is_said() -> None:
+def test_time_advances_by_the_given_amount() -> None:
     plane = Plane()
     assert plane("GET", "/time") == {"now": "2026-01-01T00:00:00Z", "unix": 1767225600.0}
     plane("POST", "/time/advance", {"weeks": 1, "days": 1, "hours": 1, "minutes": 1, "seconds": 1.5})
@@ -434,7 +434,7 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "said", "field", "remedy"), REFUSED)
-def test_a_refusal_names_the_place_and_the_remedy_and_changes_nothing(
+def test_an_error_names_the_place_and_the_remedy_and_changes_nothing(
     method: str, path: str, said: Any, field: str | None, remedy: str
 ) -> None:
     plane = Plane(small_world())
@@ -445,7 +445,7 @@ def test_a_refusal_names_the_place_and_the_remedy_and_changes_nothing(
     assert (plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")) == before
 
 
-def test_a_taken_key_is_not_told() -> None:
+def test_an_error_about_a_used_id_shows_no_key() -> None:
     plane = Plane(small_world())
     error = plane.problem("POST", "/workspaces", {"id": "space_key_s3cret", "custom_fields": [""]})
     assert "s3cret" not in str(error)
@@ -453,14 +453,14 @@ def test_a_taken_key_is_not_told() -> None:
     assert "s3cret" not in str(plane.problem("POST", "/workspaces", {"id": "space_key_s3cret"}))
 
 
-def test_time_has_an_end() -> None:
+def test_time_cannot_advance_beyond_its_maximum() -> None:
     plane = Plane()
     plane("PUT", "/world", {"now": "8999-12-31T00:00:00Z"})
     assert "year 9000" in plane.problem("POST", "/time/advance", {"days": 2})["message"]
     plane("POST", "/time/advance", {"days": 1})
 
 
-def test_an_unknown_path_and_a_wrong_method_are_told_apart() -> None:
+def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:
     plane = Plane()
     assert "/_fake/control.json" in plane.problem("GET", "/nothing", status=404)["remedy"]
     assert plane.problem("PUT", "/behaviours", status=404)["field"] is None
@@ -475,7 +475,7 @@ def test_an_unknown_path_and_a_wrong_method_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.0.0.1:80", "[::1]:8080", "localhost", "LocalHost:1", "api.localhost:80", "10.0.0.7"]
 )
-def test_addresses_and_localhost_may_ask(host: str) -> None:
+def test_ip_addresses_and_localhost_are_allowed_as_hosts(host: str) -> None:
     assert Plane().send("GET", "/_fake/", host=host).status == 200
     assert json.loads(Plane().send("GET", "/_fake/", host=host).body)["openapi"] == f"http://{host}/_fake/openapi.json"
 
@@ -483,7 +483,7 @@ def test_addresses_and_localhost_may_ask(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1", "fake", "[x]"]
 )
-def test_another_name_may_not_ask_and_the_service_still_answers_it(host: str) -> None:
+def test_another_host_is_refused_but_the_service_still_responds_to_it(host: str) -> None:
     plane = Plane()
     response = plane.send("POST", "/_fake/reset", host=host)
     assert (response.status, json.loads(response.body)["error"]["field"]) == (403, "host")
@@ -491,7 +491,7 @@ def test_another_name_may_not_ask_and_the_service_still_answers_it(host: str) ->
     assert plane.send("GET", "/campaigns", host=host).status == 400
 
 
-def test_a_name_that_was_allowed_may_ask() -> None:
+def test_an_allowed_host_is_accepted() -> None:
     plane = Plane(None, "Fake", "fake.example")
     assert [plane.send("GET", "/_fake/", host=host).status for host in ("fake:80", "FAKE.example", "x.fake")] == [200, 200, 403]
 
@@ -499,7 +499,7 @@ def test_a_name_that_was_allowed_may_ask() -> None:
 @pytest.mark.parametrize(
     ("origin", "status"), [("http://127.0.0.1:80", 200), ("http://127.0.0.1:81", 403), ("null", 403), ("", 403)]
 )
-def test_a_web_page_of_another_origin_may_not_ask(origin: str, status: int) -> None:
+def test_a_web_page_of_another_origin_is_refused(origin: str, status: int) -> None:
     assert Plane().send("POST", "/_fake/reset", origin=origin).status == status
 
 

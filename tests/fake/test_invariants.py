@@ -33,7 +33,7 @@ conversations = st.lists(REQUESTS, min_size=1, max_size=12)
 
 @settings(max_examples=60, deadline=None)
 @given(BEHAVIOURS, conversations)
-def test_every_refusal_and_every_skip_leaves_the_state_unchanged(behaviour: Behaviour, requests: list[Request]) -> None:
+def test_refused_and_skipped_requests_leave_the_state_unchanged(behaviour: Behaviour, requests: list[Request]) -> None:
     fake = world(behaviour)
     for request in requests:
         before = fake.dump()
@@ -81,7 +81,7 @@ def by_turns() -> Iterator[None]:
 
 @settings(max_examples=30, deadline=None)
 @given(BEHAVIOURS, st.lists(conversations, min_size=2, max_size=4))
-def test_the_journal_replayed_in_its_order_on_a_fresh_fake_gives_the_same_answers_and_state(
+def test_replaying_the_request_log_gives_the_same_responses_and_state(
     behaviour: Behaviour, conversations: list[list[Request]]
 ) -> None:
     fake, fresh = world(behaviour), world(behaviour)
@@ -117,7 +117,7 @@ async def test_c24_of_many_tasks_that_create_one_contact_exactly_one_adds_it() -
     assert {id_ for _, id_ in seen} == {None, *(contact["id"] for contact in fake.contacts(SPACE)[-2:])}
 
 
-async def test_c24_threads_beside_tasks_share_one_fake_and_one_winner() -> None:
+async def test_c24_threads_and_tasks_share_one_fake_and_exactly_one_adds() -> None:
     fake = small_world()
     statuses: list[str] = []
 
@@ -150,7 +150,7 @@ async def asked(connect: Connect, behaviour: Behaviour, requests: list[Request])
 @pytest.mark.parametrize("connect", LEVELS)
 @settings(max_examples=10, deadline=None)
 @given(BEHAVIOURS, conversations)
-def test_answers_are_the_same_at_every_level(
+def test_responses_are_the_same_over_every_transport(
     connect: Connect, backend: str, behaviour: Behaviour, requests: list[Request]
 ) -> None:
     fake = world(behaviour)
@@ -173,9 +173,7 @@ KINDS: dict[str, Any] = {
 
 @settings(max_examples=60, deadline=None)
 @given(BEHAVIOURS, conversations)
-def test_every_good_answer_decodes_by_the_clients_converters_and_encodes_to_itself(
-    behaviour: Behaviour, requests: list[Request]
-) -> None:
+def test_every_successful_response_survives_decoding_and_encoding(behaviour: Behaviour, requests: list[Request]) -> None:
     fake = world(behaviour)
     for request in requests:
         response = fake.handle(request)

@@ -58,7 +58,7 @@ def test_the_document_has_the_operations_of_the_fake() -> None:
 
 
 @pytest.mark.parametrize("readings", [{}, {"numbers": "mixed", "list_date": "mixed"}, {"order": "newest", "percent_digits": 0}])
-def test_every_list_is_as_documented(readings: dict[str, Any]) -> None:
+def test_every_list_conforms_to_the_document(readings: dict[str, Any]) -> None:
     fake = world(**readings)
     for operation, path in (("list_campaigns", "/campaigns"), ("list_mailboxes", "/mailboxes")):
         for workspace, page in ((SPACE, 2), (OTHER, 1), (SPACE, 99)):
@@ -69,7 +69,7 @@ def test_every_list_is_as_documented(readings: dict[str, Any]) -> None:
     assert checked("list_fields", call(fake, "GET", f"/workspaces/{SPACE}/all-fields"))["data"]
 
 
-def test_what_has_been_sent_and_answered_meanwhile_is_as_documented() -> None:
+def test_lists_conform_after_contacts_were_created_and_time_has_passed() -> None:
     fake = world()
     for _ in range(3):
         fake.advance(days=2)
@@ -79,7 +79,7 @@ def test_what_has_been_sent_and_answered_meanwhile_is_as_documented() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201])
-def test_every_outcome_is_as_documented(status: int) -> None:
+def test_every_outcome_conforms_to_the_document(status: int) -> None:
     fake = world(created_status=status)
     found = [checked("create_contact", call(fake, "POST", "/contacts", creation()))]
     for policy in ("skip", "overwrite", "update_missing_fields"):
@@ -103,7 +103,7 @@ def test_every_outcome_is_as_documented(status: int) -> None:
     ],
     ids=["json", "member", "key", "access", "workspace", "campaign", "enrolled", "size", "strict"],
 )
-def test_every_refusal_of_a_creation_is_as_documented(body: Any, status: int) -> None:
+def test_every_refusal_of_a_creation_conforms_to_the_document(body: Any, status: int) -> None:
     fake = world(reenrol="error")
     call(fake, "POST", "/contacts", creation("enrolled@acme.example", campaign="camp_1"))
     answer = call(fake, "POST", "/contacts", body)
@@ -126,7 +126,7 @@ TARGETS = {
     [({"auth": HeaderAuth()}, 401), ({"rate_limit": RateLimit(0)}, 429), ({"rate_limit": RateLimit(0, retry_after="date")}, 429)],
     ids=["auth", "seconds", "date"],
 )
-def test_refusals_that_a_knob_adds_are_as_documented(operation: str, readings: dict[str, Any], status: int) -> None:
+def test_refusals_added_by_a_knob_conform_to_the_document(operation: str, readings: dict[str, Any], status: int) -> None:
     method, _, _ = OPERATIONS[operation]
     answer = call(world(**readings), method, TARGETS[operation], creation() if method == "POST" else None)
     assert answer.status == status
@@ -151,13 +151,13 @@ def agrees(body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", MEMBERS + OPTIONS)
-def test_a_creation_with_one_odd_member_is_malformed_exactly_where_the_document_says_so(name: str) -> None:
+def test_a_creation_with_one_invalid_member_is_400_exactly_where_documented(name: str) -> None:
     for value in VALUES:
         agrees(creation(**{name: value}))
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS + OPTIONS), st.sampled_from(VALUES), max_size=4))
-def test_a_creation_is_malformed_exactly_where_the_document_says_so(members: dict[str, Any]) -> None:
+def test_a_creation_is_400_exactly_where_documented(members: dict[str, Any]) -> None:
     agrees(creation(**members))
 
 
@@ -173,7 +173,7 @@ def conforms(schema: dict[str, Any], text: str) -> bool:
 
 @pytest.mark.parametrize("operation", ["list_campaigns", "list_mailboxes"])
 @pytest.mark.parametrize(("name", "text"), PARAMETERS)
-def test_a_query_is_malformed_exactly_where_the_document_says_so(operation: str, name: str, text: str) -> None:
+def test_a_query_is_400_exactly_where_documented(operation: str, name: str, text: str) -> None:
     asked = {"workspace": SPACE, "page": "1", "display": "5", name: text}
     parameters = {said["name"]: said for said in map(resolved, OPERATIONS[operation][2]["parameters"])}
     answer = call(WORLD, "GET", f"{OPERATIONS[operation][1]}?{urlencode(asked)}")
@@ -183,7 +183,7 @@ def test_a_query_is_malformed_exactly_where_the_document_says_so(operation: str,
 
 @pytest.mark.parametrize("operation", ["list_steps", "list_fields"])
 @pytest.mark.parametrize("segment", IDS)
-def test_an_id_in_a_path_is_malformed_exactly_where_the_document_says_so(operation: str, segment: str) -> None:
+def test_an_id_in_a_path_is_400_exactly_where_documented(operation: str, segment: str) -> None:
     _, path, said = OPERATIONS[operation]
     (parameter,) = map(resolved, said["parameters"])
     answer = call(WORLD, "GET", path.replace(f"{{{parameter['name']}}}", quote(segment, safe="")))

@@ -22,12 +22,12 @@ def order(*marks: dict[str, Any], folder: Path = HERE) -> FakeConfig:
     return read_config([pytest.mark.outreach(**mark).mark for mark in marks], folder, [CLAMPING])
 
 
-def test_a_test_that_orders_nothing_gets_the_defaults() -> None:
+def test_a_test_without_a_marker_gets_the_defaults() -> None:
     assert order() == FakeConfig(behaviours=(CLAMPING,))
     assert attrs.asdict(FakeConfig())["seed"] == 0
 
 
-def test_what_the_closest_mark_says_holds_argument_by_argument() -> None:
+def test_arguments_of_the_closest_marker_take_precedence_one_by_one() -> None:
     made = order({"seed": 1}, {"seed": 2, "behaviour": "strict"}, {"behaviour": "lenient", "unfired": "ignore"})
     assert made == FakeConfig(seed=1, behaviours=(Behaviour.strict(),), unfired="ignore")
 
@@ -44,12 +44,12 @@ def test_what_the_closest_mark_says_holds_argument_by_argument() -> None:
     ],
     ids=["documented", "strict", "lenient", "pairwise", "value", "mapping"],
 )
-def test_a_behaviour_is_a_name_a_value_or_readings_by_knob(given: Any, behaviours: tuple[Behaviour, ...]) -> None:
+def test_a_behaviour_is_a_name_a_value_or_a_mapping_of_knobs(given: Any, behaviours: tuple[Behaviour, ...]) -> None:
     assert read_behaviours(given, HERE) == behaviours
 
 
 @pytest.mark.parametrize("as_given", [str, Path])
-def test_a_behaviour_file_is_looked_for_beside_the_test(tmp_path: Path, as_given: Any) -> None:
+def test_a_behaviour_file_is_found_next_to_the_test(tmp_path: Path, as_given: Any) -> None:
     (tmp_path / "behaviour.toml").write_text('past_end = "clamp"\n', encoding="utf-8")
     assert read_behaviours(as_given("behaviour.toml"), tmp_path) == (CLAMPING,)
 
@@ -59,7 +59,7 @@ def test_a_behaviour_file_is_looked_for_beside_the_test(tmp_path: Path, as_given
     [WORLD, json.dumps(WORLD), "world.json", Path("world.json"), "/absolute"],
     ids=["document", "text", "name", "path", "absolute"],
 )
-def test_a_world_is_a_document_its_text_or_a_file_beside_the_test(given: Any, tmp_path: Path) -> None:
+def test_a_world_is_a_document_a_string_or_a_file_next_to_the_test(given: Any, tmp_path: Path) -> None:
     for path in (tmp_path / "world.json", tmp_path / "absolute.json"):
         path.write_text(json.dumps(WORLD), encoding="utf-8")
     world = str(tmp_path / "absolute.json") if given == "/absolute" else given
@@ -67,7 +67,7 @@ def test_a_world_is_a_document_its_text_or_a_file_beside_the_test(given: Any, tm
     assert [space["id"] for space in json.loads(fake.dump())["workspaces"]] == ["space_1"]
 
 
-def test_faults_wait_in_the_order_given_and_one_needs_no_list() -> None:
+def test_faults_are_scripted_in_order_and_one_needs_no_list() -> None:
     scripts = {"create_contact": [faults.status(503), faults.ok, faults.reset()], "list_fields": faults.hang()}
     fake = order({"faults": scripts}).create_service(Behaviour(), "2026-01-01T00:00:00Z")
     assert fake.faults.unfired == ["create_contact: status(503)", "create_contact: reset()", "list_fields: hang()"]
@@ -96,18 +96,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "complaint"), WRONG, ids=[next(iter(given)) for given, _ in WRONG])
-def test_a_wrong_argument_is_named_with_what_it_takes(given: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_argument_is_named_with_what_it_accepts(given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(FakeConfigError) as caught:
         order(given)
     assert str(caught.value).startswith(complaint)
 
 
-def test_an_argument_without_a_name_is_refused() -> None:
+def test_a_positional_argument_is_refused() -> None:
     with pytest.raises(FakeConfigError, match=r"^expected keyword arguments \(seed, .*\), got 'strict'; pass it by keyword$"):
         read_config([pytest.mark.outreach("strict").mark], HERE, [CLAMPING])
 
 
 @pytest.mark.parametrize("world", ["absent.json", {"workspaces": 7}], ids=["absent", "malformed"])
-def test_a_world_that_makes_none_is_named(world: Any) -> None:
+def test_an_invalid_world_is_refused_by_name(world: Any) -> None:
     with pytest.raises(FakeConfigError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected a list)"):
         order({"world": world}).create_service(Behaviour(), "2026-01-01T00:00:00Z")

@@ -507,9 +507,9 @@ def where_hints_are(fake: FakeService) -> None:
 
 
 @pytest.mark.parametrize("place", TRIED, ids=[f"{rule} {what}" for rule, what, _ in TRIED])
-def test_a_fixed_reading_is_what_the_table_says(place: Row) -> None:
+def test_a_fixed_interpretation_is_as_the_table_says(place: Row) -> None:
     TRIED[place](small_world())
 
 
-def test_the_table_has_the_rows_that_are_tried_and_no_other() -> None:
+def test_the_table_has_exactly_the_tested_rows() -> None:
     assert table() == list(TRIED)

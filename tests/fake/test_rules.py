@@ -130,15 +130,15 @@ def ids(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_rule_has_a_test_that_names_it(rule: str) -> None:
+def test_every_rule_has_a_test_named_after_it(rule: str) -> None:
     assert any(rule in ids(name) for name in names()), RULES[rule]
 
 
-def test_no_test_names_a_rule_that_there_is_not() -> None:
+def test_no_test_is_named_after_an_unknown_rule() -> None:
     assert set().union(*map(ids, names())) <= set(RULES)
 
 
-def test_the_rules_that_the_code_cites_are_those() -> None:
+def test_the_code_refers_only_to_known_rules() -> None:
     cited = set()
     for path in FAKE.rglob("*.py"):
         for found in re.findall(r"rules? ((?:[A-Z]\d+|,| |and|to)+)", path.read_text(encoding="utf-8")):

@@ -142,7 +142,7 @@ class Mailing(RuleBasedStateMachine):
             self.totals["runs that sent"] += bool(self.reader.of_kind("sent"))
 
 
-def test_invariants_1_to_8_and_10_to_14_hold_whatever_happens_and_the_runs_really_send() -> None:
+def test_invariants_1_to_8_and_10_to_14_hold() -> None:
     Mailing.totals.clear()
     run_state_machine_as_test(
         Mailing,
@@ -170,7 +170,7 @@ ALONE = st.fixed_dictionaries(
 
 @settings(max_examples=100, deadline=None)
 @given(ALONE)
-def test_invariant_9_the_days_left_never_rise_and_hold_to_a_day(alone: dict[str, Any]) -> None:
+def test_invariant_9_days_left_never_rise_and_are_accurate_to_a_day(alone: dict[str, Any]) -> None:
     fake = FakeService(alone["seed"], clock=f"2026-03-01T{alone['hour']:02}:30:00Z")
     fake.add_workspace(SPACE)
     boxes = [fake.add_mailbox(SPACE, daily_limit=limit) for limit in alone["limits"]]
@@ -199,9 +199,7 @@ def outcomes(fake: FakeService, camp: str) -> set[tuple[str, int, str, float]]:
 
 @settings(max_examples=15, deadline=None)
 @given(st.permutations(range(12)), st.integers(1, 30), st.booleans())
-def test_what_people_do_depends_on_no_order_no_other_campaign_and_no_inserted_contact(
-    order: list[int], others: int, first: bool
-) -> None:
+def test_responses_do_not_depend_on_order_other_campaigns_or_other_contacts(order: list[int], others: int, first: bool) -> None:
     def world() -> FakeService:
         fake = quiet_world(limit=1000, rates=BUSY, steps=["A", "A"])
         fake.add_campaign(
@@ -222,7 +220,7 @@ def test_what_people_do_depends_on_no_order_no_other_campaign_and_no_inserted_co
     assert {kind for _, _, kind, _ in expected} > {"sent", "opened", "replied"}
 
 
-def test_the_same_seed_and_calls_give_the_same_bytes_and_another_seed_does_not() -> None:
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not() -> None:
     def told(seed: int) -> list[bytes]:
         fake = busy_world(seed, [3, 5], history=True)
         fake.advance(days=6)
@@ -231,7 +229,7 @@ def test_the_same_seed_and_calls_give_the_same_bytes_and_another_seed_does_not()
     assert told(4) == told(4) != told(5)
 
 
-def test_other_seeds_make_other_people_answer() -> None:
+def test_with_another_seed_other_contacts_reply() -> None:
     def answers(seed: int) -> set[tuple[str, int, str, float]]:
         fake = FakeService(seed)
         fake.add_workspace(SPACE)
@@ -243,7 +241,7 @@ def test_other_seeds_make_other_people_answer() -> None:
     assert answers(1) == answers(1) != answers(2)
 
 
-def test_a_world_in_motion_reads_as_json_and_its_simulation_stands_on_one_line() -> None:
+def test_a_running_world_is_json_with_its_simulation_on_one_line() -> None:
     fake = busy_world(1, [3, 5], history=True)
     assert "simulation" not in json.loads(fake.dump())
     fake.advance(days=2)

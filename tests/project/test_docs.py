@@ -95,7 +95,7 @@ GUIDE_BLOCKS = list(guides())
 
 
 @pytest.mark.parametrize("named", [*NAMES, *CALLED], ids=lambda named: named.id)
-def test_a_public_name_is_described_and_shown(named: Named) -> None:
+def test_a_public_name_has_a_docstring_with_one_example(named: Named) -> None:
     text = text_of(named)
     assert text, "no docstring"
     assert not text.startswith(f"{getattr(named.value, '__name__', '')}("), "attrs made it up"
@@ -103,12 +103,12 @@ def test_a_public_name_is_described_and_shown(named: Named) -> None:
 
 
 @pytest.mark.parametrize("named", [each for kind in CLASSES for each in properties(kind)], ids=lambda named: named.id)
-def test_a_property_is_described(named: Named) -> None:
+def test_a_property_has_a_docstring(named: Named) -> None:
     assert named.doc
 
 
 @pytest.mark.parametrize("named", [each for each in CLASSES if attrs.has(each.value)], ids=lambda named: named.id)
-def test_every_attribute_of_a_value_is_described(named: Named) -> None:
+def test_every_attribute_of_a_value_is_documented(named: Named) -> None:
     told = set(re.findall(r"^    (\w+): ", named.doc, re.MULTILINE))
     fields = {
         field.alias
@@ -121,7 +121,7 @@ def test_every_attribute_of_a_value_is_described(named: Named) -> None:
 
 
 @pytest.mark.parametrize("named", [each for each in DEFINED if not inspect.isclass(each.value)], ids=lambda named: named.id)
-def test_what_a_call_raises_itself_stands_in_its_docstring(named: Named) -> None:
+def test_errors_that_a_call_raises_are_in_its_docstring(named: Named) -> None:
     _, _, told = named.doc.partition("Raises:\n")
     assert all(f"{name}:" in told for name in raised(named.value))
     assert told or not checks_arguments(named.value)
@@ -142,7 +142,7 @@ def test_a_time_has_its_unit(named: Named) -> None:
         for backend in (("asyncio", "trio") if is_async(code) else ("asyncio",))
     ],
 )
-def test_a_short_example_does_what_it_says(
+def test_a_short_example_prints_what_it_says(
     code: str, scope: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -170,7 +170,7 @@ def served(url_and_world: tuple[str, FakeService], monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in GUIDE_BLOCKS])
-def test_a_program_of_a_guide_does_what_it_says(code: str) -> None:
+def test_a_program_of_a_guide_prints_what_it_says(code: str) -> None:
     assert not is_async(code), "a guide's programs are whole"
     assert promised(code), "it shows nothing"
     lines = summary_of_tests(code) if "\nasync def test_" in code else printed(code, {})
@@ -186,13 +186,13 @@ def summary_of_tests(code: str) -> list[str]:
 
 
 @pytest.mark.parametrize("module", GUIDES)
-def test_a_guide_has_a_program_and_is_not_too_long_to_read(module: str) -> None:
+def test_a_guide_has_a_program_and_is_at_most_150_lines(module: str) -> None:
     text = inspect.getdoc(importlib.import_module(module)) or ""
     assert examples_of(text)
     assert 8 <= text.count("\n") <= 150
 
 
-def test_the_files_that_docstrings_show_can_be_read(tmp_path: Path) -> None:
+def test_the_files_shown_in_docstrings_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "shown.toml"
     path.write_text(shown_file("outreach_async.fake.behaviour"), encoding="utf-8")
     assert load_behaviour(path).past_end == "clamp"
@@ -204,7 +204,7 @@ def test_the_files_that_docstrings_show_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_pydoc_shows_every_public_name_and_no_other(package: str) -> None:
+def test_pydoc_shows_exactly_the_public_names(package: str) -> None:
     module = importlib.import_module(package)
     text = pydoc.plain(pydoc.render_doc(module))
     listed = re.split(r"^(?:CLASSES|FUNCTIONS)$", text, maxsplit=1, flags=re.MULTILINE)[1]
@@ -213,6 +213,6 @@ def test_pydoc_shows_every_public_name_and_no_other(package: str) -> None:
     assert {name for name in shown if not name.startswith("__")} == public_here
 
 
-def test_the_readme_points_at_the_guides() -> None:
+def test_the_readme_refers_to_the_guides() -> None:
     text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     assert "python -m pydoc outreach_async.bulk" in text

@@ -45,7 +45,7 @@ def kinds_of_fields() -> Iterator[Any]:
                 yield hints[field.name]
 
 
-def test_every_operation_is_described_traced_and_can_be_broken_on_the_control_plane() -> None:
+def test_every_operation_is_documented_traced_and_can_be_given_faults() -> None:
     routes = {route.operation: route.path for route in ROUTES}
     assert get_args(schemas.OperationName) == OPERATIONS == (*NAMES, "unknown")
     assert {name: segments(path) for name, path in URL_TEMPLATES.items()} == routes
@@ -53,18 +53,18 @@ def test_every_operation_is_described_traced_and_can_be_broken_on_the_control_pl
 
 
 @pytest.mark.parametrize("model", sorted(models() - INNER, key=str))
-def test_a_model_that_callers_get_is_a_public_name(model: type[ResponseModel]) -> None:
+def test_a_model_that_callers_receive_is_public(model: type[ResponseModel]) -> None:
     assert model.__name__ in outreach_async.__all__
 
 
-def test_every_model_is_read_by_the_tests_of_reading() -> None:
+def test_every_model_is_covered_by_the_tests_of_decoding() -> None:
     read = {get_origin(kind) or kind for kind in KINDS.values()}
     assert read == models() - {outreach_async.CreatedContact}
 
 
 @pytest.mark.parametrize("kind", sorted({*kinds_of_fields(), int, int | None}, key=str), ids=str)
 @pytest.mark.parametrize("value", OF_EVERY_KIND, ids=repr)
-def test_a_value_is_taken_as_it_is_or_refused(kind: Any, value: object) -> None:
+def test_a_value_is_accepted_or_refused(kind: Any, value: object) -> None:
     try:
         taken = to_wire(structure(kind, value))
     except DecodeError:

@@ -51,7 +51,7 @@ def python(bare: Path, code: str) -> subprocess.CompletedProcess[str]:
     return run(bare / "python", "-W", "error", "-c", code, cwd=bare)
 
 
-def test_the_package_under_test_is_the_installed_wheel_unless_it_was_installed_editable() -> None:
+def test_the_tested_package_is_the_installed_wheel_unless_editable() -> None:
     installed = distribution("outreach_async")
     editable = json.loads(installed.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable")
     where = ROOT if editable else Path(str(installed.locate_file(""))).resolve()
@@ -67,19 +67,19 @@ def test_the_package_under_test_is_the_installed_wheel_unless_it_was_installed_e
     ],
     ids=["code", "module"],
 )
-def test_a_process_that_a_test_starts_in_the_source_tree_imports_what_the_test_does(command: tuple[str, ...]) -> None:
+def test_a_subprocess_in_the_source_tree_imports_the_same_package(command: tuple[str, ...]) -> None:
     done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True)
     assert f"Origin: {outreach_async.__file__}\n" in done.stdout
 
 
-def test_the_wheel_holds_the_package_its_types_and_data_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_only_the_package_its_types_and_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "outreach_async/py.typed" in names
     assert any(name.endswith(".csv") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"outreach_async"}
 
 
-def test_the_wheel_names_the_pytest_plugin_and_without_pytest_nothing_misses_it(wheel: Path, bare: Path) -> None:
+def test_the_wheel_registers_the_pytest_plugin_and_works_without_pytest(wheel: Path, bare: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (named,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
     assert "[pytest11]\noutreach_async = outreach_async.pytest_plugin\n" in archive.read(named).decode()
@@ -87,7 +87,7 @@ def test_the_wheel_names_the_pytest_plugin_and_without_pytest_nothing_misses_it(
     assert (done.stdout.strip(), "No module named 'pytest'" in done.stderr) == ("True", True), done.stderr
 
 
-def test_the_client_works_on_the_fake_without_any_extra(bare: Path) -> None:
+def test_the_client_and_the_fake_work_without_any_extra(bare: Path) -> None:
     done = python(
         bare,
         """
@@ -138,7 +138,7 @@ anyio.run(main)
         ("HttpxTransport('http://127.0.0.1:9', family='httpx2')", "outreach_async[httpx2]"),
     ],
 )
-def test_a_backend_that_lacks_its_extra_says_which_one_to_install(bare: Path, make: str, extra: str) -> None:
+def test_a_backend_without_its_extra_says_which_one_to_install(bare: Path, make: str, extra: str) -> None:
     code = f"""
 import anyio
 from outreach_async import AiohttpTransport, HttpxTransport, InvalidRequest, OutreachClient

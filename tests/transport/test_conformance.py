@@ -186,7 +186,7 @@ CONVERSATION: Final = (
 
 
 @over_every_route
-async def test_the_fake_service_answers_alike_through_every_transport(route: Open) -> None:
+async def test_the_fake_service_responds_alike_over_every_transport(route: Open) -> None:
     expected = [seeded_answer for service in [seeded()] for seeded_answer in map(service.handle, CONVERSATION)]
     async with route(seeded()) as transport:
         answers = [await exchange(transport, request) for request in CONVERSATION]
@@ -233,7 +233,7 @@ ON_SOCKETS: Final = [pair for pair in PAIRS if str(pair.id).startswith(("lanes_o
 
 @pytest.mark.parametrize(("route", "anyio_backend"), ON_SOCKETS, indirect=["anyio_backend"])
 @pytest.mark.parametrize("label", WIRE_FAULTS)
-async def test_a_fault_means_on_a_socket_what_it_means_in_memory(route: Open, label: str) -> None:
+async def test_a_fault_has_the_same_effect_on_a_socket_and_in_memory(route: Open, label: str) -> None:
     allowed = [await outcome(fake, label)]
     if label.startswith("wrong_length") and route is aiohttp_on_a_socket:
         # It reads on, and may take what is left of the body for another answer's start: then all is in doubt, the status too.
@@ -241,14 +241,14 @@ async def test_a_fault_means_on_a_socket_what_it_means_in_memory(route: Open, la
     assert await outcome(route, label) in allowed
 
 
-def test_every_kind_of_fault_on_the_wire_is_tried_but_the_one_that_a_server_cannot_do() -> None:
+def test_every_kind_of_fault_a_server_can_cause_is_tested() -> None:
     assert {fault.kind for fault in WIRE_FAULTS.values() if isinstance(fault, WireFault)} == {*get_args(WireFaultKind)} - {
         "refuse"
     }
 
 
 @over(*OWN)
-async def test_a_refused_connection_means_in_memory_what_it_means_where_nobody_listens(make: Make) -> None:
+async def test_a_refused_connection_has_the_same_effect_in_memory_and_for_real(make: Make) -> None:
     service = seeded()
     service.faults.add(faults.refuse())
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -77,14 +77,14 @@ class Road:
         return [spy.number for spy in self.spies if spy.closed]
 
 
-async def test_one_after_another_use_one_lane() -> None:
+async def test_consecutive_requests_use_one_connection() -> None:
     road = Road(4)
     assert [await road.ride() for _ in range(3)] == [0, 0, 0]
     assert road.closed == []
 
 
 @virtual_time
-async def test_at_once_use_a_lane_each_and_never_more_than_allowed() -> None:
+async def test_concurrent_requests_use_a_connection_each_up_to_the_limit() -> None:
     road = Road(3)
     await road.ride_together(3)
     assert len(road.spies) == 3
@@ -94,14 +94,14 @@ async def test_at_once_use_a_lane_each_and_never_more_than_allowed() -> None:
     assert sum(not spy.closed for spy in road.spies) <= 3
 
 
-async def test_the_lane_used_last_is_taken_first() -> None:
+async def test_the_most_recently_used_connection_is_used_first() -> None:
     road = Road(3)
     await road.ride_together(3)
     last = await road.ride()
     assert [await road.ride() for _ in range(3)] == [last] * 3
 
 
-async def test_lanes_that_idled_too_long_are_closed_upon_the_next_exchange() -> None:
+async def test_connections_idle_too_long_are_closed_at_the_next_request() -> None:
     road = Road(3)
     await road.ride_together(3)
     road.now += KEEPALIVE_EXPIRY / 2
@@ -114,7 +114,7 @@ async def test_lanes_that_idled_too_long_are_closed_upon_the_next_exchange() -> 
     assert road.closed == [0, 1, 2]
 
 
-async def test_a_lane_that_the_other_side_has_ended_is_closed_and_replaced() -> None:
+async def test_a_connection_closed_by_the_peer_is_replaced() -> None:
     road = Road(2)
     await road.ride()
     road.spies[0].open_elsewhere = False
@@ -122,7 +122,7 @@ async def test_a_lane_that_the_other_side_has_ended_is_closed_and_replaced() -> 
     assert road.closed == [0]
 
 
-async def test_a_lane_is_closed_and_replaced_after_an_error() -> None:
+async def test_a_connection_is_replaced_after_an_error() -> None:
     road = Road(1)
 
     async def fail(_: Spy) -> Response:
@@ -134,7 +134,7 @@ async def test_a_lane_is_closed_and_replaced_after_an_error() -> None:
     assert await road.ride() == 1
 
 
-async def test_a_lane_is_closed_and_replaced_after_a_cancellation() -> None:
+async def test_a_connection_is_replaced_after_a_cancellation() -> None:
     road = Road(1)
     with anyio.CancelScope() as scope:
 
@@ -149,7 +149,7 @@ async def test_a_lane_is_closed_and_replaced_after_a_cancellation() -> None:
     assert await road.ride() == 1
 
 
-async def test_closing_closes_the_idle_lanes_and_refuses_what_comes() -> None:
+async def test_closing_closes_idle_connections_and_refuses_new_requests() -> None:
     road = Road(3)
     await road.ride_together(2)
     await road.lanes.aclose()
@@ -159,7 +159,7 @@ async def test_closing_closes_the_idle_lanes_and_refuses_what_comes() -> None:
         await road.ride()
 
 
-async def test_closing_waits_until_what_was_under_way_has_let_go() -> None:
+async def test_closing_waits_until_connections_in_use_are_released() -> None:
     road = Road(1)
     riding = anyio.Event()
 
@@ -180,7 +180,7 @@ async def test_closing_waits_until_what_was_under_way_has_let_go() -> None:
         assert road.closed == [0]
 
 
-async def test_a_bound_value_is_made_once_and_forgotten_when_released() -> None:
+async def test_a_loop_local_value_is_created_once_and_forgotten_on_release() -> None:
     made: list[object] = []
 
     def make() -> object:
@@ -195,7 +195,7 @@ async def test_a_bound_value_is_made_once_and_forgotten_when_released() -> None:
     assert bound.get() is made[1]
 
 
-def test_a_bound_value_is_made_anew_in_another_event_loop() -> None:
+def test_a_loop_local_value_is_created_again_in_another_event_loop() -> None:
     bound = LoopLocal(object)
 
     async def get() -> object:
@@ -209,7 +209,7 @@ def test_a_bound_value_is_made_anew_in_another_event_loop() -> None:
     assert anyio.run(release) is None
 
 
-def test_in_a_forked_child_a_value_of_the_parent_is_neither_used_nor_released() -> None:
+def test_a_forked_child_neither_uses_nor_releases_a_value_of_its_parent() -> None:
     used, unused = LoopLocal(object), LoopLocal(object)
 
     async def get(bound: LoopLocal[object]) -> object:

@@ -34,7 +34,7 @@ class Idling:
 
 @over(*ALL)
 @pytest.mark.parametrize("timing", TIMINGS)
-async def test_a_run_over_copied_responses_has_no_row_certain_and_wrong(make: Make, timing: Timing) -> None:
+async def test_a_run_over_copied_responses_has_no_certain_but_wrong_row(make: Make, timing: Timing) -> None:
     service = CopyingService(timing, seed=7)
     rows = [{"email": f"user{number}@company.example"} for number in range(ROWS)]
     with Listener(service) as listener, anyio.fail_after(PATIENCE):

@@ -50,7 +50,7 @@ def nothing_left_to_the_garbage_collector() -> Iterator[None]:
 
 
 @matrix((fault, *place) for fault in FAULTS if not FAULTS[fault].clock for place in pairs(*ALL))
-async def test_a_fault_is_an_answer_or_an_error_that_never_denies_what_arrived(fault: str, name: str) -> None:
+async def test_a_fault_is_a_response_or_an_error_that_never_denies_what_arrived(fault: str, name: str) -> None:
     for request in (POST, GET):
         says = FAULTS[fault].says(name, request.method)
         async with scene(MAKERS[name], FAULTS[fault]) as (transport, listener):
@@ -159,7 +159,7 @@ def in_turn() -> Iterator[Cell]:
 
 
 @matrix(in_turn())
-async def test_what_may_be_repeated_is_repeated_with_an_honest_label_and_the_client_goes_on(name: str, fault: str) -> None:
+async def test_after_a_retryable_fault_labels_are_true_and_the_client_stays_usable(name: str, fault: str) -> None:
     async with anyio.create_task_group() as group:
         for check in (create, read, ask):
             group.start_soon(through_the_client, name, FAULTS[fault], check)
@@ -175,13 +175,13 @@ def ended_by_the_clock() -> Iterator[Cell]:
 
 
 @matrix(ended_by_the_clock(), loops=MOVABLE)
-async def test_what_only_the_clock_ends_is_repeated_with_an_honest_label_and_the_client_goes_on(name: str, fault: str) -> None:
+async def test_after_a_timeout_labels_are_true_and_the_client_stays_usable(name: str, fault: str) -> None:
     for check in (create, read, ask):  # one after the other: what moves the clock moves it for all
         await through_the_client(name, FAULTS[fault], check)
 
 
 @everywhere
-async def test_an_unknown_host_is_given_up_with_nothing_sent_and_nothing_applied(make: Make) -> None:
+async def test_an_unknown_host_is_an_error_with_nothing_sent(make: Make) -> None:
     policy = RetryPolicy(attempts=2, backoff=0.0)
     transport = make(f"http://{NOWHERE}")
     async with OutreachClient(transport=transport, owner_key="key_1", workspace="space_1", retry=policy) as client:
@@ -193,7 +193,7 @@ async def test_an_unknown_host_is_given_up_with_nothing_sent_and_nothing_applied
 
 
 @everywhere
-async def test_while_every_connection_is_busy_what_waits_in_the_transport_is_certainly_not_sent(make: Make) -> None:
+async def test_a_request_waiting_while_all_connections_are_busy_is_not_sent(make: Make) -> None:
     with Listener(hang, service) as listener:
         transport = make(listener.url, max_in_flight=1)
         policy = RetryPolicy(attempts=2, backoff=0.0)
@@ -225,7 +225,7 @@ async def test_tls_with_a_trusted_certificate_works(make: Make) -> None:
 
 @over(*ALL)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_an_answer_and_its_target_gets_nothing(make: Make, status: int) -> None:
+async def test_a_redirect_is_returned_and_not_followed(make: Make, status: int) -> None:
     with Listener(serve()) as other, Listener(serve(redirect(status, other.url))) as listener:
         transport = make(listener.url)
         response = await transport.send(POST, Progress())
@@ -269,7 +269,7 @@ def serve_then_close(peer: Peer) -> None:
 
 
 @over(*ALL)
-async def test_a_connection_is_used_again(make: Make) -> None:
+async def test_a_connection_is_reused(make: Make) -> None:
     with Listener(serve()) as listener:
         transport = make(listener.url)
         for _ in range(5):

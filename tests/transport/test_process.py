@@ -109,7 +109,7 @@ gc.collect()
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_process_that_closes_with_requests_in_flight_ends_without_a_warning(loop: str, authority: Path) -> None:
+def test_a_process_that_closes_with_requests_in_flight_ends_without_warnings(loop: str, authority: Path) -> None:
     with Listener(answer_or_hang) as plain, Listener(answer_or_hang, tls=certificates().server) as tls:
         run(CLOSING, plain.url, tls.url, pem=authority, loop=loop)
         for listener in (plain, tls):
@@ -183,7 +183,7 @@ anyio.run(main, backend=loop, backend_options=options)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="on Windows no process is forked")
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_forked_child_is_told_to_make_a_new_client_and_disturbs_no_connection_of_its_parent(loop: str, authority: Path) -> None:
+def test_a_forked_child_must_create_a_new_client_and_does_no_harm(loop: str, authority: Path) -> None:
     with Listener(answer_or_hang) as plain, Listener(answer_or_hang, tls=certificates().server) as tls:
         run(FORKING, plain.url, tls.url, pem=authority, loop=loop)
         for listener in (plain, tls):
