@@ -100,7 +100,7 @@ def service() -> FakeService:
 
 
 @pytest.fixture
-def there(service: FakeService) -> Iterator[tuple[str, ...]]:
+def server_options(service: FakeService) -> Iterator[tuple[str, ...]]:
     """Serve the small service, and yield the options that lead the command into it."""
     from support.cli import connected, served
 

@@ -78,18 +78,18 @@ def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
 
 
 def test_an_audit_can_be_compared_with_the_file_it_replaces(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = str(tmp_path / "audit.json")
-    assert shell("audit", *there, "--output", path).code == 0
+    assert shell("audit", *server_options, "--output", path).code == 0
     service.add_mailbox("space_1", email="a@new.example", spf=False)
 
-    _, value = shell.json("audit", *there, "--compare", path, "--output", path)
+    _, value = shell.json("audit", *server_options, "--compare", path, "--output", path)
 
     assert json.loads(Path(path).read_bytes()) == value
     assert [(each["rule"], each["state"]) for each in value["findings"] if each["domain"] == "new.example"] == [("OA101", "new")]
     assert "OA101" in [each["rule"] for each in value["diff"]["new"]]
-    assert "Nothing changed since " in shell("audit", *there, "--compare", path).out
+    assert "Nothing changed since " in shell("audit", *server_options, "--compare", path).out
 
 
 def test_an_audit_compared_with_itself_shows_no_changes(shell: Shell, tmp_path: Path) -> None:
@@ -161,10 +161,10 @@ def test_other_json_is_not_accepted_as_an_earlier_audit(shell: Shell, tmp_path: 
     assert f"--compare {other}: report: expected audit JSON" in ended.err
 
 
-def test_an_incomplete_audit_is_still_written_and_exits_3(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_incomplete_audit_is_still_written_and_exits_3(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "audit.html"
 
-    ended = shell("audit", *there, "--workspace", "space_none", "--output", str(path))
+    ended = shell("audit", *server_options, "--workspace", "space_none", "--output", str(path))
 
     assert ended.code == 3
     assert "Not everything could be read." in ended.out
@@ -181,9 +181,9 @@ def test_a_terminal_gets_the_styled_report(tmp_path: Path) -> None:
     assert "What to do, most urgent first" in shown
 
 
-def test_no_output_file_contains_a_key(shell: Shell, there: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_output_file_contains_a_key(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
     for name in ("a.html", "a.json", "a.csv", "a.md", "a.txt"):
-        shell("audit", *there, "--output", str(tmp_path / name))
+        shell("audit", *server_options, "--output", str(tmp_path / name))
 
         assert KEY not in (tmp_path / name).read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ import io
 
 import attrs
 from hypothesis import given, settings
-from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, made
+from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
 
 from outreach_async.audit import Finding, Report
 from outreach_async.audit.reports import write
@@ -27,7 +27,7 @@ def test_there_is_one_line_per_finding_in_report_order() -> None:
 
 
 def test_the_columns_are_the_fields_of_a_finding() -> None:
-    assert write(made(), "csv") == ",".join(field.name for field in attrs.fields(Finding)) + "\r\n"
+    assert write(make_report(), "csv") == ",".join(field.name for field in attrs.fields(Finding)) + "\r\n"
 
 
 @given(HOSTILE_REPORTS)
@@ -47,21 +47,21 @@ def test_unescaping_a_cell_restores_the_string_of_the_service(report: Report) ->
 
 
 def test_every_known_formula_injection_is_escaped() -> None:
-    shown = [row["message"] for row in rows(made([finding(message=text) for text in HOSTILE]))]
+    shown = [row["message"] for row in rows(make_report([finding(message=text) for text in HOSTILE]))]
 
     assert '\'=HYPERLINK("http://evil.example")' in shown
     assert {"'+1", "'-1", "'@SUM(A1)", "'\tx", "\\x0dx", "\\x1b[2J"} <= set(shown)
 
 
 def test_numbers_are_not_formulas_for_readers_with_another_delimiter() -> None:
-    (row,) = rows(made([finding(figures={"b;=1+1": 3})]))
+    (row,) = rows(make_report([finding(figures={"b;=1+1": 3})]))
 
     assert row["figures"] == '{"b;\'=1+1": 3}'
 
 
 def test_numbers_are_written_as_numbers() -> None:
-    (row,) = rows(made([finding(sent_30days=12.5, figures={"blacklists": 3})]))
+    (row,) = rows(make_report([finding(sent_30days=12.5, figures={"blacklists": 3})]))
 
     assert (row["sent_30days"], row["figures"]) == ("12.5", '{"blacklists": 3}')
-    (row,) = rows(made([finding(sent_30days=None)]))
+    (row,) = rows(make_report([finding(sent_30days=None)]))
     assert (row["sent_30days"], row["figures"], row["state"]) == ("", "", "")

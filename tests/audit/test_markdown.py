@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from support.audit import REPORTS
-from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, made
+from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
 
 from outreach_async.audit import Report
 from outreach_async.audit.report import Delta, Diff
@@ -114,7 +114,7 @@ def test_unread_workspaces_are_listed() -> None:
     unread = [
         finding("OA901", mailbox=None, email=None, domain=None, workspace=f"space_{n}", message="refused") for n in range(12)
     ]
-    text = write(made(unread), "markdown")
+    text = write(make_report(unread), "markdown")
 
     assert "## Not read and not checked" in text
     assert "- and `space_10`, `space_11`" in text
@@ -130,7 +130,9 @@ def test_changed_values_beyond_ten_are_counted() -> None:
     moved = [
         Delta(kind="domain", key=f"d{n}.example", name="d.example", figure="score", before=90.0, after=80.0) for n in range(12)
     ]
-    text = write(made(diff=Diff(at=AT, new=[], resolved=[], unchanged=[], not_judged=[], deltas=[], scores=moved)), "markdown")
+    text = write(
+        make_report(diff=Diff(at=AT, new=[], resolved=[], unchanged=[], not_judged=[], deltas=[], scores=moved)), "markdown"
+    )
 
     assert text.count("score 90 \\-\\> 80") == 10
     assert "- and 2 more figures changed" in text

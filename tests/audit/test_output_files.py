@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import REPORTS
-from support.audit_reports import HOSTILE_REPORTS, fleet, made
+from support.audit_reports import HOSTILE_REPORTS, fleet, make_report
 
 from outreach_async.atomic import atomic_write
 from outreach_async.audit import Report
@@ -64,7 +64,7 @@ def test_every_writer_is_deterministic_and_ends_with_a_newline(found: Report) ->
 
 @pytest.mark.parametrize("at", [0.0, -1.0, 1e30, math.inf])
 def test_an_impossible_time_is_shown_as_unknown(at: float) -> None:
-    assert "Audited an unknown time." in write(made(at=at), "terminal")
+    assert "Audited an unknown time." in write(make_report(at=at), "terminal")
 
 
 @pytest.mark.parametrize("form", sorted(WRITERS))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
-from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, made
+from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, make_report
 
 from outreach_async.audit import Delta, Diff, Report, Severity
 from outreach_async.audit.reports.summary import build_changes
@@ -135,11 +135,11 @@ def test_actions_come_before_domains_and_the_most_urgent_first(write: Callable[[
 def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -> None:
     note = finding("OA133", severity=Severity.INFO)
 
-    assert verdict in render_text(made([note, finding(severity=Severity(severity))]))
+    assert verdict in render_text(make_report([note, finding(severity=Severity(severity))]))
 
 
 def test_an_action_counts_domains_where_no_single_mailbox_is_at_fault() -> None:
-    text = render_text(made([finding("OA170", mailbox=None, email=None)]))
+    text = render_text(make_report([finding("OA170", mailbox=None, email=None)]))
 
     assert "Review 1 domain; nothing is broken." in text
     assert "OA170  Too many mailboxes on a domain: one.example" in text
@@ -148,7 +148,7 @@ def test_an_action_counts_domains_where_no_single_mailbox_is_at_fault() -> None:
 def test_a_server_is_named_where_mailboxes_share_it() -> None:
     shared = finding("OA172", mailbox=None, email=None, domain=None, server_ip="192.0.2.9")
 
-    text = render_text(made([shared]))
+    text = render_text(make_report([shared]))
 
     assert "OA172 Server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
     assert "Review 1 server; nothing is broken." in text
@@ -157,9 +157,11 @@ def test_a_server_is_named_where_mailboxes_share_it() -> None:
 
 
 def test_an_empty_report_says_so() -> None:
-    assert "No mailboxes were checked." in render_text(made(mailboxes=0))
-    assert "No problems found." in render_text(made())
-    assert "Nothing could be read: the service denied access to every workspace." in render_text(made(mailboxes=0, denied=True))
+    assert "No mailboxes were checked." in render_text(make_report(mailboxes=0))
+    assert "No problems found." in render_text(make_report())
+    assert "Nothing could be read: the service denied access to every workspace." in render_text(
+        make_report(mailboxes=0, denied=True)
+    )
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])
@@ -175,13 +177,13 @@ def test_changes_since_the_earlier_audit_are_listed(write: Callable[[Report], st
 
 
 def moved(*deltas: Delta, **about: Any) -> Report:
-    given: dict[str, Any] = {"new": [], "unchanged": [], "resolved": [], "scores": list(deltas)}
-    return made(diff=Diff(at=AT - 86_400, **(given | about)))
+    values: dict[str, Any] = {"new": [], "unchanged": [], "resolved": [], "scores": list(deltas)}
+    return make_report(diff=Diff(at=AT - 86_400, **(values | about)))
 
 
 def delta(figure: str, before: float | None, after: float | None, **about: Any) -> Delta:
-    given: dict[str, Any] = {"kind": "mailbox", "key": "mailbox_1", "name": "ann@one.example"}
-    return Delta(figure=figure, before=before, after=after, **(given | about))
+    values: dict[str, Any] = {"kind": "mailbox", "key": "mailbox_1", "name": "ann@one.example"}
+    return Delta(figure=figure, before=before, after=after, **(values | about))
 
 
 def test_an_audit_without_changes_says_so() -> None:

@@ -112,7 +112,7 @@ async def test_a_workspace_passed_twice_is_read_once() -> None:
     found = await audit(client_of(service), ["space_2", "space_1", "space_2"])
 
     assert (found.workspaces, found.mailboxes) == (["space_2", "space_1"], 5)
-    assert sorted(service.asked) == [("space_1", 1), ("space_2", 1)]
+    assert sorted(service.requests) == [("space_1", 1), ("space_2", 1)]
 
 
 async def test_one_workspace_can_be_passed_as_a_string() -> None:
@@ -126,7 +126,7 @@ async def test_invalid_workspaces_are_refused_before_anything_is_sent(workspaces
     with pytest.raises(InvalidRequest, match="workspaces: ") as caught:
         await audit(client_of(service), workspaces)
 
-    assert service.asked == []
+    assert service.requests == []
     assert "secret" not in str(caught.value)
 
 
@@ -137,7 +137,7 @@ async def test_an_invalid_display_is_refused_before_anything_is_sent(display: An
     with pytest.raises(InvalidRequest, match="display"):
         await audit(client_of(service), ["space_1"], display=display)
 
-    assert service.asked == []
+    assert service.requests == []
 
 
 def _fleet() -> dict[str, list[dict[str, Any]] | int]:
@@ -307,4 +307,4 @@ class FailingService(MailboxService):
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         response = await super().send(request, progress)
-        return Response(self._status, {}, b"{}") if self.asked[-1][1] == self._refused else response
+        return Response(self._status, {}, b"{}") if self.requests[-1][1] == self._refused else response

@@ -43,7 +43,7 @@ async def test_a_finding_arrives_before_everything_is_read() -> None:
         first = await anext(findings)
 
         assert (first.rule, first.mailbox) == ("OA110", "mailbox_0")
-        assert len(service.asked) < 5
+        assert len(service.requests) < 5
 
 
 async def test_reading_pauses_until_the_findings_are_consumed() -> None:
@@ -52,7 +52,7 @@ async def test_reading_pauses_until_the_findings_are_consumed() -> None:
     async with stream(OutreachClient(transport=service), ["space_1"], display=2):
         await anyio.wait_all_tasks_blocked()
 
-        assert len(service.asked) <= 3
+        assert len(service.requests) <= 3
 
 
 async def test_findings_that_depend_on_a_domain_come_after_the_last_page() -> None:
@@ -64,7 +64,7 @@ async def test_findings_that_depend_on_a_domain_come_after_the_last_page() -> No
     async with stream(OutreachClient(transport=service), ["space_1"], display=1) as findings:
         first = await anext(findings)
 
-    assert (first.rule, first.severity, len(service.asked)) == ("OA101", "critical", 5)
+    assert (first.rule, first.severity, len(service.requests)) == ("OA101", "critical", 5)
 
 
 async def test_the_report_is_refused_before_the_end() -> None:

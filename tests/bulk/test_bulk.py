@@ -63,7 +63,7 @@ class Answering:
     def __init__(self, answer: Callable[[str], Response | Exception], seconds: Callable[[str], float] = lambda _: 0.0) -> None:
         self.answer = answer
         self.seconds = seconds
-        self.begun: list[str] = []
+        self.started: list[str] = []
         self.open: set[str] = set()
         self.overlaps: list[tuple[str, str]] = []
         self.most_open = 0
@@ -71,8 +71,8 @@ class Answering:
     async def send(self, request: Request, progress: Progress, /) -> Response:
         email = json.loads(request.body)["email"]
         progress.sent = True
-        self.begun.append(email)
-        number = len(self.begun)
+        self.started.append(email)
+        number = len(self.started)
         self.overlaps += [(other, email) for other in self.open if order_key(other) == order_key(email)]
         self.open.add(email)
         self.most_open = max(self.most_open, len(self.open))
@@ -95,13 +95,13 @@ async def test_rows_may_be_any_iterable_of_contacts_or_mappings(source: str) -> 
             await anyio.lowlevel.checkpoint()
             yield row
 
-    given: Any = {
+    contacts: Any = {
         "list": list(rows(300)),
         "generator": rows(300),
         "async generator": stream(),
         "mappings": [{"email": row.email, "custom_1": "x"} for row in rows(300)],
     }[source]
-    found = await outcomes_of(client(Script(added())).contacts.create_many(given))
+    found = await outcomes_of(client(Script(added())).contacts.create_many(contacts))
     assert sorted(outcome.index for outcome in found) == list(range(300))
     assert {outcome.status for outcome in found} == {Outcome.ADDED}
     assert all(outcome.certain and outcome.attempts == 1 for outcome in found)
@@ -130,7 +130,7 @@ async def test_awaiting_a_run_returns_its_report() -> None:
 
 
 async def test_an_invalid_row_is_rejected_with_its_input_and_the_run_continues() -> None:
-    given: list[Any] = [
+    contacts: list[Any] = [
         {"email": "a@a.example"},
         {"email": " "},
         3,
@@ -138,9 +138,9 @@ async def test_an_invalid_row_is_rejected_with_its_input_and_the_run_continues()
         NewContact("c@a.example"),
     ]
     script = Script(added())
-    found = await outcomes_of(client(script).contacts.create_many(given, order="input"))
+    found = await outcomes_of(client(script).contacts.create_many(contacts, order="input"))
     assert [outcome.status.value for outcome in found] == ["added", "rejected", "rejected", "rejected", "added"]
-    assert [outcome.contact for outcome in found] == given
+    assert [outcome.contact for outcome in found] == contacts
     assert all(
         isinstance(found[bad].error, InvalidRequest) and found[bad].certain and not found[bad].attempts for bad in (1, 2, 3)
     )
@@ -224,10 +224,10 @@ async def test_a_refusal_of_the_whole_run_stops_it_with_an_outcome_for_each_row(
 
 
 async def test_rows_queued_behind_the_same_email_when_a_run_stops_are_not_applied() -> None:
-    given = [NewContact("a@a.example")] * 4
+    contacts = [NewContact("a@a.example")] * 4
     script = Script(1.0, status(403))
-    async with client(script).contacts.create_many(given, order="input") as outcomes:
-        found = [await anext(outcomes) for _ in given]
+    async with client(script).contacts.create_many(contacts, order="input") as outcomes:
+        found = [await anext(outcomes) for _ in contacts]
         with pytest.raises(BulkStopped):
             await anext(outcomes)
     assert [(outcome.status.value, outcome.attempts) for outcome in found] == [("not_applied", 1), *[("not_applied", 0)] * 3]
@@ -302,7 +302,7 @@ async def test_rows_with_the_same_email_are_sent_one_at_a_time_in_input_order() 
     assert answering.overlaps == []
     assert answering.most_open == 3
     by_key: dict[str, list[str]] = defaultdict(list)
-    for email in answering.begun:
+    for email in answering.started:
         by_key[order_key(email)].append(email)
     assert by_key[order_key("ann@a.example")] == [email for email in emails if email[0] in "aAä"]
 
@@ -316,15 +316,15 @@ def test_every_row_has_one_outcome_and_order_input_keeps_the_order_of_rows(
     answering = Answering(lambda _: added(), seconds=seconds.__getitem__)
 
     async def run() -> list[ContactOutcome]:
-        given = [NewContact(email) for email in emails]
+        contacts = [NewContact(email) for email in emails]
         order: Any = "input" if in_order else "completion"
-        return await outcomes_of(client(answering).contacts.create_many(given, concurrency=concurrency, order=order))
+        return await outcomes_of(client(answering).contacts.create_many(contacts, concurrency=concurrency, order=order))
 
     found = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
     indexes = [outcome.index for outcome in found]
     assert sorted(indexes) == list(range(len(emails)))
     assert not in_order or indexes == sorted(indexes)
-    assert Counter(answering.begun) == Counter(emails)
+    assert Counter(answering.started) == Counter(emails)
     assert answering.most_open <= concurrency
     assert answering.overlaps == []
 
@@ -477,10 +477,12 @@ async def test_outcomes_contain_no_secret() -> None:
 
 
 async def test_nothing_of_a_finished_run_is_kept_in_memory() -> None:
-    given = [NewContact(f"user{number}@kept.example") for number in range(500)]  # outcomes of other tests may still be referenced
-    await client(Script(added())).contacts.create_many(given)
+    contacts = [
+        NewContact(f"user{number}@kept.example") for number in range(500)
+    ]  # outcomes of other tests may still be referenced
+    await client(Script(added())).contacts.create_many(contacts)
     gc.collect()
-    assert not [thing for thing in gc.get_objects() if isinstance(thing, ContactOutcome) and thing.contact in given]
+    assert not [thing for thing in gc.get_objects() if isinstance(thing, ContactOutcome) and thing.contact in contacts]
 
 
 class Uninterruptible:

@@ -29,17 +29,17 @@ POINTS = {f"{name}{when}" for name in ("open", "mark", "completed_rows", "record
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with memory() as made:
-        yield made
+    with memory() as simulated:
+        yield simulated
 
 
 @pytest.mark.parametrize("backend", LOOPS)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_same_seed_gives_the_same_trace(seed: int, backend: str, folder: Path) -> None:
     traces = []
-    for again in ("once", "twice"):
-        (folder / again).mkdir()
-        one = Simulation(seeded(seed), folder / again, backend)
+    for attempt_number in ("once", "twice"):
+        (folder / attempt_number).mkdir()
+        one = Simulation(seeded(seed), folder / attempt_number, backend)
         one.finish(iter([50, 30]))
         assert one.violations() == []
         traces.append([process.trace for process in one.processes])
@@ -58,13 +58,13 @@ def test_another_seed_gives_another_trace(folder: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Path) -> None:
-    said = []
+    messages = []
     for backend in LOOPS:
         (folder / backend).mkdir()
         one = Simulation(seeded(seed), folder / backend, backend)
         one.finish(iter(()))
-        said.append([(each.index, each.status, each.possible, each.attempts) for each in Journal(one.path).outcomes()])
-    assert said[0] == said[1]
+        messages.append([(each.index, each.status, each.possible, each.attempts) for each in Journal(one.path).outcomes()])
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ class Lazy(Harmed):
         if before:
             self.writer.record(before)
 
-    def end(self, *given: Any) -> None:
+    def end(self, *arguments: Any) -> None:
         self.record(())
-        self.writer.end(*given)
+        self.writer.end(*arguments)
 
 
 class Forgetful(Harmed):

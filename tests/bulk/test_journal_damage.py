@@ -207,8 +207,8 @@ class TestClosing:
             writer.close()
             assert "run.db-wal" in names(path.parent)
         assert (Journal(path).report().state, Journal(path).report().rows) == ("interrupted", 1)
-        with writing(path) as again:
-            assert again.possibly_sent == PossiblySent()
+        with writing(path) as resumed:
+            assert resumed.possibly_sent == PossiblySent()
         assert names(path.parent) == {"run.db"}
 
     def test_the_file_holds_every_outcome_before_it_disowns_its_log(self, path: Path) -> None:
@@ -271,9 +271,9 @@ class TestEarlierUnknown:
         with writing(path, earlier="unknown") as writer:
             assert (writer.resumed, writer.hwm, writer.possibly_sent) == (False, 0, EVERY_ROW)
         assert path.with_name("run.db.damaged").read_bytes() == content
-        ((_, kind, said),) = Journal(path).events()
-        assert (kind, said["kept"]) == ("damaged", "run.db.damaged")
-        assert "is missing" in said["reason"]
+        ((_, kind, details),) = Journal(path).events()
+        assert (kind, details["kept"]) == ("damaged", "run.db.damaged")
+        assert "is missing" in details["reason"]
 
     def test_journals_moved_aside_earlier_are_not_overwritten(self, path: Path) -> None:
         for number, name in enumerate(("run.db.damaged", "run.db.damaged-1", "run.db.damaged-2")):

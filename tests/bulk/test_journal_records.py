@@ -238,24 +238,24 @@ identities = st.builds(
 
 
 @given(identities, identities)
-def test_only_the_same_run_can_be_resumed(kept: Identity, given: Identity) -> None:
+def test_only_the_same_run_can_be_resumed(recorded: Identity, passed: Identity) -> None:
     same = (
-        kept.workspace == given.workspace
-        and all(kept.options.get(name) == given.options.get(name) for name in "abc")
-        and (None in (kept.fingerprint, given.fingerprint) or kept.fingerprint == given.fingerprint)
+        recorded.workspace == passed.workspace
+        and all(recorded.options.get(name) == passed.options.get(name) for name in "abc")
+        and (None in (recorded.fingerprint, passed.fingerprint) or recorded.fingerprint == passed.fingerprint)
     )
     if same:
-        identity.require_same_run("run.db", given, identity.encode_identity(kept))
+        identity.require_same_run("run.db", passed, identity.encode_identity(recorded))
     else:
         with pytest.raises(InvalidRequest, match=r"run\.db belongs to another run"):
-            identity.require_same_run("run.db", given, identity.encode_identity(kept))
+            identity.require_same_run("run.db", passed, identity.encode_identity(recorded))
 
 
 def test_the_refusal_of_another_run_names_what_changed_but_no_key() -> None:
-    kept = identity.encode_identity(Identity("space_1", {"campaign": None, "strict_validation": True}, fingerprint="f"))
-    given = Identity("space_2", {"campaign": "key_secret", "strict_validation": True}, fingerprint="g")
+    recorded = identity.encode_identity(Identity("space_1", {"campaign": None, "strict_validation": True}, fingerprint="f"))
+    passed = Identity("space_2", {"campaign": "key_secret", "strict_validation": True}, fingerprint="g")
     with pytest.raises(InvalidRequest) as caught:
-        identity.require_same_run("run.db", given, kept)
+        identity.require_same_run("run.db", passed, recorded)
     message = str(caught.value)
     assert "workspace was 'space_1' and is now 'space_2'; campaign was null and is now 'key_...'" in message
     assert "its fingerprint differs" in message

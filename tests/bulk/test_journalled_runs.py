@@ -69,7 +69,7 @@ async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutco
         into.append(outcome)  # noqa: PERF401 - those before an error are wanted too
 
 
-async def taken(run: Any, count: int | None = None) -> list[ContactOutcome]:
+async def take_outcomes(run: Any, count: int | None = None) -> list[ContactOutcome]:
     """Take so many outcomes and leave, or all."""
     found: list[ContactOutcome] = []
     async with run as outcomes:
@@ -87,11 +87,11 @@ def emails(script: Script) -> list[str]:
 async def test_a_resumed_run_sends_the_rows_that_have_no_outcome(journal: Journal) -> None:
     script = Steady(0.1)
     run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
-    first = await taken(run, 40)
+    first = await take_outcomes(run, 40)
     recorded = {outcome.index for outcome in journal.outcomes()}
     assert {outcome.index for outcome in first} <= recorded
     assert journal.report().state == "interrupted"
-    second = await taken(client(Script(added())).contacts.create_many(rows(300), journal=journal, resume=True))
+    second = await take_outcomes(client(Script(added())).contacts.create_many(rows(300), journal=journal, resume=True))
     assert sorted([*recorded, *(outcome.index for outcome in second)]) == list(range(300))
     assert journal.report().state == "finished"
     assert [outcome.index for outcome in journal.outcomes()] == list(range(300))
@@ -104,15 +104,15 @@ async def finished(journal: Journal, count: int = 20, **options: Any) -> BulkRep
 @pytest.mark.parametrize("kind", ["list", "generator"])
 async def test_resuming_a_finished_run_with_the_same_rows_sends_nothing(journal: Journal, kind: str) -> None:
     report, script = await finished(journal), Script(added())
-    given = list(rows(20)) if kind == "list" else rows(20)
+    passed_rows = list(rows(20)) if kind == "list" else rows(20)
     content = journal.path.read_bytes()
-    again = await client(script).contacts.create_many(given, journal=journal, resume=True)
-    assert (again.outcomes, again.rows, script.requests) == (report.outcomes, 20, [])
+    rerun = await client(script).contacts.create_many(passed_rows, journal=journal, resume=True)
+    assert (rerun.outcomes, rerun.rows, script.requests) == (report.outcomes, 20, [])
     assert journal.path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
-    ("given", "wrong"),
+    ("passed_rows", "wrong"),
     [
         ([], "ends before row 0"),
         (list(rows(19)), "rows 16 to 18 differ"),
@@ -122,11 +122,11 @@ async def test_resuming_a_finished_run_with_the_same_rows_sends_nothing(journal:
     ],
     ids=["none", "fewer", "more", "another", "unreadable"],
 )
-async def test_resuming_a_finished_run_with_other_rows_is_refused(journal: Journal, given: Any, wrong: str) -> None:
+async def test_resuming_a_finished_run_with_other_rows_is_refused(journal: Journal, passed_rows: Any, wrong: str) -> None:
     await finished(journal)
     script = Script(added())
     with pytest.raises(InvalidRequest, match=f"rows: the input changed: .*{wrong}"):
-        await client(script).contacts.create_many(given, journal=journal, resume=True)
+        await client(script).contacts.create_many(passed_rows, journal=journal, resume=True)
     assert (script.requests, journal.report().state, journal.report().rows) == ([], "finished", 20)
 
 
@@ -134,18 +134,18 @@ async def test_with_equal_fingerprints_a_finished_run_does_not_read_its_rows(jou
     journal.fingerprint = "f1"
     await finished(journal)
     untouched = rows(20)
-    again = await client(Script(added())).contacts.create_many(untouched, journal=journal, resume=True)
-    assert (again.rows, len([*untouched])) == (20, 20)
+    rerun = await client(Script(added())).contacts.create_many(untouched, journal=journal, resume=True)
+    assert (rerun.rows, len([*untouched])) == (20, 20)
     journal.fingerprint = "f2"
     with pytest.raises(InvalidRequest, match="fingerprint"):
         await client(Script(added())).contacts.create_many(rows(20), journal=journal, resume=True)
 
 
-@pytest.mark.parametrize("kept", [None, "f1"])
-async def test_one_fingerprint_alone_does_not_decide(journal: Journal, kept: str | None) -> None:
-    journal.fingerprint = kept
+@pytest.mark.parametrize("fingerprint", [None, "f1"])
+async def test_one_fingerprint_alone_does_not_decide(journal: Journal, fingerprint: str | None) -> None:
+    journal.fingerprint = fingerprint
     await finished(journal)
-    journal.fingerprint = None if kept else "f1"
+    journal.fingerprint = None if fingerprint else "f1"
     with pytest.raises(InvalidRequest, match="ends before row 0"):
         await client(Script(added())).contacts.create_many([], journal=journal, resume=True)
 
@@ -169,7 +169,7 @@ async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_
         await anext(outcomes)
         await anext(outcomes)
         await anyio.sleep(1)
-    found = await taken(client(Script(skipped())).contacts.create_many(rows(20), journal=journal, resume=True))
+    found = await take_outcomes(client(Script(skipped())).contacts.create_many(rows(20), journal=journal, resume=True))
     assert [len(outcome.possible) for outcome in sorted(found, key=lambda each: each.index)] == [2, 2, *[1] * 16]
 
 
@@ -182,12 +182,12 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("given", CHANGED.values(), ids=CHANGED)
-async def test_another_input_is_refused_before_any_of_its_rows_is_sent(journal: Journal, given: Any) -> None:
-    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=20), 20)
+@pytest.mark.parametrize("passed_rows", CHANGED.values(), ids=CHANGED)
+async def test_another_input_is_refused_before_any_of_its_rows_is_sent(journal: Journal, passed_rows: Any) -> None:
+    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=20), 20)
     script = Script(added())
     with pytest.raises(InvalidRequest, match="rows: the input changed"):
-        await client(script).contacts.create_many(given, journal=journal, resume=True)
+        await client(script).contacts.create_many(passed_rows, journal=journal, resume=True)
     assert not script.requests
 
 
@@ -195,7 +195,7 @@ async def test_another_input_is_refused_before_any_of_its_rows_is_sent(journal: 
     "options", [{"duplicates": "overwrite"}, {"strict_validation": False}, {"campaign": "camp_2"}, {"workspace": "space_2"}]
 )
 async def test_other_options_are_refused(journal: Journal, options: Any) -> None:
-    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal), 20)
+    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal), 20)
     with pytest.raises(InvalidRequest, match=next(iter(options))):
         await client(Script(added())).contacts.create_many(rows(40), journal=journal, resume=True, **options)
 
@@ -224,10 +224,10 @@ async def test_a_row_is_marked_before_it_is_sent_and_recorded_before_it_is_deliv
 
 @pytest.mark.parametrize("repeats", ["first", "last", "coalesce"])
 async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: Journal, repeats: Any) -> None:
-    given = [{"email": f"user{number % 3}@a.example", "first_name": str(number)} for number in range(9)] + [{"email": " "}]
+    passed_rows = [{"email": f"user{number % 3}@a.example", "first_name": str(number)} for number in range(9)] + [{"email": " "}]
     script = Script(added())
-    run = client(script).contacts.create_many(given, journal=journal, repeats=repeats, duplicates="overwrite")
-    found = sorted(await taken(run), key=lambda each: each.index)
+    run = client(script).contacts.create_many(passed_rows, journal=journal, repeats=repeats, duplicates="overwrite")
+    found = sorted(await take_outcomes(run), key=lambda each: each.index)
     sent = {"first": [0, 1, 2], "last": [6, 7, 8], "coalesce": [0, 1, 2]}[repeats]
     assert [outcome.index for outcome in found if outcome.status is Outcome.ADDED] == sent
     assert [outcome.repeats for outcome in found[:9] if outcome.index not in sent] == sent * 2
@@ -240,7 +240,7 @@ async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: Jou
 
 async def test_a_spooled_input_is_not_needed_to_resume(journal: Journal) -> None:
     run = client(Steady(0.1)).contacts.create_many(rows(50), journal=journal, spool=True, concurrency=5)
-    await taken(run, 10)
+    await take_outcomes(run, 10)
     script = Script(added())
     await client(script).contacts.create_many([], journal=journal, spool=True, resume=True)
     assert journal.report().rows == 50
@@ -322,9 +322,11 @@ async def test_leaving_a_run_does_not_wait_for_its_stream(journal: Journal) -> N
 
 
 async def test_outcomes_in_input_order_leave_out_those_of_an_earlier_process(journal: Journal) -> None:
-    await taken(client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=7), 20)
+    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=7), 20)
     before = {outcome.index for outcome in journal.outcomes()}
-    found = await taken(client(Script(added())).contacts.create_many(rows(60), journal=journal, resume=True, order="input"))
+    found = await take_outcomes(
+        client(Script(added())).contacts.create_many(rows(60), journal=journal, resume=True, order="input")
+    )
     assert [outcome.index for outcome in found] == sorted(set(range(60)) - before)
 
 
@@ -353,8 +355,8 @@ async def test_a_run_stopped_for_its_key_can_be_resumed_with_another(journal: Jo
     with pytest.raises(BulkStopped):
         await client(Script(lost(), status(403))).contacts.create_many(rows(3), journal=journal, concurrency=1)
     assert (journal.report().state, journal.report().rows) == ("stopped", 0)
-    again = client(Script(skipped(), added()))
-    report = await again.contacts.create_many(rows(3), journal=journal, resume=True, owner_key="key_other")
+    rerun = client(Script(skipped(), added()))
+    report = await rerun.contacts.create_many(rows(3), journal=journal, resume=True, owner_key="key_other")
     assert (report.outcomes[Outcome.SKIPPED], report.outcomes[Outcome.ADDED], report.uncertain) == (1, 2, 1)
 
 
@@ -365,7 +367,7 @@ async def test_a_row_queued_behind_its_email_is_kept_when_a_resumed_run_is_left(
         killed = Journal(copied(journal.path, tmp_path / "killed.db"), inline=True)
     async with client(Script(HANG)).contacts.create_many(same, journal=killed, resume=True):
         await anyio.sleep(1)
-    found = await taken(client(Script(skipped())).contacts.create_many(same, journal=killed, resume=True))
+    found = await take_outcomes(client(Script(skipped())).contacts.create_many(same, journal=killed, resume=True))
     assert [outcome.certain for outcome in sorted(found, key=lambda each: each.index)] == [False] * 3
 
 
@@ -394,11 +396,11 @@ class Breaking(Journal):
         writer = super().writer(identity, resume=resume, **options)
         through = getattr(writer, self.verb)
 
-        def failing(*given: Any) -> None:
+        def failing(*passed_rows: Any) -> None:
             self.left -= 1
             if self.left < 0:
                 raise JournalError("the disk is full")
-            through(*given)
+            through(*passed_rows)
 
         setattr(writer, self.verb, failing)
         return writer
@@ -436,7 +438,7 @@ async def test_a_journal_error_before_the_first_request_says_that_nothing_was_se
 
 
 async def test_a_changed_input_after_rows_were_sent_says_that_they_were(journal: Journal) -> None:
-    await taken(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=10), 15)
+    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=10), 15)
     changed = [*list(rows(40))[:35], NewContact("other@a.example"), *list(rows(40))[36:]]
     script = Steady(0.1)
     with pytest.raises(InvalidRequest, match="the input changed") as caught:
@@ -463,7 +465,7 @@ async def test_leaving_a_run_whose_end_cannot_be_recorded_raises_journal_error(t
     journal = Breaking(tmp_path / "run.db", inline=True)
     journal.verb, journal.left = "end", 0
     with pytest.raises(JournalError, match="the disk is full"):
-        await taken(client(Steady(0.2)).contacts.create_many(rows(30), journal=journal), 1)
+        await take_outcomes(client(Steady(0.2)).contacts.create_many(rows(30), journal=journal), 1)
     assert Journal(journal.path).report().state == "running"
 
 

@@ -12,8 +12,8 @@ import attrs
 import pytest
 from support.kill_points import Point
 from support.kills import Entry, Figures, Importers, Left, Service, Story, spilt, violations
-from tools.kill_importer import Run, told
-from tools.kill_loop import Death, Worker, code, doom, run_of, table, wanted
+from tools.kill_importer import Run, format_outcome
+from tools.kill_loop import Death, Worker, code, doom, run_of, table, wanted_kills
 
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest
@@ -40,7 +40,7 @@ def good() -> Story:
         left=(Left(3, frozenset({0, 1}), (0,)), Left(4, frozenset(range(4)), (0, 2, 3))),
         state="finished",
         outcomes=outcomes,
-        lines=[told(outcomes[index]) for index in (0, 2, 3)],
+        lines=[format_outcome(outcomes[index]) for index in (0, 2, 3)],
         entries=(
             Entry(0, 0, "skipped", None),
             Entry(0, 1, "", "reset()"),
@@ -103,9 +103,9 @@ def test_a_flawless_run_has_no_violations() -> None:
     assert list(violations(good())) == []
 
 
-@pytest.mark.parametrize(("change", "said"), WRONG, ids=[said for _, said in WRONG])
-def test_whatever_goes_wrong_is_a_violation(change: Change, said: str) -> None:
-    assert said in {violation[: len(said)] for violation in violations(change(good()))}
+@pytest.mark.parametrize(("change", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_whatever_goes_wrong_is_a_violation(change: Change, message: str) -> None:
+    assert message in {violation[: len(message)] for violation in violations(change(good()))}
 
 
 def test_leaked_keys_tracebacks_and_premature_outcomes_are_violations(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_leaked_keys_tracebacks_and_premature_outcomes_are_violations(tmp_path: 
 
 
 def test_a_full_run_kills_at_every_point_twenty_times_under_all_options() -> None:
-    places = wanted(500, tuple(Point), seed=0)
+    places = wanted_kills(500, tuple(Point), seed=0)
     assert places.total() == 500 + 21
     for point in Point:
         counts = [places[point, option] for option in DUPLICATE_POLICIES]

@@ -104,9 +104,9 @@ def hopeless(index: int, row: object, error: OutreachError, duplicates: str) -> 
     return failed_outcome(index, row, error, duplicates)
 
 
-def dismissed(*given: Any, attempts: int, **_: Any) -> ContactOutcome:
+def dismissed(*arguments: Any, attempts: int, **_: Any) -> ContactOutcome:
     """Break the rule that a row under way at the end may be there."""
-    return unfinished_outcome(*given, attempts=attempts, maybe_applied=False)
+    return unfinished_outcome(*arguments, attempts=attempts, maybe_applied=False)
 
 
 def unsuspecting(hand: _Worker) -> int | None:

@@ -46,31 +46,31 @@ def test_possibly_sent_rows_are_exactly_those_passed(indexes: list[int], ranges:
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
 def test_outcomes_in_input_order_wait_only_for_expected_rows(order: list[int], forgotten: set[int]) -> None:
-    held, seen = InputOrder(), []
+    waiting, seen = InputOrder(), []
     for index in range(8):
-        held.expect(index)
+        waiting.expect(index)
     for index in order:
         if index in forgotten:
-            held.forget(index)
+            waiting.forget(index)
         else:
-            held.extend([outcome(index)])
-        while held:
-            seen.append(held.popleft().index)
+            waiting.extend([outcome(index)])
+        while waiting:
+            seen.append(waiting.popleft().index)
     assert seen == sorted(set(range(8)) - forgotten)
 
 
 @pytest.mark.parametrize("kind", [InputOrder, CompletionOrder])
 def test_an_outcome_can_be_revised_until_it_is_delivered(kind: type[InputOrder | CompletionOrder]) -> None:
-    held = kind()
+    waiting = kind()
     for index in range(2):
-        held.expect(index)
-        held.append(outcome(index))
+        waiting.expect(index)
+        waiting.append(outcome(index))
     for index in (1, 5):
-        held.revise(index, lambda before: evolve(before, id="contact_2"))
-    left = [held.popleft(), held.popleft()]
-    held.revise(1, lambda before: evolve(before, id=None))
+        waiting.revise(index, lambda before: evolve(before, id="contact_2"))
+    left = [waiting.popleft(), waiting.popleft()]
+    waiting.revise(1, lambda before: evolve(before, id=None))
     assert [one.id for one in left] == ["contact_1", "contact_2"]
-    assert not held
+    assert not waiting
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 10))

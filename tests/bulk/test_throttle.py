@@ -75,7 +75,7 @@ def test_nothing_starts_during_a_retry_after(play: Any) -> None:
 
 @on("trio")
 def test_a_reported_quota_is_used_up_but_not_exceeded(play: Any) -> None:
-    run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, told=True))
+    run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True))
     assert not run.shortfalls(refusals=0.15)
     assert len(run.service.refused) < 70  # hardly any but those of the first moment, before anything was told
 
@@ -269,8 +269,8 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
 
 def test_the_longest_retry_after_closes_the_gate() -> None:
     run = flow()
-    for asked in (10.0, 30.0, 5.0, 0.0):
-        assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, asked=asked) is RetryDecision.RETRY
+    for retry_after in (10.0, 30.0, 5.0, 0.0):
+        assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, asked=retry_after) is RetryDecision.RETRY
     assert run.opens_at == 131.0  # and the jitter
     assert run.state(130.0) == "paused"
     assert not run.try_start(130.9)
@@ -297,14 +297,14 @@ def test_a_retry_after_beyond_the_policy_suspends_the_run() -> None:
 
 
 def test_endless_throttling_suspends_the_run_unless_it_reports_a_quota() -> None:
-    mute, asking, told = flow(), flow(), flow()
+    without_retry_after, with_retry_after, quota_reported = flow(), flow(), flow()
     quota = RateLimited("429", status_code=429, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"})
     for at in range(0, 1000, 10):
-        fail(mute, REFUSED, FailureKind.REFUSED, float(at))
-        fail(asking, REFUSED, FailureKind.REFUSED, float(at), asked=5.0)
-        fail(told, quota, FailureKind.REFUSED, float(at))
-        assert (mute.halted is not None) is (asking.halted is not None) is (at >= 900)
-    assert told.halted is None
+        fail(without_retry_after, REFUSED, FailureKind.REFUSED, float(at))
+        fail(with_retry_after, REFUSED, FailureKind.REFUSED, float(at), asked=5.0)
+        fail(quota_reported, quota, FailureKind.REFUSED, float(at))
+        assert (without_retry_after.halted is not None) is (with_retry_after.halted is not None) is (at >= 900)
+    assert quota_reported.halted is None
 
 
 def test_a_cancelled_probe_lets_the_next_request_probe() -> None:

@@ -12,7 +12,7 @@ from outreach_async import NewContact, Outcome, OutreachClient, Response, RetryP
 
 SCENES = {
     "100/s": (Scene(seconds=30, limits=[(0, 100)]), 0.04),
-    "10/s, told": (Scene(seconds=120, limits=[(0, 10)], burst=1, told=True), 0.07),
+    "10/s, told": (Scene(seconds=120, limits=[(0, 10)], burst=1, reports_quota=True), 0.07),
     "down for five minutes": (Scene(seconds=450, limits=[(0, 10)], outages=[(60, 360, "refused")]), 0.08),
     "hanging for five minutes": (Scene(seconds=480, limits=[(0, 10)], outages=[(60, 360, "hanging")]), 0.08),
 }

@@ -98,10 +98,10 @@ def test_successes_just_after_the_first_cut_still_raise_the_limit() -> None:
 
 def test_after_a_long_retry_after_recovery_takes_longer() -> None:
     limits = []
-    for asked in (0.0, 2.0):
+    for retry_after in (0.0, 2.0):
         cubic = CubicLimit()
         for at in (0.0, 1.0, 2.0, 3.0):
-            cubic.cut(at, 100.0, asked)
+            cubic.cut(at, 100.0, retry_after)
             cubic.grow(at, 100.0)
         cubic.grow(9.0, 1e9)
         limits.append(cubic.limit or 0.0)
@@ -408,17 +408,17 @@ def test_a_quota_bounds_the_attempts_until_it_resets(left: int, in_flight: int, 
     allowance.apply(Quota(left, 30, 60), started=1.0, now=2.0, in_flight=in_flight)
     for _ in range(failed):
         allowance.refund()
-    begun = 0
+    started_count = 0
     while allowance.opens_at(3.0) <= 3.0:
         allowance.record_start(3.0)
-        begun += 1
-    assert begun == max(0, left - in_flight + failed)
+        started_count += 1
+    assert started_count == max(0, left - in_flight + failed)
     assert allowance.opens_at(3.0) == 32.0
-    begun = 0
+    started_count = 0
     while allowance.opens_at(32.0) <= 32.0:
         allowance.record_start(32.0)
-        begun += 1
-    assert begun == 60
+        started_count += 1
+    assert started_count == 60
 
 
 def test_a_response_to_an_older_attempt_does_not_update_the_quota() -> None:

@@ -166,7 +166,7 @@ def test_file_names_are_left_to_the_shell(words: list[str]) -> None:
     assert item.type == "file"
 
 
-def asked(words: str) -> list[str]:
+def complete(words: str) -> list[str]:
     """Return what a fresh process answers to bash, and what of the library and others it has imported then."""
     code = (
         "import sys\nfrom outreach_async.cli.app import run\nassert run([]) == 0\n"
@@ -179,11 +179,11 @@ def asked(words: str) -> list[str]:
 
 
 def test_command_names_are_completed_without_importing_the_commands() -> None:
-    assert asked("ca") == ["plain,campaigns", ""]
+    assert complete("ca") == ["plain,campaigns", ""]
 
 
 def test_option_values_are_completed_without_importing_a_backend() -> None:
-    answer, imported = asked("import --repeats f")
+    answer, imported = complete("import --repeats f")
     assert answer == "plain,first"
     assert "httpx" not in imported
 

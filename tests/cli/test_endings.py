@@ -47,21 +47,21 @@ LONG = "x" * 250
 # Options.
 
 
-def test_shared_options_may_be_on_either_side_and_the_later_wins(shell: Shell, there: tuple[str, ...]) -> None:
-    before = shell(*there[:2], "--workspace", "space_none", "--json", "campaigns", "--workspace", "space_1")
+def test_shared_options_may_be_on_either_side_and_the_later_wins(shell: Shell, server_options: tuple[str, ...]) -> None:
+    before = shell(*server_options[:2], "--workspace", "space_none", "--json", "campaigns", "--workspace", "space_1")
     assert before.code == 0
     assert json.loads(before.out)["count"] == 1
 
 
 @pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp"])
-def test_every_backend_reaches_the_service(shell: Shell, there: tuple[str, ...], backend: str) -> None:
-    assert shell.json("fields", "--backend", backend, *there)[1]["count"] == 37
+def test_every_backend_reaches_the_service(shell: Shell, server_options: tuple[str, ...], backend: str) -> None:
+    assert shell.json("fields", "--backend", backend, *server_options)[1]["count"] == 37
 
 
 def test_the_embedded_service_ignores_the_environment() -> None:
-    given = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout")) | {"workspaces": (), "headers": ()}
+    defaults = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout")) | {"workspaces": (), "headers": ()}
     around = {"OUTREACH_BASE_URL": "https://a.example", "OUTREACH_WORKSPACE": "space_9", "OUTREACH_OWNER_KEY": KEY}
-    real, fake = Options.of(given, around), Options.of({**given, "base_url": "fake:"}, around)
+    real, fake = Options.of(defaults, around), Options.of({**defaults, "base_url": "fake:"}, around)
     assert (real.base_url, real.workspaces, real.owner_key) == ("https://a.example", ("space_9",), KEY)
     assert (fake.base_url, fake.workspaces, fake.owner_key) == ("fake:", (), None)
     assert KEY not in repr(real)
@@ -112,9 +112,9 @@ def test_wrong_usage_is_one_line_and_exits_2(shell: Shell, arguments: tuple[str,
 
 
 def test_the_key_of_the_embedded_service_is_never_sent_to_a_real_one(
-    shell: Shell, there: tuple[str, ...], tmp_path: Path
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *there[:4])
+    ended = shell("import", saved(tmp_path, "email\na@a.example\n"), *server_options[:4])
     assert (ended.code, ended.out) == (2, "")
     assert (
         "--owner-key: expected a string starting with 'key_', got nothing; pass --owner-key or set OUTREACH_OWNER_KEY"
@@ -123,7 +123,7 @@ def test_the_key_of_the_embedded_service_is_never_sent_to_a_real_one(
 
 
 def test_an_invalid_row_map_is_refused_before_anything_is_sent(
-    shell: Shell, service: FakeService, there: tuple[str, ...], tmp_path: Path
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = saved(tmp_path, "email,Titel\na@a.example,x\n")
     for options, message in (
@@ -131,7 +131,7 @@ def test_an_invalid_row_map_is_refused_before_anything_is_sent(
         (("--map", "Titel"), "expected Column=code"),
         (("--map", "Titel=titel"), "has the unknown code 'titel'"),
     ):
-        ended = shell("import", path, *options, *there)
+        ended = shell("import", path, *options, *server_options)
         assert (ended.code, len(ended.err.splitlines())) == (2, 1)
         assert message in ended.err
     assert all(request.operation == "list_fields" for request in service.requests)
@@ -337,8 +337,8 @@ def test_values_are_shown_in_readable_form() -> None:
     assert mask_keys(f"('{KEY}') owner_key_x") == "('key_***') owner_key_x"
 
 
-def test_a_refusal_by_the_service_exits_1(shell: Shell, there: tuple[str, ...]) -> None:
-    ended = shell("steps", "camp_none", *there)
+def test_a_refusal_by_the_service_exits_1(shell: Shell, server_options: tuple[str, ...]) -> None:
+    ended = shell("steps", "camp_none", *server_options)
     assert (ended.code, ended.err) == (1, "outreach-async: list_steps: the service answered 404: there is no such campaign\n")
 
 

@@ -25,7 +25,7 @@ PEOPLE = "email\na@a.example\nbad\n"
 FAKE = ("--base-url", "fake:")
 
 
-def held(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     """Return what every file of a folder holds."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -98,12 +98,12 @@ IMPORT = ("import", "k.csv")
 def test_an_output_that_is_another_file_of_the_command_is_refused(
     shell: Shell, folder: Path, arguments: tuple[str, ...], flags: tuple[str, str]
 ) -> None:
-    before = held(folder)
+    before = read_files(folder)
     done = shell(*arguments, *(() if arguments[0] == "report" else FAKE))
     assert (done.code, done.out) == (2, "")
     (line,) = done.err.splitlines()
     assert all(flag in line for flag in flags)
-    assert held(folder) == before
+    assert read_files(folder) == before
 
 
 def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -123,10 +123,10 @@ def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess
     ],
 )
 def test_a_redirected_stream_is_recognised_as_its_file(folder: Path, redirection: str, arguments: tuple[str, ...]) -> None:
-    before = held(folder)
+    before = read_files(folder)
     done = redirected(redirection, *arguments)
     assert (done.returncode, "FILE" in done.stderr, "--rejects" in done.stderr) == (2, True, True)
-    assert held(folder) == before
+    assert read_files(folder) == before
 
 
 @pytest.mark.parametrize("output", ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"])
@@ -174,13 +174,13 @@ OUTPUTS = {
 def test_a_file_with_other_content_is_replaced_only_with_force(shell: Shell, folder: Path, output: str) -> None:
     target, arguments = folder / "target", OUTPUTS[output]
     target.write_bytes(b"My notes, which nobody else has.\n\xff\0")
-    before = held(folder)
+    before = read_files(folder)
     refused = shell(*arguments, "target")
-    assert (refused.code, held(folder)) == (2, before)
+    assert (refused.code, read_files(folder)) == (2, before)
     assert f"{arguments[-1]} target" in refused.err
     assert "--force" in refused.err
     assert shell(*arguments, "target", "--force").code != 2
-    assert held(folder)["target"] != before["target"]
+    assert read_files(folder)["target"] != before["target"]
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

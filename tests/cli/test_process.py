@@ -160,8 +160,8 @@ def test_ctrl_c_during_the_import_of_the_demo_ends_the_demo(capsys: pytest.Captu
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(before)
     assert (done.code, done.err.splitlines()[-1]) == (130, "outreach-async: interrupted")
-    told = json.loads(done.out)
-    assert (list(told), 0 < told["import"]["rows"] < 3044) == (["import"], True)
+    shown = json.loads(done.out)
+    assert (list(shown), 0 < shown["import"]["rows"] < 3044) == (["import"], True)
 
 
 def test_an_interrupted_demo_exits_130_without_an_audit() -> None:
@@ -184,17 +184,17 @@ def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
         options = (path, *connected(url), "--concurrency", "1", "--journal", journal)
         process = started("import", *options)
         assert process.stderr is not None
-        told = process.stderr.readline()
-        assert "paused for 0:" in told
-        assert "(the service answered 429 and asked to wait 600 s)" in told
+        shown = process.stderr.readline()
+        assert "paused for 0:" in shown
+        assert "(the service answered 429 and asked to wait 600 s)" in shown
         process.send_signal(signal.SIGINT)
         began = monotonic()
         done = ended(process)
         assert done.code == 130
         assert monotonic() - began < 20  # it took 30 s, and takes less than 2 s on a machine that is not busy
         assert done.err.splitlines()[-1] == "outreach-async: interrupted"
-        kept = Journal(journal).report()
-        assert kept.state == "interrupted"
+        journal_report = Journal(journal).report()
+        assert journal_report.state == "interrupted"
         code, value = Shell(capsys).json("import", *options, "--resume")
     assert (code, value["rows"], value["outcomes"]["added"], value["uncertain"]) == (0, 100, 100, 0)
 
@@ -218,13 +218,13 @@ def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> 
         process = started("import", path, *connected(url), "--concurrency", "1", "--json")
         assert reached.wait(600)
         process.send_signal(first)
-        said = ""
+        message = ""
         for number in others:
             assert process.stderr is not None
-            said += process.stderr.readline()
+            message += process.stderr.readline()
             process.send_signal(number)
         done = ended(process)
-    return attrs.evolve(done, err=said + done.err)
+    return attrs.evolve(done, err=message + done.err)
 
 
 def test_a_reader_that_closes_the_pipe_is_not_an_error() -> None:
@@ -238,7 +238,7 @@ def test_a_reader_that_closes_the_pipe_is_not_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "code", "said"),
+    ("library", "code", "message"),
     [
         (
             "raise ModuleNotFoundError('no click', name='click')",
@@ -249,7 +249,7 @@ def test_a_reader_that_closes_the_pipe_is_not_an_error() -> None:
         ("raise KeyboardInterrupt", 130, ""),
     ],
 )
-def test_a_command_whose_libraries_cannot_be_imported_says_why(tmp_path: Path, library: str, code: int, said: str) -> None:
+def test_a_command_whose_libraries_cannot_be_imported_says_why(tmp_path: Path, library: str, code: int, message: str) -> None:
     (tmp_path / "click.py").write_text(library, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "outreach_async", "demo"],
@@ -260,5 +260,5 @@ def test_a_command_whose_libraries_cannot_be_imported_says_why(tmp_path: Path, l
         timeout=600,
     )
     assert done.returncode == code
-    assert done.stderr.endswith(said)
+    assert done.stderr.endswith(message)
     assert ("Traceback" in done.stderr) == (code == 1)

@@ -77,9 +77,9 @@ def test_invalid_options_are_refused(options: dict[str, Any], message: str, monk
 
 
 async def test_a_base_url_uses_httpx_with_a_connection_for_each_request_in_flight() -> None:
-    async with OutreachClient("https://api.example/v1", max_in_flight=7) as made:
-        assert repr(made) == "<OutreachClient <HttpxTransport to https://api.example/v1 by httpx> workspace=None>"
-        transport = made._engine.transport
+    async with OutreachClient("https://api.example/v1", max_in_flight=7) as api_client:
+        assert repr(api_client) == "<OutreachClient <HttpxTransport to https://api.example/v1 by httpx> workspace=None>"
+        transport = api_client._engine.transport
     assert isinstance(transport, HttpxTransport)
     assert transport.max_in_flight == 7
 
@@ -113,18 +113,18 @@ async def test_a_missing_key_or_workspace_is_refused_and_reads_need_no_key(
 
 @pytest.mark.parametrize("workspace", ["key_secret", 7, "camp_1"])
 def test_no_repr_shows_a_key_even_if_it_was_passed_as_the_workspace(workspace: Any) -> None:
-    made = client(Script(), workspace=workspace, headers={"authorization": "Bearer secret"})
+    api_client = client(Script(), workspace=workspace, headers={"authorization": "Bearer secret"})
     everything = [
-        made,
-        made.campaigns,
-        made.mailboxes,
-        made.contacts,
-        made.workspaces,
-        made._settings,
-        made._settings.request_defaults,
+        api_client,
+        api_client.campaigns,
+        api_client.mailboxes,
+        api_client.contacts,
+        api_client.workspaces,
+        api_client._settings,
+        api_client._settings.request_defaults,
     ]
     assert "secret" not in "".join(map(repr, everything))
-    assert repr(made).endswith("workspace=?>")
+    assert repr(api_client).endswith("workspace=?>")
 
 
 # Closing
@@ -159,20 +159,20 @@ async def test_without_a_block_aclose_closes_the_transport() -> None:
 
 async def test_options_of_a_call_override_those_of_the_client() -> None:
     script = Script(added())
-    made = client(script)
-    await made.contacts.create(CONTACT, owner_key="key_call", workspace="space_call")
+    api_client = client(script)
+    await api_client.contacts.create(CONTACT, owner_key="key_call", workspace="space_call")
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_call", "space_call")
-    await made.contacts.create(CONTACT)
+    await api_client.contacts.create(CONTACT)
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_secret", "space_1")
 
 
 CALLS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "campaigns.list": lambda made, **options: made.campaigns.list(**options),
-    "campaigns.steps": lambda made, **options: made.campaigns.steps("camp_1", **options),
-    "mailboxes.list": lambda made, **options: made.mailboxes.list(**options),
-    "workspaces.fields": lambda made, **options: made.workspaces.fields(**options),
-    "contacts.create": lambda made, **options: made.contacts.create(CONTACT, **options),
-    "request": lambda made, **options: made.request("GET", "/", **options),
+    "campaigns.list": lambda api_client, **options: api_client.campaigns.list(**options),
+    "campaigns.steps": lambda api_client, **options: api_client.campaigns.steps("camp_1", **options),
+    "mailboxes.list": lambda api_client, **options: api_client.mailboxes.list(**options),
+    "workspaces.fields": lambda api_client, **options: api_client.workspaces.fields(**options),
+    "contacts.create": lambda api_client, **options: api_client.contacts.create(CONTACT, **options),
+    "request": lambda api_client, **options: api_client.request("GET", "/", **options),
 }
 each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
@@ -187,28 +187,28 @@ async def seconds_until(error: type[Exception], call: Awaitable[Any]) -> float:
 @virtual_time
 @each_call
 async def test_timeouts_of_a_call_override_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
-    made = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
-    assert await seconds_until(TransportError, call(made)) == pytest.approx(30.0)
-    assert await seconds_until(TransportError, call(made, timeout=5.0)) == pytest.approx(5.0)
-    assert await seconds_until(DeadlineExceeded, call(made, deadline=7.0)) == pytest.approx(7.0)
-    assert await seconds_until(DeadlineExceeded, call(made, timeout=None)) == pytest.approx(120.0)
-    assert await seconds_until(TransportError, call(made, timeout=500, deadline=None)) == pytest.approx(500.0)
+    api_client = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
+    assert await seconds_until(TransportError, call(api_client)) == pytest.approx(30.0)
+    assert await seconds_until(TransportError, call(api_client, timeout=5.0)) == pytest.approx(5.0)
+    assert await seconds_until(DeadlineExceeded, call(api_client, deadline=7.0)) == pytest.approx(7.0)
+    assert await seconds_until(DeadlineExceeded, call(api_client, timeout=None)) == pytest.approx(120.0)
+    assert await seconds_until(TransportError, call(api_client, timeout=500, deadline=None)) == pytest.approx(500.0)
 
 
 @virtual_time
 @each_call
 async def test_timeouts_of_a_copy_override_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
-    made = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
-    assert await seconds_until(TransportError, call(made.with_options(timeout=5.0))) == pytest.approx(5.0)
-    assert await seconds_until(DeadlineExceeded, call(made.with_options(deadline=7.0))) == pytest.approx(7.0)
-    assert await seconds_until(DeadlineExceeded, call(made.with_options(timeout=None))) == pytest.approx(120.0)
-    assert await seconds_until(TransportError, call(made.with_options(workspace="space_2"))) == pytest.approx(30.0)
+    api_client = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
+    assert await seconds_until(TransportError, call(api_client.with_options(timeout=5.0))) == pytest.approx(5.0)
+    assert await seconds_until(DeadlineExceeded, call(api_client.with_options(deadline=7.0))) == pytest.approx(7.0)
+    assert await seconds_until(DeadlineExceeded, call(api_client.with_options(timeout=None))) == pytest.approx(120.0)
+    assert await seconds_until(TransportError, call(api_client.with_options(workspace="space_2"))) == pytest.approx(30.0)
 
 
 @virtual_time
 async def test_without_timeouts_a_call_waits_forever() -> None:
-    made = client(Script(1e6, page()), timeout=None, deadline=None)
-    assert (await made.campaigns.list()).status == "ok"
+    api_client = client(Script(1e6, page()), timeout=None, deadline=None)
+    assert (await api_client.campaigns.list()).status == "ok"
 
 
 @each_call
@@ -225,12 +225,12 @@ async def test_an_invalid_timeout_is_refused_by_every_call(call: Callable[..., A
 
 async def test_a_copy_has_its_own_options_and_does_not_change_the_client() -> None:
     script = Script(added())
-    made = client(script, headers={"X-One": "1", "X-Two": "1"})
-    copy = made.with_options(owner_key="key_2", workspace="space_2", headers={"x-TWO": "2"})
+    api_client = client(script, headers={"X-One": "1", "X-Two": "1"})
+    copy = api_client.with_options(owner_key="key_2", workspace="space_2", headers={"x-TWO": "2"})
     await copy.contacts.create(CONTACT)
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_2", "space_2")
     assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "2"}
-    await made.contacts.create(CONTACT)
+    await api_client.contacts.create(CONTACT)
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_secret", "space_1")
     assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "1"}
 
@@ -254,22 +254,22 @@ def test_a_copy_with_invalid_options_is_refused(wrong: dict[str, Any]) -> None:
 
 async def test_closing_a_copy_does_not_close_the_transport() -> None:
     script = Script(page())
-    made = client(script)
-    async with made.with_options(workspace="space_2") as copy:
+    api_client = client(script)
+    async with api_client.with_options(workspace="space_2") as copy:
         await copy.campaigns.list()
     await copy.aclose()
     assert script.closed == 0
-    await made.campaigns.list()
-    await made.aclose()
+    await api_client.campaigns.list()
+    await api_client.aclose()
     assert script.closed == 1
 
 
 @virtual_time
 async def test_a_copy_shares_the_limit_of_requests_in_flight() -> None:
     script = Script(1.0, page(), 1.0, page(), 1.0, page())
-    made = client(script, max_in_flight=1)
+    api_client = client(script, max_in_flight=1)
     async with anyio.create_task_group() as group:
-        for each in (made, made.with_options(workspace="space_2"), made.with_options(timeout=5.0)):
+        for each in (api_client, api_client.with_options(workspace="space_2"), api_client.with_options(timeout=5.0)):
             group.start_soon(each.campaigns.list().collect)
     assert (script.most_in_flight, len(script.requests)) == (1, 3)
 
@@ -277,23 +277,23 @@ async def test_a_copy_shares_the_limit_of_requests_in_flight() -> None:
 @virtual_time
 async def test_a_copy_shares_the_pause_after_a_retry_after() -> None:
     script = Script(status(429, retry_after="10"), page())
-    made = client(script)
+    api_client = client(script)
     began = anyio.current_time()
     async with anyio.create_task_group() as group:
-        group.start_soon(made.campaigns.list().collect)
+        group.start_soon(api_client.campaigns.list().collect)
         await anyio.sleep(1)
-        await made.with_options(workspace="space_2").campaigns.list()
+        await api_client.with_options(workspace="space_2").campaigns.list()
     assert [time - began for time in script.times] == pytest.approx([0, 10, 10])
 
 
 @virtual_time
 async def test_a_copy_shares_the_retry_budget() -> None:
     script = Script(lost())
-    made = client(script, retry=RetryPolicy(attempts=2, budget=14))
+    api_client = client(script, retry=RetryPolicy(attempts=2, budget=14))
     with pytest.raises(TransportError):
-        await made.campaigns.list()
+        await api_client.campaigns.list()
     with pytest.raises(TransportError):
-        await made.with_options(workspace="space_2").campaigns.list()
+        await api_client.with_options(workspace="space_2").campaigns.list()
     assert len(script.requests) == 3
 
 
@@ -369,10 +369,10 @@ BASIC = {"accept": "application/json", "accept-encoding": "gzip, deflate"}
 
 async def test_headers_of_the_call_override_those_of_the_client_and_the_library() -> None:
     script = Script(Response(200))
-    made = client(script, headers={"X-Client": "1", "User-Agent": "mine"})
-    await made.request("GET", "/", headers={"X-CALL": "2", "x-client": "3"})
-    await made.request("PUT", "/", body=b"{}")
-    await made.request("PUT", "/", body=b"a", headers={"Content-Type": "text/plain", "Accept": "*/*"})
+    api_client = client(script, headers={"X-Client": "1", "User-Agent": "mine"})
+    await api_client.request("GET", "/", headers={"X-CALL": "2", "x-client": "3"})
+    await api_client.request("PUT", "/", body=b"{}")
+    await api_client.request("PUT", "/", body=b"a", headers={"Content-Type": "text/plain", "Accept": "*/*"})
     first, second, third = [request.headers for request in script.requests]
     assert first == {**BASIC, "user-agent": "mine", "x-client": "3", "x-call": "2"}
     assert second == {**BASIC, "user-agent": "mine", "x-client": "1", "content-type": "application/json"}
@@ -386,8 +386,8 @@ async def test_headers_of_the_call_override_those_of_the_client_and_the_library(
 )
 async def test_header_names_are_sent_in_lower_case(headers: dict[str, str], given_to: str) -> None:
     script = Script(Response(200))
-    made = client(script, headers=headers if given_to == "client" else None)
-    copy = made.with_options(headers=headers if given_to == "copy" else None)
+    api_client = client(script, headers=headers if given_to == "client" else None)
+    copy = api_client.with_options(headers=headers if given_to == "copy" else None)
     await copy.request("GET", "/", headers=headers if given_to == "call" else None)
     on_the_wire = script.requests[0].headers
     assert all(name == name.lower() for name in on_the_wire)
@@ -434,5 +434,5 @@ async def test_a_raw_request_is_retried_while_no_byte_was_sent() -> None:
 
 
 def test_the_user_agent_names_the_library_and_its_version() -> None:
-    made = client(Script())
-    assert re.fullmatch(r"outreach_async/\d+\.\d+\.\d+", made._settings.request_defaults.read_headers["user-agent"])
+    api_client = client(Script())
+    assert re.fullmatch(r"outreach_async/\d+\.\d+\.\d+", api_client._settings.request_defaults.read_headers["user-agent"])

@@ -130,9 +130,9 @@ async def test_a_creation_retried_after_any_fault_makes_one_contact(make: Make, 
             continue  # the service's own word, which is not asked for twice
         async with world(make, attempts=3, hurried=True) as (fake, client):
             fake.faults.script("create_contact", f.commit_then(fault) if committed and name != "429" else fault)
-            made = await client.contacts.create(CONTACT, duplicates=POLICIES[len(name) % 3])
-            assert Outcome.ADDED in made.possible, name  # the truth: the workspace was empty
-            assert made.attempts >= 2, name
+            created = await client.contacts.create(CONTACT, duplicates=POLICIES[len(name) % 3])
+            assert Outcome.ADDED in created.possible, name  # the truth: the workspace was empty
+            assert created.attempts >= 2, name
             assert len(stored(fake, client)) == 1, name
 
 
@@ -146,10 +146,10 @@ async def test_a_bulk_run_under_faults_has_a_true_outcome_for_every_row(make: Ma
         rows = [NewContact(f"user{number}@company.example") for number in range(120)]
         async with client.contacts.create_many(rows, concurrency=8) as outcomes:
             found = [outcome async for outcome in outcomes]
-        held = {contact["email"] for contact in stored(fake, client)}
+        stored_emails = {contact["email"] for contact in stored(fake, client)}
     assert sorted(outcome.index for outcome in found) == list(range(120))
     for outcome in found:
-        truth = Outcome.ADDED if rows[outcome.index].email in held else Outcome.NOT_APPLIED
+        truth = Outcome.ADDED if rows[outcome.index].email in stored_emails else Outcome.NOT_APPLIED
         assert truth in outcome.possible, outcome
 
 

@@ -20,10 +20,10 @@ from support.wire import (
     TABLES,
     TAKES,
     Wire,
+    build_model,
     changed,
     exactly,
     kind_of,
-    made,
     names,
     numbers,
     places,
@@ -109,14 +109,14 @@ def fault(name: str, value: Any) -> list[str]:
 @given(drawn(), st.integers(0))
 def test_a_response_is_decoded_to_its_model(answer: tuple[str, Wire], seed: int) -> None:
     name, value = answer
-    assert exactly(decode_model(KINDS[name], written(value, seed))) == exactly(made(name, value))
+    assert exactly(decode_model(KINDS[name], written(value, seed))) == exactly(build_model(name, value))
 
 
 @unhurried
 @given(drawn())
 def test_a_model_is_encoded_to_its_json_with_unknown_members(answer: tuple[str, Wire]) -> None:
     name, value = answer
-    model = made(name, value)
+    model = build_model(name, value)
     assert exactly(to_wire(model)) == exactly(value)
     assert exactly(json.loads(encode_model(model))) == exactly(value)
 
@@ -124,10 +124,10 @@ def test_a_model_is_encoded_to_its_json_with_unknown_members(answer: tuple[str, 
 @unhurried
 @given(drawn())
 def test_an_encoded_and_decoded_model_is_equal(answer: tuple[str, Wire]) -> None:
-    model = made(*answer)
-    again = decode_model(KINDS[answer[0]], encode_model(model))
-    assert again == model
-    assert exactly(again) == exactly(model)
+    model = build_model(*answer)
+    decoded = decode_model(KINDS[answer[0]], encode_model(model))
+    assert decoded == model
+    assert exactly(decoded) == exactly(model)
 
 
 @unhurried
@@ -144,8 +144,8 @@ def test_nothing_is_coerced_and_the_fault_says_where_and_what(answer: tuple[str,
     name, value = answer
     place = data.draw(st.sampled_from(places(name, value)))
     wrong = data.draw(st.sampled_from([other for other in OF_EVERY_KIND if type(other) not in place.takes]))
-    said = f"{place.path}: expected {place.expected}, got {kind_of(wrong)}"
-    assert fault(name, changed(value, place.way, wrong)) == [said]
+    message = f"{place.path}: expected {place.expected}, got {kind_of(wrong)}"
+    assert fault(name, changed(value, place.way, wrong)) == [message]
 
 
 @unhurried
@@ -194,7 +194,7 @@ def test_a_body_that_is_not_json_is_one_fault_for_every_model(body: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"", "$: expected JSON, got an empty body"),
         (b" \n", "$: expected JSON, got an empty body"),
@@ -202,10 +202,10 @@ def test_a_body_that_is_not_json_is_one_fault_for_every_model(body: bytes) -> No
         (b"oops", "$: expected JSON: JSON is malformed: invalid character (byte 0)"),
     ],
 )
-def test_the_fault_says_what_came_instead_of_json(body: bytes, said: str) -> None:
+def test_the_fault_says_what_came_instead_of_json(body: bytes, message: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_json(body)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def damaged(body: bytes) -> st.SearchStrategy[bytes]:
@@ -330,7 +330,7 @@ def test_lenient_decoding_keeps_good_items_and_reports_bad_ones(items: list[tupl
             name = None if place.path == "$.id" else item["id"]
             bad.append((index, name, f"$.data[{index}]{place.path[1:]}: expected {place.expected}, got {kind_of(wrong)}"))
     page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": sent, "new": 1}).encode())
-    assert exactly(page.data) == exactly([made("Mailbox", item) for item, good in items if good])
+    assert exactly(page.data) == exactly([build_model("Mailbox", item) for item, good in items if good])
     assert [(each.index, each.id, each.error) for each in page.undecodable] == bad
     assert [each.fields for each in page.undecodable] == [sent[index] for index, _, _ in bad]
     assert (page.total_found, page.extra) == (5, {"new": 1})
@@ -342,7 +342,7 @@ def test_an_item_that_is_not_an_object_is_reported_without_fields() -> None:
         Undecodable(index=0, id=None, error="$.data[0]: expected object, got None"),
         Undecodable(index=2, id=None, error="$.data[2]: expected object, got int"),
     ]
-    assert page.data == [made("Mailbox", MAILBOX)]
+    assert page.data == [build_model("Mailbox", MAILBOX)]
 
 
 def test_every_fault_of_an_item_is_reported_with_its_path() -> None:
@@ -411,8 +411,8 @@ def test_what_is_not_a_json_value_cannot_be_encoded() -> None:
 @given(st.lists(st.text(), min_size=1), st.none() | st.dictionaries(st.text(), st.text()))
 def test_a_fault_survives_pickling_and_copying(faults: list[str], value: Wire | None) -> None:
     error = DecodeError(faults, value)
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301 - our own bytes
-        assert (type(again), str(again), again.faults, again.value) == (DecodeError, str(error), faults, value)
+    for decoded in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301 - our own bytes
+        assert (type(decoded), str(decoded), decoded.faults, decoded.value) == (DecodeError, str(error), faults, value)
 
 
 def test_the_hooks_make_any_converter_strict() -> None:

@@ -49,8 +49,14 @@ def client(transport: Any, **options: Any) -> OutreachClient:
 
 async def test_the_response_to_the_first_attempt_is_returned_unchanged() -> None:
     script = Script(added())
-    made = await client(script).contacts.create(CONTACT)
-    assert (made.status, made.id, made.certain, made.attempts, made.request_id) == ("added", "contact_1", True, 1, "req_1")
+    contact = await client(script).contacts.create(CONTACT)
+    assert (contact.status, contact.id, contact.certain, contact.attempts, contact.request_id) == (
+        "added",
+        "contact_1",
+        True,
+        1,
+        "req_1",
+    )
     assert len(script.requests) == 1
 
 
@@ -174,8 +180,8 @@ async def test_the_deadline_bounds_the_wait_for_a_slot_and_nothing_is_sent() -> 
 
 
 async def test_without_timeout_and_deadline_a_call_waits_indefinitely() -> None:
-    made = await client(Script(86_400.0, added()), timeout=None, deadline=None).contacts.create(CONTACT)
-    assert made.status is Outcome.ADDED
+    contact = await client(Script(86_400.0, added()), timeout=None, deadline=None).contacts.create(CONTACT)
+    assert contact.status is Outcome.ADDED
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
@@ -287,33 +293,33 @@ class Judge:
     def __init__(self, *verdicts: RetryDecision) -> None:
         self.halted: OutreachError | None = None
         self.verdicts = list(verdicts)
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.blamed: list[int] = []
-        self.asked: list[float | None] = []
+        self.retry_after_values: list[float | None] = []
         self.waits: list[float] = []
 
     def try_start(self, _now: float) -> bool:
-        self.told.append("admitted")
+        self.events.append("admitted")
         return True
 
     async def wait_and_start(self, not_before: float) -> None:
         self.waits.append(max(0.0, not_before - anyio.current_time()))
         await anyio.sleep_until(not_before)
-        self.told.append("admitted")
+        self.events.append("admitted")
 
     def cancel_start(self) -> None:
-        self.told.append("forgone")
+        self.events.append("forgone")
 
     def on_success(self, _now: float, _started: float, _headers: Mapping[str, str]) -> None:
-        self.told.append("answered")
+        self.events.append("answered")
 
     def on_failure(
         self, _error: OutreachError, evidence: FailureKind, *, blamed: int, asked: float | None, started: float, now: float
     ) -> RetryDecision:
         assert started <= now == anyio.current_time()
-        self.told.append(evidence.name)
+        self.events.append(evidence.name)
         self.blamed.append(blamed)
-        self.asked.append(asked)
+        self.retry_after_values.append(asked)
         return self.verdicts.pop(0) if len(self.verdicts) > 1 else self.verdicts[0]
 
 
@@ -327,8 +333,8 @@ async def test_a_throttle_is_informed_of_every_attempt_that_it_started() -> None
     judge = Judge(RetryDecision.RETRY)
     await within(judge, lost(), unsent(), status(500), HANG, status(429, retry_after="7"), page())
     evidence = ["AMBIGUOUS", "NOT_SENT", "AMBIGUOUS", "AMBIGUOUS", "REFUSED", "answered"]
-    assert judge.told == [word for each in evidence for word in ("admitted", each)]
-    assert judge.asked == [None, None, None, None, 7.0]
+    assert judge.events == [word for each in evidence for word in ("admitted", each)]
+    assert judge.retry_after_values == [None, None, None, None, 7.0]
 
 
 async def test_a_throttle_receives_the_wait_of_backoff_and_gate() -> None:
@@ -348,14 +354,14 @@ async def test_an_attempt_that_finds_the_gate_closed_cancels_and_queues_again() 
 
         async def wait_and_start(self, not_before: float) -> None:
             await super().wait_and_start(not_before)
-            if self.told == ["admitted"]:
+            if self.events == ["admitted"]:
                 self.engine._gate.close_until(anyio.current_time() + 9)
 
     judge = Held(RetryDecision.RETRY)
     judge.engine = Engine(Script(page()), max_in_flight=1, policy=RetryPolicy())
     operation = Operation("read", Request("GET", "/"), lambda response, _: response, Idempotency.IDEMPOTENT)
     await judge.engine.run(operation, CallOptions(30.0, 120.0, judge))
-    assert (judge.told, judge.waits) == (["admitted", "forgone", "admitted", "answered"], [0.0, 9.0])
+    assert (judge.events, judge.waits) == (["admitted", "forgone", "admitted", "answered"], [0.0, 9.0])
 
 
 async def test_a_failure_not_counted_uses_up_neither_attempts_nor_deadline() -> None:
@@ -389,7 +395,7 @@ async def test_a_throttle_cannot_force_a_retry_of_a_permanent_failure() -> None:
     judge = Judge(RetryDecision.RETRY)
     with pytest.raises(StatusError):
         await within(judge, status(422))
-    assert judge.told == ["admitted", "FINAL"]
+    assert judge.events == ["admitted", "FINAL"]
 
 
 async def test_the_retry_budget_bounds_the_retries_of_all_calls_together() -> None:
@@ -426,16 +432,16 @@ async def test_every_success_without_a_retry_refunds_one() -> None:
 async def test_a_creation_retried_after_a_lost_response_says_what_is_possible(
     failures: list[Any], answer: Response, certain: bool
 ) -> None:
-    made = await client(Script(*failures, answer)).contacts.create(CONTACT)
-    assert made.certain is certain
-    assert made.possible == {Outcome.ADDED, made.status}
-    assert made.attempts == 2
+    contact = await client(Script(*failures, answer)).contacts.create(CONTACT)
+    assert contact.certain is certain
+    assert contact.possible == {Outcome.ADDED, contact.status}
+    assert contact.attempts == 2
 
 
 @pytest.mark.parametrize("failure", [unsent(), status(429), STUCK], ids=repr)
 async def test_a_creation_retried_after_throttling_or_unsent_is_certain(failure: Any) -> None:
-    made = await client(Script(failure, skipped())).contacts.create(CONTACT)
-    assert (made.status, made.certain, made.possible) == (Outcome.SKIPPED, True, frozenset({Outcome.SKIPPED}))
+    contact = await client(Script(failure, skipped())).contacts.create(CONTACT)
+    assert (contact.status, contact.certain, contact.possible) == (Outcome.SKIPPED, True, frozenset({Outcome.SKIPPED}))
 
 
 async def test_a_200_whose_status_is_not_ok_is_an_error_and_not_retried() -> None:
@@ -453,10 +459,10 @@ async def test_a_creation_without_an_outcome_is_an_error_that_may_be_applied() -
 
 
 async def test_an_unknown_outcome_is_kept_where_a_contact_id_proves_it() -> None:
-    made = await client(Script(Response(200, {}, b'{"status":"merged","id":"contact_7","details":null}'))).contacts.create(
+    contact = await client(Script(Response(200, {}, b'{"status":"merged","id":"contact_7","details":null}'))).contacts.create(
         CONTACT
     )
-    assert (made.status, made.id) == ("merged", "contact_7")
+    assert (contact.status, contact.id) == ("merged", "contact_7")
 
 
 @pytest.mark.parametrize(
@@ -546,10 +552,10 @@ def test_the_possible_outcomes_always_contain_the_true_one(anyio_backend: Any, f
     async def run() -> Any:
         return await client(script).contacts.create(CONTACT)
 
-    made = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
+    contact = anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
     maybe_applied = not {"lost", "503", "500", "garbled", "hang"}.isdisjoint(faults)
-    assert made.possible == ({Outcome.ADDED, made.status} if maybe_applied else {made.status})
-    assert made.attempts == len(faults) + 1
+    assert contact.possible == ({Outcome.ADDED, contact.status} if maybe_applied else {contact.status})
+    assert contact.attempts == len(faults) + 1
 
 
 async def test_attempts_and_failures_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:

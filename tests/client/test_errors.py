@@ -99,25 +99,25 @@ def test_the_docstring_shows_the_hierarchy() -> None:
 
 @given(drawn_errors())
 def test_every_error_survives_pickling_and_copying_with_all_attributes(error: OutreachError) -> None:
-    for again in copies(error):
-        assert again is not error
-        assert (type(again), str(again), again.args, vars(again)) == (type(error), str(error), error.args, vars(error))
+    for copied in copies(error):
+        assert copied is not error
+        assert (type(copied), str(copied), copied.args, vars(copied)) == (type(error), str(error), error.args, vars(error))
 
 
 @pytest.mark.parametrize("kind", TREE)
 def test_notes_survive_with_an_error(kind: type[OutreachError]) -> None:
     error = kind("x")
     error.add_note("row 7")
-    for again in copies(error):
-        assert again.__notes__ == ["row 7"]
+    for copied in copies(error):
+        assert copied.__notes__ == ["row 7"]
 
 
 @pytest.mark.parametrize("kind", TREE)
 def test_changing_a_copy_does_not_change_the_error(kind: type[OutreachError]) -> None:
     error = kind("x", headers={"a": "1"})
-    again = copy.deepcopy(error)
-    again.headers["a"] = "2"
-    again.attempts = 5
+    copied = copy.deepcopy(error)
+    copied.headers["a"] = "2"
+    copied.attempts = 5
     assert (error.headers, error.attempts) == ({"a": "1"}, 0)
 
 
@@ -140,9 +140,9 @@ def test_an_error_without_details_has_defaults(kind: type[OutreachError]) -> Non
 
 @pytest.mark.parametrize("kind", TREE)
 def test_an_error_keeps_its_details(kind: type[OutreachError]) -> None:
-    told = {"operation": "create_contact", "status_code": 418, "headers": {"x-request-id": "req_1"}, "attempts": 3}
-    error = kind("x", body=b"teapot", maybe_sent=True, **told)  # type: ignore[arg-type]  # a dict of several types
-    assert vars(error) == {**told, "body": b"teapot", "request_id": "req_1", "maybe_sent": True, "maybe_applied": True}
+    details = {"operation": "create_contact", "status_code": 418, "headers": {"x-request-id": "req_1"}, "attempts": 3}
+    error = kind("x", body=b"teapot", maybe_sent=True, **details)  # type: ignore[arg-type]  # a dict of several types
+    assert vars(error) == {**details, "body": b"teapot", "request_id": "req_1", "maybe_sent": True, "maybe_applied": True}
 
 
 @pytest.mark.parametrize("size", [0, 1, BODY_LIMIT - 1, BODY_LIMIT, BODY_LIMIT + 1, 1_000_000])

@@ -138,8 +138,8 @@ async def test_events_cover_a_call_from_its_start_over_its_attempts_to_its_end()
 async def test_a_failure_is_reported_for_the_attempt_and_the_call(entry: Any, ended: Any, error: Any) -> None:
     spy = await call(Script(entry), retry=RetryPolicy(attempts=1), timeout=3.0)
     assert spy.kinds == ["CallStarted", "AttemptStarted", "AttemptEnded", "CallEnded"]
-    told = [(event.status_code, event.request_id, event.error) for event in spy.events[2:]]
-    assert told == [ended, error]
+    reported = [(event.status_code, event.request_id, event.error) for event in spy.events[2:]]
+    assert reported == [ended, error]
     assert spy.events[3].attempts == 1
 
 
@@ -262,8 +262,8 @@ async def test_a_failed_row_has_its_status_and_request_id_but_not_the_contact() 
     spy = Spy()
     script = Script(added(), status(422, b'{"error":"bad ann@b.example"}', x_request_id="req_7"))
     await client(script, spy).contacts.create_many([*rows(2), {"email": ""}], concurrency=1)
-    told = [(row.status, row.error, row.status_code, row.request_id) for row in spy.of(RowEnded)]
-    assert told == [
+    reported = [(row.status, row.error, row.status_code, row.request_id) for row in spy.of(RowEnded)]
+    assert reported == [
         (Outcome.ADDED, None, None, None),
         (Outcome.REJECTED, "StatusError", 422, "req_7"),
         (Outcome.REJECTED, "InvalidRequest", None, None),
@@ -304,11 +304,11 @@ async def test_a_run_that_waits_for_its_quota_is_throttled_without_a_failure() -
 async def test_a_run_whose_journal_fails_during_a_pause_ends_at_once(tmp_path: Path) -> None:
     spy, journal = Spy(), Breaking(tmp_path / "run.db", inline=True)
     journal.verb = "record"
-    script, begun = Script(status(429, retry_after="600"), 1.0, added(), together=2), anyio.current_time()
+    script, started = Script(status(429, retry_after="600"), 1.0, added(), together=2), anyio.current_time()
     with pytest.raises(JournalError):
         await client(script, spy).contacts.create_many(rows(2), journal=journal, concurrency=3)
     assert "paused" in spy.states
-    assert anyio.current_time() - begun < 60.0
+    assert anyio.current_time() - started < 60.0
 
 
 async def test_a_throttled_run_counts_as_running_after_a_quiet_second() -> None:
@@ -357,9 +357,9 @@ async def test_a_run_left_during_a_pause_emits_nothing_afterwards() -> None:
     async with client(Script(status(429, retry_after="100")), spy).contacts.create_many(rows(9), concurrency=3):
         await anyio.sleep(5.0)
     assert spy.states == ["running", "paused", "interrupted"]
-    told = len(spy.events)
+    reported = len(spy.events)
     await anyio.sleep(500.0)
-    assert len(spy.events) == told
+    assert len(spy.events) == reported
 
 
 @pytest.mark.parametrize("verb", ["record", "end"])
@@ -380,9 +380,9 @@ async def test_a_resumed_run_counts_the_rows_of_earlier_runs(tmp_path: Path) -> 
                 break
     spy = Spy()
     await client(Script(added()), spy).contacts.create_many(rows(3), journal=journal, resume=True)
-    begun = 3 - len(spy.of(RowEnded))
-    assert begun > 0
-    assert [event.rows for event in spy.of(BulkStateChanged)] == [begun, 3]
+    started = 3 - len(spy.of(RowEnded))
+    assert started > 0
+    assert [event.rows for event in spy.of(BulkStateChanged)] == [started, 3]
 
 
 async def test_an_error_of_the_row_iterator_is_reported_by_its_class_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -416,14 +416,14 @@ async def test_the_request_id_is_kept_in_responses_errors_and_outcomes() -> None
 
 
 @pytest.mark.parametrize(
-    ("given_id", "told"),
+    ("sent_id", "reported"),
     [("req_1", "req_1"), ("for key_secret", "for ***"), ("", None), ("x" * 256, "x" * 256), ("x" * 257, None), (None, None)],
     ids=["plain", "secret", "empty", "long", "too long", "none"],
 )
-async def test_a_request_id_is_masked_and_left_out_if_empty_or_too_long(given_id: str | None, told: str | None) -> None:
-    headers = {} if given_id is None else {"x-request-id": given_id}
+async def test_a_request_id_is_masked_and_left_out_if_empty_or_too_long(sent_id: str | None, reported: str | None) -> None:
+    headers = {} if sent_id is None else {"x-request-id": sent_id}
     spy = await call(Script(Response(201, headers, added().body)))
-    assert [event.request_id for event in spy.events[2:]] == [told, told]
+    assert [event.request_id for event in spy.events[2:]] == [reported, reported]
 
 
 # What is not told
@@ -445,7 +445,7 @@ async def test_no_event_contains_a_key_a_header_a_body_or_a_raw_query() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("reported", "shown"),
     [
         ("https://ann:pass-word@api.example/v1", "https://api.example/v1"),
         ("http://api.example:8080/", "http://api.example:8080"),
@@ -454,9 +454,9 @@ async def test_no_event_contains_a_key_a_header_a_body_or_a_raw_query() -> None:
     ],
     ids=["credentials", "port", "junk", "none"],
 )
-async def test_the_base_url_of_a_transport_is_reported_without_credentials(told: str | None, shown: str | None) -> None:
+async def test_the_base_url_of_a_transport_is_reported_without_credentials(reported: str | None, shown: str | None) -> None:
     script = Script(added())
-    script.base_url = told  # type: ignore[attr-defined]  # a transport may have one
+    script.base_url = reported  # type: ignore[attr-defined]  # a transport may have one
     assert (await call(script)).events[0].base_url == shown
 
 
@@ -506,9 +506,9 @@ async def test_a_copy_with_other_options_uses_the_same_hooks() -> None:
 
 
 async def test_hooks_are_called_in_order() -> None:
-    told: list[int] = []
-    await client(Script(added()), lambda _: told.append(1), lambda _: told.append(2)).contacts.create(CONTACT)
-    assert told == [1, 2] * 4
+    reported: list[int] = []
+    await client(Script(added()), lambda _: reported.append(1), lambda _: reported.append(2)).contacts.create(CONTACT)
+    assert reported == [1, 2] * 4
 
 
 def test_a_client_without_hooks_has_the_plain_engine(anyio_backend: Any) -> None:
@@ -524,7 +524,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize(
-    ("hooks", "said"),
+    ("hooks", "message"),
     [
         (print, "expected a list of callables, got builtin_function_or_method; pass hooks="),
         (["print"], "expected callables, got str"),
@@ -533,8 +533,8 @@ class Waiting:
     ],
     ids=["one", "text", "async", "async object"],
 )
-def test_an_invalid_hook_is_refused_at_once(anyio_backend: Any, hooks: Any, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"^hooks: .*{said}"):
+def test_an_invalid_hook_is_refused_at_once(anyio_backend: Any, hooks: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^hooks: .*{message}"):
         client(Script(added()), hooks=hooks)
     assert anyio_backend
 

@@ -45,7 +45,7 @@ LIST = b'{"status":"ok","headers":[],"total_found":1,"current_page":1,"total_pag
 async def test_any_response_ends_in_a_result_or_an_error_of_ours(operation: str, answer: Response) -> None:
     async with client_of(Says(answer)) as client:
         try:
-            given = await OPERATIONS[operation](client)
+            result = await OPERATIONS[operation](client)
         except OutreachError as error:
             assert len(error.body) <= BODY_LIMIT  # noqa: PT017 - there may be none
             assert len(str(error)) <= 1_500  # noqa: PT017 - there may be none
@@ -53,7 +53,7 @@ async def test_any_response_ends_in_a_result_or_an_error_of_ours(operation: str,
                 assert KEY not in seen
         else:
             assert operation == "request" or answer.status < 300
-            repr(given)
+            repr(result)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -202,7 +202,7 @@ class Turns:
 
     def __init__(self, *answers: Response | type[Exception]) -> None:
         self._answers = [*answers]
-        self.asked: list[bool] = []
+        self.acquired: list[bool] = []
         self.gone: list[bool] = []
 
     async def send(self, _request: Request, progress: Progress, /) -> Response:
@@ -210,7 +210,7 @@ class Turns:
         async with anyio.create_task_group() as group:
             # In a task of its own: on Python 3.13, trio's sleep leaves a cycle that holds the frames of who sleeps.
             group.start_soon(anyio.sleep, 1.0)
-        self.asked.append(True)
+        self.acquired.append(True)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Response):
             body = Marked(answer.body)
@@ -245,7 +245,7 @@ async def test_a_failed_call_leaves_no_reference_cycles(turns: str, deadline: fl
     with without_collector():
         with suppress(OutreachError):
             await client.contacts.create({"email": "ann@company.example"})
-        assert transport.gone == transport.asked
+        assert transport.gone == transport.acquired
 
 
 @unhurried
@@ -317,7 +317,7 @@ def test_a_large_page_keeps_its_unknown_members() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (large_page(1, total_found="x"), r"\$\.total_found: expected number, got str"),
         (LIST % b",".join([b"1"] * 600_000), r"\$\.data\[0\]: expected object, got int"),
@@ -325,8 +325,8 @@ def test_a_large_page_keeps_its_unknown_members() -> None:
     ],
     ids=["wrong itself", "too many items", "too many faults"],
 )
-def test_a_large_page_that_is_invalid_or_has_too_many_faults_is_refused(body: bytes, said: str) -> None:
-    with pytest.raises(DecodeError, match=f"^{said}$"):
+def test_a_large_page_that_is_invalid_or_has_too_many_faults_is_refused(body: bytes, message: str) -> None:
+    with pytest.raises(DecodeError, match=f"^{message}$"):
         decode_page(Page[Mailbox], body)
 
 

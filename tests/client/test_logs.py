@@ -98,10 +98,10 @@ def test_a_logger_configured_by_the_program_is_left_alone() -> None:
 
 @pytest.mark.parametrize(("before", "lines"), [("", 0), ("logging.basicConfig()", 1)], ids=["none", "basic"])
 def test_a_paused_run_warns_only_a_program_that_configured_logging(before: str, lines: int) -> None:
-    told = ran(PAUSING.format(before=before), None)
-    assert told.stdout == "2 True\n"
-    assert len(told.stderr.splitlines()) == lines
-    assert ("WARNING:outreach_async:create_many: run 1 paused" in told.stderr) == (lines > 0)
+    logged_records = ran(PAUSING.format(before=before), None)
+    assert logged_records.stdout == "2 True\n"
+    assert len(logged_records.stderr.splitlines()) == lines
+    assert ("WARNING:outreach_async:create_many: run 1 paused" in logged_records.stderr) == (lines > 0)
 
 
 # What is logged
@@ -136,8 +136,8 @@ def extras(record: logging.LogRecord) -> dict[str, Any]:
 
 @virtual_time
 async def test_attempts_are_logged_at_debug_and_waits_before_a_retry_at_info(caplog: pytest.LogCaptureFixture) -> None:
-    told = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
-    assert [shown(record) for record in told] == [
+    logged_records = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
+    assert [shown(record) for record in logged_records] == [
         ("DEBUG", "create_contact: attempt 1 failed: the answer was lost"),
         ("INFO", "create_contact: retrying in 0.5 s after attempt 1: the answer was lost"),
         ("DEBUG", "create_contact: 429 on attempt 2"),
@@ -149,7 +149,7 @@ async def test_attempts_are_logged_at_debug_and_waits_before_a_retry_at_info(cap
 
 @virtual_time
 async def test_a_record_has_its_values_as_attributes_too(caplog: pytest.LogCaptureFixture) -> None:
-    told = await records(caplog, 2.0, lost(), status(503, retry_after="7", x_request_id="req_0"), added())
+    logged_records = await records(caplog, 2.0, lost(), status(503, retry_after="7", x_request_id="req_0"), added())
     first = {"operation": "create_contact", "attempt": 1, "seconds": pytest.approx(2.0)}
     failed = {**first, "status_code": None, "request_id": None, "error": "TransportError", "evidence": "ambiguous"}
     second = {"operation": "create_contact", "attempt": 2, "seconds": pytest.approx(0.0)}
@@ -157,30 +157,30 @@ async def test_a_record_has_its_values_as_attributes_too(caplog: pytest.LogCaptu
     refused = {**answered, "error": "StatusError", "evidence": "refused"}
     last = {**second, "attempt": 3, "status_code": 201, "request_id": "req_1"}
     expected = [failed, {**failed, "wait": 0.5}, answered, refused, {**refused, "wait": 7.0}, last]
-    assert [extras(record) for record in told] == expected
+    assert [extras(record) for record in logged_records] == expected
 
 
 @virtual_time
 async def test_a_run_logs_its_states_and_only_at_debug_its_rows(caplog: pytest.LogCaptureFixture) -> None:
-    told = await records(caplog, added(), status(429, retry_after="1"), added(), many=30)
-    states = [shown(record) for record in told if record.levelno > logging.DEBUG]
-    number = next(record.run for record in told if hasattr(record, "run"))
+    logged_records = await records(caplog, added(), status(429, retry_after="1"), added(), many=30)
+    states = [shown(record) for record in logged_records if record.levelno > logging.DEBUG]
+    number = next(record.run for record in logged_records if hasattr(record, "run"))
     assert states[0] == ("INFO", f"create_many: run {number} running: 0 rows so far")
     assert states[1][0] == "WARNING"
     assert states[1][1].startswith(f"create_many: run {number} paused: 1 rows so far, at most ")
     assert states[1][1].endswith("requests/s, for 1.1 s")
     assert states[-1][0] == "INFO"
     assert states[-1][1].startswith(f"create_many: run {number} finished: 30 rows so far")
-    repeats = [record.levelname for record in told if "retrying" in record.getMessage()]
+    repeats = [record.levelname for record in logged_records if "retrying" in record.getMessage()]
     assert repeats == ["DEBUG"] * len(repeats) != []
-    paused = next(record for record in told if extras(record).get("state") == "paused")
+    paused = next(record for record in logged_records if extras(record).get("state") == "paused")
     assert set(extras(paused)) == {"run", "state", "before", "rows", "limit", "wait", "error"}
 
 
 @virtual_time
 async def test_the_end_of_a_pause_is_logged_as_resumed(caplog: pytest.LogCaptureFixture) -> None:
-    told = await records(caplog, added(), status(429, retry_after="1"), added(), many=6, slow=True)
-    (resumed,) = [record for record in told if "resumed" in record.getMessage()]
+    logged_records = await records(caplog, added(), status(429, retry_after="1"), added(), many=6, slow=True)
+    (resumed,) = [record for record in logged_records if "resumed" in record.getMessage()]
     assert (resumed.levelname, extras(resumed)["state"], extras(resumed)["before"] in {"paused", "throttled"}) == (
         "INFO",
         "running",
@@ -190,7 +190,7 @@ async def test_the_end_of_a_pause_is_logged_as_resumed(caplog: pytest.LogCapture
 
 @virtual_time
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         (status(401, b"words of a body"), "stopped: 2 rows so far, BulkStopped 401"),
         (status(503, b"words of a body", retry_after="9999"), "suspended: 0 rows so far, BulkSuspended 503"),
@@ -198,13 +198,13 @@ async def test_the_end_of_a_pause_is_logged_as_resumed(caplog: pytest.LogCapture
     ids=["stopped", "suspended"],
 )
 async def test_a_run_that_ends_early_logs_a_warning_with_the_reason(
-    caplog: pytest.LogCaptureFixture, entry: Response, said: str
+    caplog: pytest.LogCaptureFixture, entry: Response, message: str
 ) -> None:
     last = (await records(caplog, entry, many=2))[-1]
     assert last.levelname == "WARNING"
-    assert said.partition(":")[0] in last.getMessage()
-    assert last.getMessage().endswith(said.rpartition(" ")[2])
-    assert extras(last)["error"] == said.rpartition(", ")[2]
+    assert message.partition(":")[0] in last.getMessage()
+    assert last.getMessage().endswith(message.rpartition(" ")[2])
+    assert extras(last)["error"] == message.rpartition(", ")[2]
 
 
 @virtual_time
@@ -217,8 +217,8 @@ async def test_no_record_contains_a_key_or_a_body(caplog: pytest.LogCaptureFixtu
         status(429, echo),
         status(400, echo),
     ]
-    told = await records(caplog, *entries, many=many)
-    assert len(told) > 6
-    for record in told:
+    logged_records = await records(caplog, *entries, many=many)
+    assert len(logged_records) > 6
+    for record in logged_records:
         for secret in ("key_secret", "ann", "is odd"):
             assert secret not in repr(vars(record)) + record.getMessage()

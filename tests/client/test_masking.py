@@ -182,9 +182,9 @@ BODIES = [
 
 def shown(error: OutreachError) -> list[bytes]:
     """Return everything that an error can be seen as."""
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    unpickled = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     texts = [str(error), repr(error), repr(error.args), repr(vars(error)), *traceback.format_exception(error)]
-    texts += [str(again), repr(vars(again)), repr(vars(copy.deepcopy(error)))]
+    texts += [str(unpickled), repr(vars(unpickled)), repr(vars(copy.deepcopy(error)))]
     texts += [*error.headers, *error.headers.values(), error.request_id or ""]
     raw = [*(text.encode(errors="replace") for text in texts), error.body, pickle.dumps(error), pickle.dumps(error, 0)]
     return [*raw, *map(unquote_to_bytes, raw), *map(unescaped, raw)]

@@ -12,7 +12,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.wire import ENUMS, TABLES, exactly, made, names, unhurried, wire
+from support.wire import ENUMS, TABLES, build_model, exactly, names, unhurried, wire
 
 from outreach_async import contacts, models
 from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
@@ -156,10 +156,10 @@ def test_the_docstring_of_a_model_describes_every_field(kind: Any) -> None:
 @unhurried
 @given(names.flatmap(lambda name: st.tuples(st.just(name), wire(name))))
 def test_a_model_survives_pickling_and_copying_with_its_unknown_fields(answer: tuple[str, Any]) -> None:
-    model = made(*answer)
-    for again in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
-        assert again == model
-        assert exactly(again) == exactly(model)
+    model = build_model(*answer)
+    for copied in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
+        assert copied == model
+        assert exactly(copied) == exactly(model)
 
 
 @pytest.mark.parametrize(
@@ -172,15 +172,15 @@ def test_a_model_survives_pickling_and_copying_with_its_unknown_fields(answer: t
     ],
 )
 def test_what_is_built_from_a_response_survives_pickling_and_copying(model: Any) -> None:
-    for again in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
-        assert exactly(again) == exactly(model)
+    for copied in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
+        assert exactly(copied) == exactly(model)
 
 
 @unhurried
 @given(wire("Mailbox", unknown=False), wire("Template", unknown=False))
 def test_unknown_fields_are_not_part_of_equality_hash_and_repr(mailbox: Any, template: Any) -> None:
     for name, value in (("Mailbox", mailbox), ("Template", template)):
-        plain, more = made(name, value), made(name, {**value, "new": [1]})
+        plain, more = build_model(name, value), build_model(name, {**value, "new": [1]})
         assert more.extra == {"new": [1]}
         assert plain == more
         assert hash(plain) == hash(more)
@@ -234,8 +234,8 @@ def test_any_string_is_a_member_that_equals_and_hashes_like_the_string(kind: typ
 @given(st.sampled_from(OPEN_ENUMS), st.text())
 def test_an_unknown_member_survives_pickling_and_copying(kind: type[OpenEnum], text: str) -> None:
     member = kind(text)
-    for again in (pickle.loads(pickle.dumps(member)), copy.copy(member), copy.deepcopy(member), kind(member)):  # noqa: S301 - our own bytes
-        assert (type(again), again, again.value) == (kind, member, text)
+    for copied in (pickle.loads(pickle.dumps(member)), copy.copy(member), copy.deepcopy(member), kind(member)):  # noqa: S301 - our own bytes
+        assert (type(copied), copied, copied.value) == (kind, member, text)
     assert repr(member).endswith(f": {text!r}>")
 
 
@@ -287,8 +287,8 @@ def test_identifiers_have_the_prefixes_of_the_interface() -> None:
 def test_unset_is_a_false_singleton_that_is_not_none() -> None:
     assert not UNSET
     assert repr(UNSET) == "UNSET"
-    for again in (pickle.loads(pickle.dumps(UNSET)), copy.copy(UNSET), copy.deepcopy(UNSET)):  # noqa: S301 - our own bytes
-        assert again is UNSET
+    for copied in (pickle.loads(pickle.dumps(UNSET)), copy.copy(UNSET), copy.deepcopy(UNSET)):  # noqa: S301 - our own bytes
+        assert copied is UNSET
 
 
 # What is sent
@@ -321,9 +321,9 @@ def test_the_repr_of_a_new_contact_is_short() -> None:
 
 @given(built)
 def test_a_new_contact_survives_pickling_and_copying(contact: NewContact) -> None:
-    for again in (pickle.loads(pickle.dumps(contact)), copy.copy(contact), copy.deepcopy(contact)):  # noqa: S301 - our own bytes
-        assert again == contact
-        assert again.members() == contact.members()
+    for copied in (pickle.loads(pickle.dumps(contact)), copy.copy(contact), copy.deepcopy(contact)):  # noqa: S301 - our own bytes
+        assert copied == contact
+        assert copied.members() == contact.members()
 
 
 @given(built)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.wire import exactly, made, unhurried, wire
+from support.wire import build_model, exactly, unhurried, wire
 
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
@@ -94,11 +94,11 @@ ids = st.text(min_size=1)
 def test_any_id_in_a_path_is_one_segment_that_decodes_to_the_id(rest: str) -> None:
     steps = list_steps(f"camp_{rest}", DIALECT).request.target
     fields = list_fields(f"space_{rest}", DIALECT).request.target
-    for target, wanted in ((steps, f"camp_{rest}"), (fields, f"space_{rest}")):
+    for target, expected_id in ((steps, f"camp_{rest}"), (fields, f"space_{rest}")):
         assert target.isascii()
         assert urlsplit(target).path == target
         assert len(target.split("/")) == 4
-        assert unquote(target.split("/")[2]) == wanted
+        assert unquote(target.split("/")[2]) == expected_id
 
 
 @given(ids, st.integers(0, 2**40), st.integers(1, 2000), st.booleans())
@@ -138,9 +138,9 @@ WRONG_READS: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "said"), WRONG_READS)
-def test_invalid_arguments_are_refused_before_anything_is_sent(make: Callable[[], object], said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
+@pytest.mark.parametrize(("make", "message"), WRONG_READS)
+def test_invalid_arguments_are_refused_before_anything_is_sent(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
         make()
 
 
@@ -236,7 +236,7 @@ def test_a_response_to_a_read_becomes_its_model_if_its_status_is_ok(drawn: tuple
     make, _, table = READS[name]
     value = {**value, "status": "ok"}
     model = make().parse(Response(200, {}, json.dumps(value).encode()), FIRST)
-    assert exactly(model) == exactly(made(table, value))
+    assert exactly(model) == exactly(build_model(table, value))
 
 
 @unhurried
@@ -252,7 +252,7 @@ def test_a_response_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[st
 
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize(
-    ("body", "said", "well_formed"),
+    ("body", "message", "well_formed"),
     [
         (b"", "expected JSON, got an empty body", False),
         (b"<html>", "expected JSON, got a page of HTML or XML", False),
@@ -264,10 +264,10 @@ def test_a_response_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[st
         (b'{"error": {"message": "no such id"}}', "$.status: missing member 'status'", True),
     ],
 )
-def test_an_undocumented_response_is_unexpected(name: str, body: bytes, said: str, well_formed: bool) -> None:
+def test_an_undocumented_response_is_unexpected(name: str, body: bytes, message: str, well_formed: bool) -> None:
     with pytest.raises(UnexpectedResponse) as caught:
         READS[name][0]().parse(Response(200, {}, body), FIRST)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith(f"{name}: the service answered 200 with ")
     assert (caught.value.well_formed, caught.value.body, caught.value.maybe_sent) == (well_formed, body, True)
 
@@ -278,8 +278,8 @@ def test_an_undecodable_item_is_an_error_or_kept_as_the_caller_asks(make: Any) -
     response = Response(200, {}, json.dumps(page).encode())
     with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\.status: missing member 'status'"):
         make("space_1", 1, 5, DIALECT, keep=False).parse(response, FIRST)
-    kept: Page[Any] = make("space_1", 1, 5, DIALECT, keep=True).parse(response, FIRST)
-    assert (kept.data, [(item.index, item.id) for item in kept.undecodable]) == ([], [(0, "x_1")])
+    lenient_page: Page[Any] = make("space_1", 1, 5, DIALECT, keep=True).parse(response, FIRST)
+    assert (lenient_page.data, [(item.index, item.id) for item in lenient_page.undecodable]) == ([], [(0, "x_1")])
     with pytest.raises(UnexpectedResponse, match="total_found"):
         make("space_1", 1, 5, DIALECT, keep=True).parse(
             Response(200, {}, json.dumps({**page, "total_found": "1"}).encode()), FIRST
@@ -330,7 +330,7 @@ def test_an_unknown_outcome_without_a_contact_id_is_unexpected(status: str, id_:
 
 
 @pytest.mark.parametrize(
-    ("body", "said", "well_formed"),
+    ("body", "message", "well_formed"),
     [
         (b"", "expected JSON, got an empty body", False),
         (b'{"status": "added", "id"', "Input data was truncated", False),
@@ -340,11 +340,11 @@ def test_an_unknown_outcome_without_a_contact_id_is_unexpected(status: str, id_:
         (b'{"status": "added", "id": 5, "details": null}', "$.id: expected str, got int", True),
     ],
 )
-def test_an_undocumented_response_to_a_creation_is_unexpected(body: bytes, said: str, well_formed: bool) -> None:
+def test_an_undocumented_response_to_a_creation_is_unexpected(body: bytes, message: str, well_formed: bool) -> None:
     with pytest.raises(UnexpectedResponse) as caught:
         create(Response(200, {}, body))
     assert str(caught.value).startswith("create_contact: the service answered 200 with ")
-    assert str(caught.value).endswith(said)
+    assert str(caught.value).endswith(message)
     assert caught.value.well_formed is well_formed
 
 
@@ -374,7 +374,7 @@ def test_a_raw_request_without_a_body_has_no_content_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "body", "said"),
+    ("method", "target", "body", "message"),
     [
         ("get", "/", b"", "method: "),
         ("GET x", "/", b"", "method: "),
@@ -385,6 +385,6 @@ def test_a_raw_request_without_a_body_has_no_content_type() -> None:
         ("GET", "/", {"a": 1}, "body: expected bytes, got dict"),
     ],
 )
-def test_an_invalid_raw_request_is_refused(method: Any, target: Any, body: Any, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
+def test_an_invalid_raw_request_is_refused(method: Any, target: Any, body: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
         raw_request(method, target, body, {}, DIALECT)

@@ -113,8 +113,8 @@ async def test_each_retry_is_a_span_with_its_ordinal_and_its_error() -> None:
     one = telemetry.client(Script(lost(), status(503, retry_after="2"), HANG, page()), timeout=5.0)
     await one.campaigns.list(display=7)
     first, second, third, last = map(attributes, telemetry.spans())
-    ordinals = [told.get("http.request.resend_count") for told in (first, second, third, last)]
-    errors = [told.get("error.type") for told in (first, second, third, last)]
+    ordinals = [found_attributes.get("http.request.resend_count") for found_attributes in (first, second, third, last)]
+    errors = [found_attributes.get("error.type") for found_attributes in (first, second, third, last)]
     assert ordinals == [None, 1, 2, 3]
     assert errors == ["TransportError", "503", "timeout", None]
     assert (second["http.response.status_code"], "http.response.status_code" in first) == (503, False)
@@ -171,8 +171,8 @@ async def test_the_duration_of_each_attempt_is_measured_in_seconds() -> None:
     telemetry = Telemetry()
     await telemetry.client(Script(2.0, status(500), 0.5, added(), 0.25, added())).contacts.create_many([CONTACT, CONTACT])
     points = telemetry.points("http.client.request.duration")
-    told = {point.attributes["http.response.status_code"]: (point.count, point.sum) for point in points}
-    assert told == {500: (1, pytest.approx(2.0)), 201: (2, pytest.approx(0.75))}
+    found_attributes = {point.attributes["http.response.status_code"]: (point.count, point.sum) for point in points}
+    assert found_attributes == {500: (1, pytest.approx(2.0)), 201: (2, pytest.approx(0.75))}
     assert points[0].attributes["error.type"] == "500"
     assert set(points[1].attributes) == {
         "http.request.method",
@@ -213,8 +213,12 @@ async def test_a_method_unknown_to_the_conventions_is_other() -> None:
     telemetry = Telemetry()
     await telemetry.client(Script(page())).request("PURGE", "/campaigns")
     (span,) = telemetry.spans()
-    told = attributes(span)
-    assert (span.name, told["http.request.method"], told["http.request.method_original"]) == ("HTTP", "_OTHER", "PURGE")
+    found_attributes = attributes(span)
+    assert (span.name, found_attributes["http.request.method"], found_attributes["http.request.method_original"]) == (
+        "HTTP",
+        "_OTHER",
+        "PURGE",
+    )
 
 
 @pytest.mark.parametrize(
@@ -227,8 +231,8 @@ async def test_the_server_address_is_that_of_the_transport_or_else_of_the_hook(o
     script = Script(added())
     script.base_url = own  # type: ignore[attr-defined]  # a transport may have one
     await telemetry.client(script).contacts.create(CONTACT)
-    told = attributes(telemetry.spans()[0])
-    assert (told["server.address"], told["server.port"]) == place
+    found_attributes = attributes(telemetry.spans()[0])
+    assert (found_attributes["server.address"], found_attributes["server.port"]) == place
 
 
 @pytest.mark.parametrize("wrap", [lambda transport: transport, TracingTransport], ids=["bare", "traced"])
@@ -238,17 +242,17 @@ async def test_the_server_address_comes_from_the_users_own_client(wrap: Callable
     own = HttpxTransport(httpx.AsyncClient(base_url=BASE, transport=mock))
     async with telemetry.client(wrap(own)) as client:
         await client.workspaces.fields()
-    told = attributes(telemetry.spans()[0])
-    assert told["url.full"] == "https://api.example/v1/workspaces/space_1/all-fields"
-    assert (told["server.address"], told["url.scheme"]) == ("api.example", "https")
+    found_attributes = attributes(telemetry.spans()[0])
+    assert found_attributes["url.full"] == "https://api.example/v1/workspaces/space_1/all-fields"
+    assert (found_attributes["server.address"], found_attributes["url.scheme"]) == ("api.example", "https")
 
 
 async def test_an_unknown_server_address_is_left_out() -> None:
     telemetry = Telemetry(base_url=None)
     await telemetry.client(Script(added())).contacts.create(CONTACT)
-    told = attributes(telemetry.spans()[0])
-    assert not {"server.address", "server.port", "url.full", "url.scheme"} & set(told)
-    assert told["url.template"] == "/contacts"
+    found_attributes = attributes(telemetry.spans()[0])
+    assert not {"server.address", "server.port", "url.full", "url.scheme"} & set(found_attributes)
+    assert found_attributes["url.template"] == "/contacts"
 
 
 def test_an_unknown_kind_of_event_is_ignored(anyio_backend: Any) -> None:

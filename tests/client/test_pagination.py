@@ -72,17 +72,17 @@ def campaigns(transport: Transport, **options: Any) -> Pager[Campaign]:
 
 
 def page_count(service: PagingService, display: int) -> int:
-    return max(1, -(-service.made // min(display, service.reading.most or display)))
+    return max(1, -(-service.created_count // min(display, service.reading.most or display)))
 
 
 @given(readings(), sizes, displays, walkers, st.booleans())
 async def test_every_item_comes_once_under_every_interpretation(
-    reading: Reading, size: int, display: int, walk: Walker, told: bool
+    reading: Reading, size: int, display: int, walk: Walker, correct_total: bool
 ) -> None:
     service = PagingService(size, reading)
-    found = await walk(campaigns(service, display=display, page=reading.first_page if told else 1))
+    found = await walk(campaigns(service, display=display, page=reading.first_page if correct_total else 1))
     assert sorted(found) == sorted(service.ids)
-    if told or reading.first_page == 1:
+    if correct_total or reading.first_page == 1:
         assert found == service.listed()
         assert sorted(service.answered) == list(range(reading.first_page, reading.first_page + page_count(service, display)))
     # at most: the page behind the end, once more when it was fetched ahead, and page 0
@@ -165,12 +165,14 @@ async def test_iteration_ends_soon_if_the_service_ignores_the_page(
     assert len(service.answered) <= 3 * page_count(service, display) + 3
 
 
-@pytest.mark.parametrize(("size", "asked"), [(0, [1]), (2, [1]), (4, [1, 2, 0]), (9, [1, 2])])
+@pytest.mark.parametrize(("size", "requested_pages"), [(0, [1]), (2, [1]), (4, [1, 2, 0]), (9, [1, 2])])
 @pytest.mark.parametrize("walk", [items, pages])
-async def test_a_page_without_new_items_ends_the_iteration(size: int, asked: list[int], walk: Walker) -> None:
+async def test_a_page_without_new_items_ends_the_iteration(size: int, requested_pages: list[int], walk: Walker) -> None:
     service = IgnoresThePage(size)
     assert await walk(campaigns(service, display=2)) == service.ids[:2]
-    assert service.answered == asked  # 0 only where 2 is said to be the last page, which a service that counts from 0 has not
+    assert (
+        service.answered == requested_pages
+    )  # 0 only where 2 is said to be the last page, which a service that counts from 0 has not
 
 
 async def test_items_that_the_service_withholds_are_missing() -> None:
@@ -262,8 +264,8 @@ async def test_an_empty_list_takes_one_request_and_has_one_page() -> None:
 
 async def test_pages_omits_the_page_that_only_ends_the_list() -> None:
     service = PagingService(4, Reading(first_page=0, past_end="clamped as asked"))
-    given = [(page.current_page, [item.id for item in page.data]) async for page in campaigns(service, display=2).pages()]
-    assert given == [(1, ["camp_2", "camp_3"]), (0, ["camp_0", "camp_1"])]
+    entry = [(page.current_page, [item.id for item in page.data]) async for page in campaigns(service, display=2).pages()]
+    assert entry == [(1, ["camp_2", "camp_3"]), (0, ["camp_0", "camp_1"])]
     assert service.answered == [1, 2, 0]
 
 
@@ -411,7 +413,7 @@ async def test_after_an_error_an_iterator_continues_where_it_was(use: Any) -> No
     with pytest.raises(TransportError):
         found += [item async for item in iterator]
     found += [item async for item in iterator]
-    assert [item.id for given in found for item in getattr(given, "data", [given])] in (service.ids, ["camp_0", *service.ids[2:]])
+    assert [item.id for entry in found for item in getattr(entry, "data", [entry])] in (service.ids, ["camp_0", *service.ids[2:]])
     assert service.answered == [1, 2, 2, 3]
 
 
@@ -479,10 +481,10 @@ def paging_behaviours() -> st.SearchStrategy[Behaviour]:
 
 @given(paging_behaviours(), st.integers(0, 9), displays, walkers, st.booleans())
 async def test_every_interpretation_of_the_fake_is_paged_through_completely(
-    behaviour: Behaviour, size: int, display: int, walk: Walker, told: bool
+    behaviour: Behaviour, size: int, display: int, walk: Walker, correct_total: bool
 ) -> None:
     fake = FakeService(seed=0, behaviour=behaviour)
     space = fake.add_workspace("space_1")
-    made = sorted(fake.add_campaign(space, name=f"Campaign {number}") for number in range(size))
-    found = await walk(campaigns(FakeTransport(fake), display=display, page=behaviour.first_page if told else 1))
-    assert sorted(found) == made
+    created_ids = sorted(fake.add_campaign(space, name=f"Campaign {number}") for number in range(size))
+    found = await walk(campaigns(FakeTransport(fake), display=display, page=behaviour.first_page if correct_total else 1))
+    assert sorted(found) == created_ids

@@ -92,8 +92,8 @@ async def test_an_undecodable_item_is_an_error_or_kept_as_the_caller_asks(resour
     lists = getattr(client(script), resource)
     with pytest.raises(UnexpectedResponse, match=r"\$\.data\[0\]\."):
         await lists.list()
-    kept = await lists.list(undecodable="keep")
-    assert (kept.data, [item.id for item in kept.undecodable]) == ([], ["camp_1"])
+    lenient_page = await lists.list(undecodable="keep")
+    assert (lenient_page.data, [item.id for item in lenient_page.undecodable]) == ([], ["camp_1"])
     assert (await lists.list(undecodable="keep").collect()).missing == 0
 
 
@@ -103,7 +103,7 @@ async def test_an_undecodable_item_is_an_error_or_kept_as_the_caller_asks(resour
 async def test_a_creation_sends_exactly_the_documented_request() -> None:
     script = Script(added())
     contact = NewContact("A@b.example", first_name="Ann", zip=None, custom={"custom_1": "x"}, extra={"linkedin": "in/ann"})
-    made = await client(script).contacts.create(contact, duplicates="overwrite", strict_validation=False, campaign="camp_1")
+    api_client = await client(script).contacts.create(contact, duplicates="overwrite", strict_validation=False, campaign="camp_1")
     (request,) = script.requests
     assert (request.method, request.target) == ("POST", "/contacts")
     assert request.headers == {**READ, "content-type": "application/json"}
@@ -118,7 +118,7 @@ async def test_a_creation_sends_exactly_the_documented_request() -> None:
         "linkedin": "in/ann",
     }
     possible = frozenset({Outcome.ADDED})
-    assert made == CreatedContact(
+    assert api_client == CreatedContact(
         status=Outcome.ADDED, id="contact_1", details=None, possible=possible, request_id="req_1", attempts=1
     )
 
@@ -165,12 +165,12 @@ async def test_the_options_are_sent_even_if_none_was_passed() -> None:
 
 async def test_create_many_sends_the_same_requests_as_create() -> None:
     script = Script(added(), skipped())
-    made = client(script)
+    api_client = client(script)
     options: dict[str, Any] = {"duplicates": "overwrite", "strict_validation": False, "campaign": "camp_1"}
     options |= {"owner_key": "key_2", "workspace": "space_2"}
-    report = await made.contacts.create_many([CONTACT, {"email": "c@d.example"}], **options, concurrency=1, order="input")
-    await made.contacts.create(CONTACT, **options)
-    await made.contacts.create({"email": "c@d.example"}, **options)
+    report = await api_client.contacts.create_many([CONTACT, {"email": "c@d.example"}], **options, concurrency=1, order="input")
+    await api_client.contacts.create(CONTACT, **options)
+    await api_client.contacts.create({"email": "c@d.example"}, **options)
     assert isinstance(report, BulkReport)
     assert {outcome.value: count for outcome, count in report.outcomes.items() if count} == {"added": 1, "skipped": 1}
     assert script.requests[:2] == script.requests[2:]
@@ -178,12 +178,12 @@ async def test_create_many_sends_the_same_requests_as_create() -> None:
 
 async def test_options_are_sent_as_passed_whatever_was_sent_before() -> None:
     script = Script(added())
-    made = client(script)
+    api_client = client(script)
     campaigns = [None, *(f"camp_{number}" for number in range(20))]
     sets = list(product(["key_1", "key_2"], ["space_1", "space_2"], ["skip", "overwrite"], [True, False], campaigns))
     for key, space, duplicates, strict, campaign in sets * 2:
         options: dict[str, Any] = {"duplicates": duplicates, "strict_validation": strict, "campaign": campaign}
-        await made.contacts.create(CONTACT, owner_key=key, workspace=space, **options)
+        await api_client.contacts.create(CONTACT, owner_key=key, workspace=space, **options)
         sent = json.loads(script.requests[-1].body)
         assert sent == {"owner_key": key, "workspace": space, "upload_options": options, "email": CONTACT.email}
     assert len(script.requests) == 2 * len(sets)
@@ -192,35 +192,35 @@ async def test_options_are_sent_as_passed_whatever_was_sent_before() -> None:
 @pytest.mark.parametrize("wrong", [1, 1.0])
 async def test_a_value_merely_equal_to_a_valid_option_is_refused(wrong: Any) -> None:
     script = Script(added())
-    made = client(script)
-    await made.contacts.create(CONTACT, strict_validation=True)
+    api_client = client(script)
+    await api_client.contacts.create(CONTACT, strict_validation=True)
     with pytest.raises(InvalidRequest, match=r"^strict_validation: expected bool"):
-        await made.contacts.create(CONTACT, strict_validation=wrong)
+        await api_client.contacts.create(CONTACT, strict_validation=wrong)
     assert len(script.requests) == 1
 
 
 async def test_no_repr_of_a_resource_shows_its_keys() -> None:
-    made = client(Script(added()), owner_key="key_first")
-    await made.contacts.create(CONTACT)
-    await made.contacts.create(CONTACT, owner_key="key_second")
-    resources = (made, made.contacts, made.campaigns, made.mailboxes, made.workspaces)
+    api_client = client(Script(added()), owner_key="key_first")
+    await api_client.contacts.create(CONTACT)
+    await api_client.contacts.create(CONTACT, owner_key="key_second")
+    resources = (api_client, api_client.contacts, api_client.campaigns, api_client.mailboxes, api_client.workspaces)
     assert not [resource for resource in resources if "key_" in repr(resource)]
 
 
 @virtual_time
 async def test_create_many_uses_the_timeouts_of_the_call() -> None:
     script = Script(8.0, added())
-    made = client(script, timeout=None, deadline=5.0)
-    assert (await made.contacts.create_many([CONTACT], deadline=None)).outcomes[Outcome.ADDED] == 1
+    api_client = client(script, timeout=None, deadline=5.0)
+    assert (await api_client.contacts.create_many([CONTACT], deadline=None)).outcomes[Outcome.ADDED] == 1
     script.entries = [8.0, added()]
-    assert (await made.contacts.create_many([CONTACT])).outcomes[Outcome.UNKNOWN] == 1
+    assert (await api_client.contacts.create_many([CONTACT])).outcomes[Outcome.UNKNOWN] == 1
 
 
 @virtual_time
 async def test_a_retried_creation_that_finds_the_contact_says_what_is_possible() -> None:
-    made = await client(Script(lost(), skipped())).contacts.create(CONTACT)
-    assert made.possible == {Outcome.ADDED, Outcome.SKIPPED}
-    assert (made.status, made.certain, made.attempts) == (Outcome.SKIPPED, False, 2)
+    api_client = await client(Script(lost(), skipped())).contacts.create(CONTACT)
+    assert api_client.possible == {Outcome.ADDED, Outcome.SKIPPED}
+    assert (api_client.status, api_client.certain, api_client.attempts) == (Outcome.SKIPPED, False, 2)
 
 
 # Odd ids
@@ -232,11 +232,11 @@ ids = texts.filter(bool).map("1{}".format) | st.sampled_from(["é ü/%2F?#", "..
 @given(ids)
 async def test_an_unusual_id_survives_encoding_and_decoding(odd: str) -> None:
     script = Script(page(), page(), STEPS, FIELDS)
-    made = client(script, workspace=f"space_{odd}")
-    await made.campaigns.list()
-    await made.mailboxes.list()
-    await made.campaigns.steps(f"camp_{odd}")
-    await made.workspaces.fields()
+    api_client = client(script, workspace=f"space_{odd}")
+    await api_client.campaigns.list()
+    await api_client.mailboxes.list()
+    await api_client.campaigns.steps(f"camp_{odd}")
+    await api_client.workspaces.fields()
     campaigns, mailboxes, steps, fields = [urlsplit(f"http://x{request.target}") for request in script.requests]
     for url in (campaigns, mailboxes):
         assert dict(parse_qsl(url.query, strict_parsing=True))["workspace"] == f"space_{odd}"

@@ -37,7 +37,7 @@ def not_allowed(body: bytes, kind: Any = CreateContactResponse) -> UnexpectedRes
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"", "no body"),
         (b" \r\n", "no body"),
@@ -64,8 +64,8 @@ def not_allowed(body: bytes, kind: Any = CreateContactResponse) -> UnexpectedRes
         (b"x" * 201, "x" * 200 + "..."),
     ],
 )
-def test_the_reason_is_extracted_from_a_body(body: bytes, said: str) -> None:
-    assert extract_reason(body) == said
+def test_the_reason_is_extracted_from_a_body(body: bytes, message: str) -> None:
+    assert extract_reason(body) == message
 
 
 DEPTHS = [*range(900, 1000), 100_000]  # about what a reader of JSON can go down, and far beyond
@@ -79,9 +79,9 @@ def test_the_reason_of_a_deeply_nested_body_is_bounded(opening: bytes, closing: 
 
 @given(st.binary())
 def test_the_reason_of_any_bytes_is_at_most_one_line(body: bytes) -> None:
-    told = extract_reason(body)
-    assert 0 < len(told) <= 203
-    assert "\n" not in told
+    reason = extract_reason(body)
+    assert 0 < len(reason) <= 203
+    assert "\n" not in reason
 
 
 @pytest.mark.parametrize("status", [300, 301, 307, 400, 401, 404, 422, 500, 503])
@@ -110,7 +110,7 @@ def test_a_429_is_a_rate_limit_with_its_retry_after(fields: dict[str, str], seco
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b'{"status": "error", "error": "no such campaign"}', "status 'error': no such campaign"),
         (b'{"status": "", "message": "hm"}', "status '': hm"),
@@ -128,9 +128,9 @@ def test_a_429_is_a_rate_limit_with_its_retry_after(fields: dict[str, str], seco
         (b'{"status": "ad', "$: expected JSON: Input data was truncated"),
     ],
 )
-def test_an_unexpected_response_is_described_by_its_status_or_its_faults(body: bytes, said: str) -> None:
+def test_an_unexpected_response_is_described_by_its_status_or_its_faults(body: bytes, message: str) -> None:
     error = not_allowed(body)
-    assert str(error) == f"create_contact: the service answered 200 with {said}"
+    assert str(error) == f"create_contact: the service answered 200 with {message}"
     assert (error.status_code, error.body, error.maybe_sent) == (200, body, True)
     assert error.well_formed is body.endswith(b"}")
 

@@ -176,8 +176,8 @@ def test_the_default_policy_is_documented() -> None:
 
 @pytest.mark.parametrize("attempts", [0, -1])
 def test_a_policy_needs_at_least_one_attempt(attempts: int) -> None:
-    said = f"attempts: expected at least 1, got {attempts}; pass 1 to disable retries"
-    with pytest.raises(InvalidRequest, match=re.escape(said)):
+    message = f"attempts: expected at least 1, got {attempts}; pass 1 to disable retries"
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
         RetryPolicy(attempts=attempts)
 
 

@@ -149,9 +149,9 @@ def good(request: Request) -> bytes:
     item = campaign("camp_1") if request.target.startswith("/campaigns?") else mailbox("mailbox_1")
     lists = {"status": "ok", "headers": [], "data": [item], "total_found": 1, "current_page": 1, "total_pages": 1}
     steps = {"status": "ok", "data": [], "days_left": 1, "days_left_date": "a", "days_left_display": "a"}
-    made = {"status": "added", "id": "contact_1", "details": None}
+    created = {"status": "added", "id": "contact_1", "details": None}
     fields = {"status": "ok", "data": []}
-    answers: dict[str, Any] = {"/contacts": made, "/campaigns/camp_1/steps": steps, "/workspaces/space_1/all-fields": fields}
+    answers: dict[str, Any] = {"/contacts": created, "/campaigns/camp_1/steps": steps, "/workspaces/space_1/all-fields": fields}
     return json.dumps({**answers.get(request.target, lists), "echo": as_json(request)}).encode()
 
 
@@ -193,7 +193,7 @@ async def collected(client: OutreachClient, _secrets: Secrets) -> Any:
     return await client.campaigns.list().collect()
 
 
-async def kept(client: OutreachClient, _secrets: Secrets) -> Any:
+async def keep_undecodable(client: OutreachClient, _secrets: Secrets) -> Any:
     page = await client.mailboxes.list(undecodable="keep")
     return [page, *page.undecodable]
 
@@ -225,7 +225,7 @@ ACTS: dict[str, Callable[[OutreachClient, Secrets], Awaitable[Any]]] = {
     "items": listed,
     "pages": paged,
     "collect": collected,
-    "keep": kept,
+    "keep": keep_undecodable,
     "steps": lambda client, _: client.campaigns.steps("camp_1"),
     "fields": lambda client, _: client.workspaces.fields(),
     "copy": lambda client, _: client.with_options(workspace="space_2").mailboxes.list(),
@@ -244,13 +244,13 @@ class Scan:
         client = secrets.client(transport, retry=RetryPolicy(attempts=2), deadline=5.0, **options)
         with self.log.at_level(logging.DEBUG):
             try:
-                given = await act(client, secrets)
+                result = await act(client, secrets)
             except OutreachError as error:
-                given = error
-        things = given if isinstance(given, list) else [given]
+                result = error
+        things = result if isinstance(result, list) else [result]
         for thing in [*things, client, client.contacts, client._settings, client._settings.request_defaults]:
             assert_hidden(secrets, b"\n".join(views(thing)), thing)
-        assert self.log.records or isinstance(given, InvalidRequest)
+        assert self.log.records or isinstance(result, InvalidRequest)
         assert_hidden(secrets, b"\n".join([*log_views(self.log.records), *self.capture.readouterr()]), "log")
         self.log.clear()
         return things

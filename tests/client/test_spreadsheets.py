@@ -40,8 +40,8 @@ def test_a_reader_with_another_delimiter_finds_no_formula(cells: list[str], deli
 
 @given(TEXTS)
 def test_an_escaped_string_has_no_control_characters_but_newlines_and_tabs(text: str) -> None:
-    kept = [character for character in escape_formula(text) if character < " " or "\x7f" <= character < "\xa0"]
-    assert set(kept) <= {"\n", "\t"}
+    control_characters = [character for character in escape_formula(text) if character < " " or "\x7f" <= character < "\xa0"]
+    assert set(control_characters) <= {"\n", "\t"}
 
 
 @pytest.mark.parametrize("before", ["", "b,", "b;", "b|", "b\t", "b\n", "b;'", 'b;"'], ids=repr)

@@ -262,11 +262,11 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "said"), REFUSALS, ids=[said for _, said in REFUSALS])
-def test_an_error_names_the_field_the_type_and_the_remedy(call: Callable[[], Any], said: str) -> None:
+@pytest.mark.parametrize(("call", "message"), REFUSALS, ids=[message for _, message in REFUSALS])
+def test_an_error_names_the_field_the_type_and_the_remedy(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         call()
-    assert str(caught.value) == said
+    assert str(caught.value) == message
     assert KEY not in repr(caught.value)
     assert caught.value.maybe_sent is False
 
@@ -387,8 +387,8 @@ def test_a_contact_of_strings_is_accepted_unchanged(
     standard: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]
 ) -> None:
     extra = {code: value for code, value in extra.items() if code not in RESERVED_FIELDS and not code.startswith("custom_")}
-    taken = members("a@b.example", **standard, custom=custom, extra=extra)
-    assert taken == {"email": "a@b.example", **standard, **custom, **extra}
+    accepted = members("a@b.example", **standard, custom=custom, extra=extra)
+    assert accepted == {"email": "a@b.example", **standard, **custom, **extra}
 
 
 @pytest.mark.parametrize("code", sorted(RESERVED_FIELDS))

@@ -144,9 +144,9 @@ def test_at_most_the_announced_contacts_are_requested() -> None:
 
 def test_the_plan_describes_what_will_be_done() -> None:
     assert "It creates no contacts" in describe_run(READER)
-    said = describe_run(WRITER)
-    assert all(word in said for word in (SPACE, DRAFT, "conformance.example", "gmail.com", "permanent", str(MAX_CONTACTS)))
-    assert KEY not in said
+    description = describe_run(WRITER)
+    assert all(word in description for word in (SPACE, DRAFT, "conformance.example", "gmail.com", "permanent", str(MAX_CONTACTS)))
+    assert KEY not in description
     assert "None joins a campaign" in describe_run(attrs.evolve(WRITER, campaign=None, gmail=False))
 
 

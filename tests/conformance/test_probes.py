@@ -46,7 +46,7 @@ def page(count: int, total: int, current: int = 1, first: int = 0) -> Response:
     return answer({"status": "ok", "data": items, "total_found": total, "current_page": current, "total_pages": total})
 
 
-def told(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFinding:
+def run_probe(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFinding:
     waiting = list(answers)
     return directly(dialogue, lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0])
 
@@ -58,7 +58,7 @@ REFUSED = answer({"message": "no"}, 400)
 
 
 @pytest.mark.parametrize(
-    ("given_", "verdict"),
+    ("given_response", "verdict"),
     [
         (answer({"status": "ok"}), True),
         (answer({"status": "overwriten"}, 201), True),
@@ -68,16 +68,17 @@ REFUSED = answer({"message": "no"}, 400)
         (answer({"status": "ok"}, 409), False),
     ],
 )
-def test_success_is_recognised_under_any_status(given_: Response, verdict: bool) -> None:
-    assert is_accepted(given_) is verdict
+def test_success_is_recognised_under_any_status(given_response: Response, verdict: bool) -> None:
+    assert is_accepted(given_response) is verdict
 
 
 @pytest.mark.parametrize(
-    "given_", [answer([]), answer(), answer({"status": "ok"}, 302), answer({}, 500), answer({}, 429), answer({}, retry_after="5")]
+    "given_response",
+    [answer([]), answer(), answer({"status": "ok"}, 302), answer({}, 500), answer({}, 429), answer({}, retry_after="5")],
 )
-def test_a_response_that_is_neither_success_nor_refusal_decides_nothing(given_: Response) -> None:
+def test_a_response_that_is_neither_success_nor_refusal_decides_nothing(given_response: Response) -> None:
     with pytest.raises(InconclusiveError):
-        is_accepted(given_)
+        is_accepted(given_response)
 
 
 def test_only_a_successful_response_has_a_document() -> None:
@@ -87,7 +88,11 @@ def test_only_a_successful_response_has_a_document() -> None:
 
 
 def test_a_retry_after_is_throttling_whatever_the_status() -> None:
-    assert [is_throttled(given_) for given_ in (answer(status=429), answer(retry_after="1"), answer())] == [True, True, False]
+    assert [is_throttled(given_response) for given_response in (answer(status=429), answer(retry_after="1"), answer())] == [
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("value", [None, True, "1", 1.5, math.nan, math.inf])
@@ -139,21 +144,21 @@ def test_every_run_has_its_own_addresses() -> None:
     ],
 )
 def test_the_first_page_is_determined_from_pages_0_and_1(answers: list[Response], possible: tuple[int, ...]) -> None:
-    assert told(probe_first_page(READER), *answers).possible == possible
+    assert run_probe(probe_first_page(READER), *answers).possible == possible
 
 
 def test_mixed_responses_to_bad_numbers_match_no_value() -> None:
-    found = told(read_probes.probe_bad_number(READER, 1), page(1, 9), REFUSED)
+    found = run_probe(read_probes.probe_bad_number(READER, 1), page(1, 9), REFUSED)
     assert found.possible == ()
     assert found.explanation.startswith("display=abc served, but display=0,")
 
 
 def test_a_maximum_below_the_documented_one_is_a_clamp() -> None:
-    assert told(read_probes.probe_over_max(READER, 1), page(100, 3000)).is_only("clamp")
+    assert run_probe(read_probes.probe_over_max(READER, 1), page(100, 3000)).is_only("clamp")
 
 
 def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
-    clamped = told(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), page(5, 9))
+    clamped = run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), page(5, 9))
     assert "behave differently" in clamped.explanation
 
     def at_most_3(request: Request) -> Response:
@@ -169,7 +174,7 @@ def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
 
 def test_campaigns_refused_at_every_size_have_no_maximum() -> None:
     with pytest.raises(InconclusiveError, match="with every display"):
-        told(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), REFUSED)
+        run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), REFUSED)
 
 
 def test_a_cut_list_of_campaigns_decides_what_too_few_mailboxes_could_not() -> None:
@@ -180,7 +185,7 @@ def test_a_cut_list_of_campaigns_decides_what_too_few_mailboxes_could_not() -> N
 
 
 @pytest.mark.parametrize(
-    ("given_", "possible"),
+    ("given_response", "possible"),
     [
         (answer({"code": 5}, 400), ()),
         (Response(400, {}, b"<html>"), ("html",)),
@@ -189,17 +194,17 @@ def test_a_cut_list_of_campaigns_decides_what_too_few_mailboxes_could_not() -> N
         (answer({"error": {"code": 1}}), ("200_with_error",)),
     ],
 )
-def test_the_error_renderer_is_determined_from_the_form_of_a_refusal(given_: Response, possible: tuple[str, ...]) -> None:
-    assert read_probes.interpret_refusal(given_).possible == possible
+def test_the_error_renderer_is_determined_from_the_form_of_a_refusal(given_response: Response, possible: tuple[str, ...]) -> None:
+    assert read_probes.interpret_refusal(given_response).possible == possible
 
 
 def test_without_a_refusal_the_error_renderer_is_unobserved() -> None:
-    assert told(read_probes.probe_error_renderer(READER), page(0, 0)).explanation == "no request was refused"
+    assert run_probe(read_probes.probe_error_renderer(READER), page(0, 0)).explanation == "no request was refused"
 
 
 def test_a_header_that_is_not_needed_is_not_a_credential() -> None:
     site = attrs.evolve(READER, headers={"x-note": "hello"})
-    assert told(read_probes.probe_auth(site), answer({"status": "ok"})).is_only(None)
+    assert run_probe(read_probes.probe_auth(site), answer({"status": "ok"})).is_only(None)
 
 
 # Rows.
@@ -208,14 +213,14 @@ def test_a_header_that_is_not_needed_is_not_a_credential() -> None:
 def survey(
     campaigns: list[Any] | None = None, mailboxes: list[Any] | None = None, templates: list[Any] | None = None
 ) -> WorkspaceSurvey:
-    def asked(data: list[Any]) -> HttpExchange:
+    def exchange_with(data: list[Any]) -> HttpExchange:
         return HttpExchange(READER.fields(), answer({"status": "ok", "data": data}))
 
     def walk(data: list[Any] | None) -> PageSequence:
-        return PageSequence((SampledPage(asked(data or []), 1, 0, 10, 10),))
+        return PageSequence((SampledPage(exchange_with(data or []), 1, 0, 10, 10),))
 
-    steps = {"c": asked([{"templates": templates}])}
-    return WorkspaceSurvey(asked([]), walk(campaigns), walk(mailboxes), (walk([]), walk([])), steps, observed(1, ""))
+    steps = {"c": exchange_with([{"templates": templates}])}
+    return WorkspaceSurvey(exchange_with([]), walk(campaigns), walk(mailboxes), (walk([]), walk([])), steps, observed(1, ""))
 
 
 @pytest.mark.parametrize(
@@ -340,12 +345,12 @@ def test_folding_only_the_case_of_the_domain_matches_no_value() -> None:
 
 def test_an_existing_address_decides_nothing() -> None:
     with pytest.raises(InconclusiveError, match="a new address was not added"):
-        told(write_probes.probe_email_key(WRITER), added("skipped"))
+        run_probe(write_probes.probe_email_key(WRITER), added("skipped"))
 
 
 def test_a_missing_and_an_empty_campaign_must_be_treated_alike() -> None:
     left_out, empty = (
-        told(write_probes.probe_missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added()))
+        run_probe(write_probes.probe_missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added()))
     )
     assert (left_out.possible, empty.possible) == ((), ())
     assert "an omitted campaign was accepted" in left_out.explanation
@@ -353,12 +358,12 @@ def test_a_missing_and_an_empty_campaign_must_be_treated_alike() -> None:
 
 
 def test_values_refused_anyway_reveal_nothing_about_strict_validation() -> None:
-    assert "without strict validation, too" in told(write_probes.probe_strict_fields(WRITER), REFUSED).explanation
+    assert "without strict validation, too" in run_probe(write_probes.probe_strict_fields(WRITER), REFUSED).explanation
 
 
 def test_without_the_fields_of_the_workspace_no_custom_code_is_unknown() -> None:
     lost = attrs.evolve(survey(), fields=HttpExchange(READER.fields(), error="lost"))
-    assert "could not be read" in told(write_probes.probe_unknown_custom(WRITER, lost), added()).explanation
+    assert "could not be read" in run_probe(write_probes.probe_unknown_custom(WRITER, lost), added()).explanation
 
 
 def changed(path: str, change: Callable[[Any], None]) -> dict[str, KnobFinding]:

@@ -50,12 +50,12 @@ class Scripted:
     secrets = ("proxy-pass",)
 
     def __init__(self, *answers: Response | Exception) -> None:
-        self.asked = 0
+        self.sent_count = 0
         self._answers = list(answers)
 
     async def send(self, _request: Request, _progress: Progress, /) -> Response:
         await anyio.lowlevel.checkpoint()
-        self.asked += 1
+        self.sent_count += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -78,17 +78,17 @@ async def test_a_throttled_request_is_sent_again_after_the_retry_after(value: st
     late, ok = Response(429, {"retry-after": value}), Response(200, {}, b"{}")
     transport = Scripted(late, late, ok)
     carrier = DialogueRunner(transport, Patience(throttled=2))
-    begun = anyio.current_time()
+    started_at = anyio.current_time()
     assert await carrier.run(one_question()) == ok
-    assert (transport.asked, carrier.request_count, carrier.retry_after_values) == (3, 3, [value] * 2)
-    assert anyio.current_time() - begun == pytest.approx(2)
+    assert (transport.sent_count, carrier.request_count, carrier.retry_after_values) == (3, 3, [value] * 2)
+    assert anyio.current_time() - started_at == pytest.approx(2)
 
 
 async def test_a_retry_after_longer_than_the_patience_is_not_waited_for() -> None:
     late = Response(429, {"retry-after": "61"})
     transport = Scripted(late)
     assert await DialogueRunner(transport, Patience(throttled=60)).run(one_question()) == late
-    assert transport.asked == 1
+    assert transport.sent_count == 1
 
 
 async def test_a_failed_request_is_reported_to_the_dialogue_without_secrets() -> None:
@@ -166,16 +166,16 @@ def test_an_unobserved_or_possibly_equal_knob_has_not_drifted() -> None:
 def test_more_precise_findings_of_an_earlier_run_are_kept() -> None:
     before = {"past_end": ("empty",), "over_max": ("serve",), "order": ("oldest",), "numbers": ("float",)}
     now = findings(past_end=(), over_max=("clamp", "serve"), order=("newest",), numbers=("int_when_whole", "mixed"), list_date=())
-    kept = merge_earlier(before, now)
-    assert {knob: finding.possible for knob, finding in kept.items()} == {
+    merged = merge_earlier(before, now)
+    assert {knob: finding.possible for knob, finding in merged.items()} == {
         "past_end": ("empty",),
         "over_max": ("serve",),
         "order": ("newest",),
         "numbers": ("int_when_whole", "mixed"),
         "list_date": (),
     }
-    assert kept["past_end"].explanation == "observed by an earlier run, but not now: so"
-    assert kept["over_max"].explanation == "so; an earlier run was more precise"
+    assert merged["past_end"].explanation == "observed by an earlier run, but not now: so"
+    assert merged["over_max"].explanation == "so; an earlier run was more precise"
 
 
 def test_a_knob_that_stays_undecided_does_not_change() -> None:

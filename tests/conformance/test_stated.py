@@ -104,17 +104,17 @@ def unnamed(document: Any) -> None:
     ],
 )
 def test_a_broken_rule_is_found(rule: str, change: Callable[[Any], None], what: str) -> None:
-    said = [str(breach) for breach in broken(document_changed(change), rule)]
-    assert any(what in text for text in said), said
+    messages = [str(breach) for breach in broken(document_changed(change), rule)]
+    assert any(what in text for text in messages), messages
 
 
 def test_undocumented_outcomes_are_found() -> None:
     def renamed(document: Any) -> None:
         document["status"] = {"skipped": "added", "added": "created"}.get(document["status"], document["status"])
 
-    said = [str(breach) for breach in broken(document_changed(renamed), "C1", "C2-added")]
-    assert any("has the status 'added', not 'skipped'" in text for text in said)
-    assert any("has the status None, not 'added'" in text for text in said)
+    messages = [str(breach) for breach in broken(document_changed(renamed), "C1", "C2-added")]
+    assert any("has the status 'added', not 'skipped'" in text for text in messages)
+    assert any("has the status None, not 'added'" in text for text in messages)
 
 
 def test_a_list_and_its_steps_must_agree_that_a_campaign_is_complete() -> None:
@@ -147,8 +147,8 @@ def test_a_refusal_of_what_the_interface_allows_is_found(
 def test_a_breach_is_short_and_complete_and_contains_no_secret() -> None:
     body = b'{"you sent": "' + KEY.encode() + b'", "pad": "' + b"x" * 5000 + b'"}'
     (first, *_) = broken(refusing(500, body), "W1")
-    said = str(first)
-    assert said.splitlines() == [
+    messages = str(first)
+    assert messages.splitlines() == [
         "W1: the response has the status 500",
         "  interface: each list responds with 200 and a JSON object",
         f"  request: GET /campaigns?workspace={SPACE}&display=1&page=1",
@@ -156,7 +156,7 @@ def test_a_breach_is_short_and_complete_and_contains_no_secret() -> None:
     ]
     assert first.answered.startswith('500 {"you sent": "***", "pad": "xxx')
     assert len(first.answered) < 600
-    assert KEY not in said
+    assert KEY not in messages
 
 
 def test_a_missing_value_breaks_only_the_rule_that_requires_it() -> None:

@@ -27,53 +27,55 @@ LIVE: Final = [row["id"] for row in said_by(page(service(), "/campaigns", worksp
 """A live campaign, the second one: a step of A and B, then one of A and PER."""
 
 
-def fewer(said: Any) -> None:
+def fewer(payload: Any) -> None:
     """Say consistently that there are only ten campaigns."""
-    display = 10 if len(said["data"]) != 1 else 1
-    said.update(total_found=10, total_pages=10 // display)
+    display = 10 if len(payload["data"]) != 1 else 1
+    payload.update(total_found=10, total_pages=10 // display)
 
 
-def more(said: Any) -> None:
+def more(payload: Any) -> None:
     """Say consistently that there is a mailbox more than there is."""
-    said["total_found"] += 1
-    said["total_pages"] = said["total_found"] if len(said["data"]) == 1 else 1
+    payload["total_found"] += 1
+    payload["total_pages"] = payload["total_found"] if len(payload["data"]) == 1 else 1
 
 
 def first_page_again(request: Request, response: Response) -> Response:
     if "/campaigns?" not in request.target or "display=10" not in request.target:
         return response
-    said = json.loads(response.body)
-    if said["data"]:
-        said["data"] = FIRST_CAMPAIGNS
-    return attrs.evolve(response, body=json.dumps(said).encode())
+    payload = json.loads(response.body)
+    if payload["data"]:
+        payload["data"] = FIRST_CAMPAIGNS
+    return attrs.evolve(response, body=json.dumps(payload).encode())
 
 
 def not_a_number(request: Request, response: Response) -> Response:
-    said = json.loads(response.body)
-    if "/mailboxes?" in request.target and said.get("data"):
-        said["data"][0]["sent_today"] = float("nan")
-    return attrs.evolve(response, body=json.dumps(said).encode())
+    payload = json.loads(response.body)
+    if "/mailboxes?" in request.target and payload.get("data"):
+        payload["data"][0]["sent_today"] = float("nan")
+    return attrs.evolve(response, body=json.dumps(payload).encode())
 
 
 FIRST_CAMPAIGNS: Final = said_by(page(service(), "/campaigns", workspace=SPACE, display=10))["data"]
 
 
-def same_id_twice(said: Any) -> None:
-    for item, other in zip(said["data"][:1], said["data"][1:2], strict=False):
+def same_id_twice(payload: Any) -> None:
+    for item, other in zip(payload["data"][:1], payload["data"][1:2], strict=False):
         other["id"] = item["id"]
 
 
 def first_and_second(name: str) -> Callable[[Any], None]:
     """Let the second of what has such a name have the first one's."""
 
-    def change(said: Any) -> None:
-        said["data"][1][name] = said["data"][0][name]
+    def change(payload: Any) -> None:
+        payload["data"][1][name] = payload["data"][0][name]
 
     return change
 
 
-def one_item_too_many(said: Any) -> None:
-    said["data"] += [{**said["data"][-1], "id": f"camp_surplus{said['current_page']}"}] if len(said["data"]) == 10 else []
+def one_item_too_many(payload: Any) -> None:
+    payload["data"] += (
+        [{**payload["data"][-1], "id": f"camp_surplus{payload['current_page']}"}] if len(payload["data"]) == 10 else []
+    )
 
 
 def of_nothing(name: str) -> Callable[[Any], Any]:
@@ -88,9 +90,9 @@ def steps_of(campaign: str, path: str, value: Any) -> Wrong:
 def of_creation(outcome: str, **members: Any) -> Wrong:
     """Change the answers of an outcome."""
 
-    def change(said: Any) -> None:
-        if said["status"] == outcome:
-            said.update(members)
+    def change(payload: Any) -> None:
+        if payload["status"] == outcome:
+            payload.update(members)
 
     return document("contacts", change)
 
@@ -98,17 +100,17 @@ def of_creation(outcome: str, **members: Any) -> Wrong:
 def lacking(member: str, value: Any) -> Wrong:
     """Take a creation without a required member, as if it were there."""
 
-    def asked(body: Any) -> None:
+    def change_request(body: Any) -> None:
         if body.get("email", "without-email").startswith("without-"):
             place = body.get("upload_options", {}) if member in {"duplicates", "strict_validation"} else body
             place.setdefault(member, value)
 
-    return Wrong(asked=asked)
+    return Wrong(change_request=change_request)
 
 
 def campaign_as(value: str | None) -> Wrong:
     """Create every contact as if it were for one campaign, or for none."""
-    return Wrong(asked=lambda body: body.get("upload_options", {}).update(campaign=value))
+    return Wrong(change_request=lambda body: body.get("upload_options", {}).update(campaign=value))
 
 
 PER: Final = "data.1.templates.1"
@@ -216,7 +218,7 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     (
         "T1",
         "steps from 0",
-        document("steps", lambda said: [step.update(order=step["order"] - 1) for step in said["data"]]),
+        document("steps", lambda payload: [step.update(order=step["order"] - 1) for step in payload["data"]]),
         set(),
     ),
     ("T1", "two first steps", steps_of(LIVE, "data.1.order", 1), set()),
@@ -263,7 +265,12 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("C2", "a contact without prefix", of_creation("updated_missing_fields", id="c1"), {"C2-id"}),
     ("C2-added", "a new contact that is a duplicate", of_creation("added", status="overwriten"), set()),
     ("C2-id", "an overwritten contact of another id", of_creation("overwriten", id="contact_other"), set()),
-    ("C2-id", "one id for every contact", document("contacts", lambda said: said.update(id=said["id"] and "contact_1")), set()),
+    (
+        "C2-id",
+        "one id for every contact",
+        document("contacts", lambda payload: payload.update(id=payload["id"] and "contact_1")),
+        set(),
+    ),
     *(
         ("C6", f"a creation without {member}", lacking(member, value), set())
         for member, value in (
@@ -361,9 +368,9 @@ def last_item_again(request: Request, response: Response) -> Response:
     """Move one item of a page to the next one, as in a list by last activity."""
     if "display=10&page=2" not in request.target:
         return response
-    said = json.loads(response.body)
-    said["data"] = said["data"][:-1] + BY_ACTIVITY[-1:]
-    return attrs.evolve(response, body=json.dumps(said).encode())
+    payload = json.loads(response.body)
+    payload["data"] = payload["data"][:-1] + BY_ACTIVITY[-1:]
+    return attrs.evolve(response, body=json.dumps(payload).encode())
 
 
 BY_ACTIVITY: Final = said_by(page(service(Behaviour(order="last_activity")), "/campaigns", workspace=SPACE, display=10))["data"]

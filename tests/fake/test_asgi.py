@@ -47,7 +47,7 @@ async def test_a_response_equals_the_one_in_memory() -> None:
     service = TinyService()
     async with client_of(asgi_app(service)) as client:
         got = await client.post("/contacts", content=CREATE.body, headers={"x-test": "a"})
-    seen = service.asked[0]
+    seen = service.requests[0]
     assert (seen.method, seen.target, seen.body, seen.headers["x-test"]) == ("POST", "/contacts", CREATE.body, "a")
     wanted = service.exchange(seen).response
     assert wanted is not None
@@ -60,7 +60,7 @@ async def test_the_target_arrives_unchanged_under_any_prefix(root_path: str) -> 
     async with client_of(asgi_app(service), root_path) as client:
         await client.get(root_path.rstrip("/") + ODD)
         await client.get(ODD)  # some servers take the prefix off
-    assert [request.target for request in service.asked] == [ODD, ODD]
+    assert [request.target for request in service.requests] == [ODD, ODD]
 
 
 @pytest.mark.parametrize("prefix", ["/fake", "/deep/er/é x"])
@@ -69,7 +69,7 @@ async def test_it_can_be_mounted_in_another_application(prefix: str) -> None:
     async with client_of(Starlette(routes=[Mount(prefix, app=asgi_app(service))])) as client:
         await client.get(prefix + ODD)
         await client.get(prefix + "/")
-    assert [request.target for request in service.asked] == [ODD, "/"]
+    assert [request.target for request in service.requests] == [ODD, "/"]
 
 
 SEGMENTS = st.lists(st.text("ab/é?%. ", max_size=4), min_size=1, max_size=4)
@@ -104,13 +104,13 @@ async def test_a_body_in_parts_is_read_completely() -> None:
     service = TinyService()
     parts: list[Message] = [{"body": b"ab", "more_body": True}, {"more_body": True}, {"body": b"c"}]
     await call(service, [{"type": "http.request", **part} for part in parts])
-    assert service.asked == [Request("POST", "/contacts", {}, b"abc")]
+    assert service.requests == [Request("POST", "/contacts", {}, b"abc")]
 
 
 async def test_a_client_that_disconnects_during_its_body_sends_no_request() -> None:
     service = TinyService()
     assert await call(service, [{"type": "http.request", "more_body": True}, {"type": "http.disconnect"}]) == []
-    assert service.asked == []
+    assert service.requests == []
 
 
 async def test_a_body_over_the_limit_is_refused_without_reading_on() -> None:
@@ -123,7 +123,7 @@ async def test_a_body_over_the_limit_is_refused_without_reading_on() -> None:
             yield {"type": "http.request", "body": bytes(2**20), "more_body": True}
 
     start, body = await call(service, parts())
-    assert (start["status"], json.loads(body["body"])["status"], service.asked) == (413, "error", [])
+    assert (start["status"], json.loads(body["body"])["status"], service.requests) == (413, "error", [])
     assert read == MAX_REQUEST_BYTES // 2**20 + 1
 
 
@@ -133,7 +133,7 @@ async def test_a_delayed_response_arrives_completely(fault: f.Fault) -> None:
     service.faults.script("create_contact", fault)
     async with client_of(asgi_app(service)) as client:
         got = await client.post("/contacts")
-    assert got.content == answer_to(service.asked[0])
+    assert got.content == answer_to(service.requests[0])
 
 
 @pytest.mark.parametrize("fault", [f.reset(), f.refuse(), f.truncate(3)], ids=lambda fault: fault.label)

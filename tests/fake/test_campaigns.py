@@ -198,8 +198,8 @@ def flow(fake: FakeService, camp: str) -> list[tuple[int, int, int]]:
 
 def test_t3_and_t4_contacts_that_left_early_get_no_later_step() -> None:
     fake = world()
-    said = [{"sent": 10, "opened_num": 6, "replied_num": 3, "unsubscribed_num": 1}, {"sent": 3}]
-    camp = fake.add_campaign(SPACE, contacts=14, bounces_num=1, steps=[{"templates": [counts]} for counts in said])
+    arguments = [{"sent": 10, "opened_num": 6, "replied_num": 3, "unsubscribed_num": 1}, {"sent": 3}]
+    camp = fake.add_campaign(SPACE, contacts=14, bounces_num=1, steps=[{"templates": [counts]} for counts in arguments])
 
     # Four wait for step 1. Of the ten that got it, five left, three got step 2, and two wait for it.
     assert flow(fake, camp) == [(4, 10, 14), (6, 3, 9)]
@@ -238,10 +238,10 @@ SAID = st.lists(st.fixed_dictionaries({"sent": COUNTS, "templates": st.sampled_f
 
 @settings(max_examples=60, deadline=None)
 @given(SAID, COUNTS, st.integers(0, 5))
-def test_t10_and_t4_counts_agree_in_every_campaign(said: list[dict[str, Any]], waiting: int, joining: int) -> None:
+def test_t10_and_t4_counts_agree_in_every_campaign(arguments: list[dict[str, Any]], waiting: int, joining: int) -> None:
     fake = world()
-    said.sort(key=lambda step: -step["sent"])
-    camp = fake.add_campaign(SPACE, steps=said, contacts=(said[0]["sent"] + waiting) if said else None)
+    arguments.sort(key=lambda step: -step["sent"])
+    camp = fake.add_campaign(SPACE, steps=arguments, contacts=(arguments[0]["sent"] + waiting) if arguments else None)
     fake.add_contacts(SPACE, joining, campaign=camp)
     listed, data = item(fake, camp), steps(fake, camp)["data"]
     templates = [template for step in data for template in step["templates"]]
@@ -290,19 +290,19 @@ DISAGREEING: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("said", DISAGREEING, ids=str)
-def test_inconsistent_counts_are_refused_and_change_nothing(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", DISAGREEING, ids=str)
+def test_inconsistent_counts_are_refused_and_change_nothing(arguments: dict[str, Any]) -> None:
     fake = small_world()
     before = fake.dump()
 
     with pytest.raises(ValueError, match=r"."):
-        fake.add_campaign(SPACE, **{"id": "camp_5"} | said)
+        fake.add_campaign(SPACE, **{"id": "camp_5"} | arguments)
     assert fake.dump() == before
     assert fake.add_campaign(SPACE, id="camp_5") == "camp_5"
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"steps": [{"wait": 5}]}, r"a step has no 'wait'; did you mean wait_time\?"),
         ({"steps": [{"templates": [{"open_num": 5}]}]}, r"a template has no 'open_num'; did you mean opened_num\?"),
@@ -314,9 +314,9 @@ def test_inconsistent_counts_are_refused_and_change_nothing(said: dict[str, Any]
         ({"interested_num": "1"}, "interested_num: expected an integer, got str"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_refused_by_name(said: dict[str, Any], message: str) -> None:
+def test_a_value_of_the_wrong_type_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        small_world().add_campaign(SPACE, **said)
+        small_world().add_campaign(SPACE, **arguments)
 
 
 def test_a_campaign_uses_mailboxes_of_its_own_workspace() -> None:

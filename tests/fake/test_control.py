@@ -62,12 +62,12 @@ def seeded() -> FakeService:
 
 def test_seeding_over_http_equals_seeding_from_python() -> None:
     plane = Plane()
-    made = [plane("POST", path, said)["ids"] for path, said in SEEDS]
-    wanted = seeded()
-    assert plane.fake.dump() == wanted.dump()
-    assert made[0] == [SPACE]
-    assert len(made[3]) == 3
-    assert made[-1] == [wanted.contacts(SPACE)[-1]["id"]]
+    created_ids = [plane("POST", path, body)["ids"] for path, body in SEEDS]
+    expected = seeded()
+    assert plane.fake.dump() == expected.dump()
+    assert created_ids[0] == [SPACE]
+    assert len(created_ids[3]) == 3
+    assert created_ids[-1] == [expected.contacts(SPACE)[-1]["id"]]
 
 
 @pytest.mark.parametrize(
@@ -85,32 +85,32 @@ def test_seeding_accepts_the_arguments_of_the_python_calls(form: type[msgspec.St
 
 def test_a_step_with_an_empty_list_of_templates_is_refused() -> None:
     plane = Plane(seeded())
-    said = {"workspace": SPACE, "steps": ["A", {"templates": []}]}
-    problem = plane.problem("POST", "/campaigns", said)
+    body = {"workspace": SPACE, "steps": ["A", {"templates": []}]}
+    problem = plane.problem("POST", "/campaigns", body)
     assert "steps[1].templates: expected one or more templates, got [];" in json.dumps(problem)
     assert plane.fake.dump() == seeded().dump()
 
 
 def test_changing_over_http_equals_changing_from_python() -> None:
-    plane, wanted = Plane(seeded()), seeded()
+    plane, expected = Plane(seeded()), seeded()
     plane("PATCH", "/campaigns", {"id": "camp_1", "status": "paused", "rates": {"open": 0.5}})
     plane("PATCH", "/campaigns", {"id": "camp_1", "mailboxes": []})
     plane("PATCH", "/mailboxes", {"id": "mailbox_1", "fields": {"daily_limit": 7}})
-    said = {"contact": "bo@acme.example", "campaign": "camp_1", "opens_after": "2h", "replies_after": 7201, "interested": True}
-    plane("POST", "/contacts/answers", said)
-    wanted.set_campaign("camp_1", status="paused", rates={"open": 0.5})
-    wanted.set_campaign("camp_1", mailboxes=[])
-    wanted.set_mailbox("mailbox_1", daily_limit=7)
-    wanted.sim.script("bo@acme.example", campaign="camp_1", opens_after="2h", replies_after=7201, interested=True)
-    assert plane.fake.dump() == wanted.dump() != seeded().dump()
+    body = {"contact": "bo@acme.example", "campaign": "camp_1", "opens_after": "2h", "replies_after": 7201, "interested": True}
+    plane("POST", "/contacts/answers", body)
+    expected.set_campaign("camp_1", status="paused", rates={"open": 0.5})
+    expected.set_campaign("camp_1", mailboxes=[])
+    expected.set_mailbox("mailbox_1", daily_limit=7)
+    expected.sim.script("bo@acme.example", campaign="camp_1", opens_after="2h", replies_after=7201, interested=True)
+    assert plane.fake.dump() == expected.dump() != seeded().dump()
 
 
 def test_a_world_is_exported_and_imported_unchanged() -> None:
-    plane, wanted = Plane(), seeded()
-    wanted.advance(days=3)
-    plane("PUT", "/world", json.loads(wanted.dump()))
-    assert plane.fake.dump() == wanted.dump()
-    assert plane.send("GET", "/_fake/world").body.decode() == wanted.dump()
+    plane, expected = Plane(), seeded()
+    expected.advance(days=3)
+    plane("PUT", "/world", json.loads(expected.dump()))
+    assert plane.fake.dump() == expected.dump()
+    assert plane.send("GET", "/_fake/world").body.decode() == expected.dump()
 
 
 # Looking.
@@ -131,10 +131,10 @@ def test_the_request_log_shows_no_key() -> None:
     get(plane.fake, f"/workspaces/{KEY}s3cret/all-fields")
     plane.fake.faults.script("list_fields", faults.hang())
     plane.fake.exchange(Request("GET", f"/workspaces/{SPACE}/all-fields?owner_key=a-real-secret"))
-    told = plane.send("GET", "/_fake/requests").body
-    assert b"s3cret" not in told
-    assert b"real-secret" not in told
-    journal = json.loads(told)
+    logged_requests = plane.send("GET", "/_fake/requests").body
+    assert b"s3cret" not in logged_requests
+    assert b"real-secret" not in logged_requests
+    journal = json.loads(logged_requests)
     assert (journal["total"], journal["counts"]) == (3, {"create_contact": 1, "list_fields": 2})
     assert journal["statuses"] == {"400": 2, "unanswered": 1}
     first, _, last = journal["requests"]
@@ -154,9 +154,9 @@ def test_the_request_log_can_be_filtered_and_cleared() -> None:
     for _ in range(3):
         post(plane.fake, creation())
         get(plane.fake, "/nowhere")
-    told = plane("GET", "/requests?operation=unknown&last=2")
-    assert [entry["number"] for entry in told["requests"]] == [3, 5]
-    assert told["total"] == 6
+    logged_requests = plane("GET", "/requests?operation=unknown&last=2")
+    assert [entry["number"] for entry in logged_requests["requests"]] == [3, 5]
+    assert logged_requests["total"] == 6
     assert plane("DELETE", "/requests")["requests"] == 0
     assert len(plane.fake.requests) == 0
 
@@ -228,30 +228,33 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", sorted(set(FAULT_FACTORIES) - {"commit_then"}))
 def test_every_fault_can_be_scripted_alone_and_after_the_commit(name: str) -> None:
-    plane, given = Plane(), ARGUMENTS.get(name, {})
-    fault = FAULT_FACTORIES[name](**given)
-    said = [{"name": name, **given}, *([{"name": "commit_then", "fault": {"name": name, **given}}] if name != "refuse" else [])]
-    wanted = [fault, *(faults.commit_then(fault) for _ in said[1:])]
-    told = plane("POST", "/faults/script", {"operation": "list_steps", "faults": said})
-    assert told["unfired"] == [f"list_steps: {fault.label}" for fault in wanted]
+    plane, fault_arguments = Plane(), ARGUMENTS.get(name, {})
+    fault = FAULT_FACTORIES[name](**fault_arguments)
+    body = [
+        {"name": name, **fault_arguments},
+        *([{"name": "commit_then", "fault": {"name": name, **fault_arguments}}] if name != "refuse" else []),
+    ]
+    expected = [fault, *(faults.commit_then(fault) for _ in body[1:])]
+    logged_requests = plane("POST", "/faults/script", {"operation": "list_steps", "faults": body})
+    assert logged_requests["unfired"] == [f"list_steps: {fault.label}" for fault in expected]
     request = Request("GET", "/campaigns/camp_1/steps")
     twin = FakeService()
-    twin.faults.script("list_steps", *wanted)
-    for _ in wanted:
+    twin.faults.script("list_steps", *expected)
+    for _ in expected:
         ours, theirs = plane.fake.exchange(request), twin.exchange(request)
         assert (ours.response, ours.fault) == (theirs.response, theirs.fault)
 
 
 def test_there_is_a_schema_for_every_fault() -> None:
-    made = {name for name in faults.__all__ if name == "ok" or name in FAULT_FACTORIES}
-    assert made == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults", "error_response"}
+    created_ids = {name for name in faults.__all__ if name == "ok" or name in FAULT_FACTORIES}
+    assert created_ids == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults", "error_response"}
     assert set(get_args(schemas.OperationName)) == set(faults.OPERATIONS)
 
 
 def test_a_script_is_followed_in_order_and_ok_is_not_a_fault() -> None:
     plane = Plane(small_world())
-    said = [{"name": "ok"}, {"name": "status", "code": 503}, {"name": "commit_then", "fault": {"name": "ok"}}]
-    plane("POST", "/faults/script", {"operation": "create_contact", "faults": said})
+    body = [{"name": "ok"}, {"name": "status", "code": 503}, {"name": "commit_then", "fault": {"name": "ok"}}]
+    plane("POST", "/faults/script", {"operation": "create_contact", "faults": body})
     answered = [post(plane.fake, creation(f"p{number}@a.example")).status for number in range(3)]
     assert answered == [201, 503, 201]
     assert plane("GET", "/faults") == {"unfired": []}
@@ -301,9 +304,9 @@ def test_knobs_are_set_one_by_one_or_from_a_preset() -> None:
         rate_limit=RateLimit(3),
         auth=HeaderAuth(tokens=["s3cret"]),
     )
-    told = plane("GET", "/behaviour")["behaviour"]
-    assert (told["strict_fields"], told["auth"]["tokens"]) == (["city", "zip"], ["***"])
-    assert told["rate_limit"] == {"limit": 3, "per": 60.0, "scope": "key", "retry_after": "seconds"}
+    logged_requests = plane("GET", "/behaviour")["behaviour"]
+    assert (logged_requests["strict_fields"], logged_requests["auth"]["tokens"]) == (["city", "zip"], ["***"])
+    assert logged_requests["rate_limit"] == {"limit": 3, "per": 60.0, "scope": "key", "retry_after": "seconds"}
     plane("PUT", "/behaviour", {"preset": "lenient", "numbers": "mixed"})
     assert plane.fake.behaviour == attrs.evolve(Behaviour.lenient(), numbers="mixed")
     plane("PUT", "/behaviour", {})
@@ -433,13 +436,13 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "said", "field", "remedy"), REFUSED)
+@pytest.mark.parametrize(("method", "path", "body", "field", "remedy"), REFUSED)
 def test_an_error_names_the_place_and_the_remedy_and_changes_nothing(
-    method: str, path: str, said: Any, field: str | None, remedy: str
+    method: str, path: str, body: Any, field: str | None, remedy: str
 ) -> None:
     plane = Plane(small_world())
     before = plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")
-    error = plane.problem(method, path, said)
+    error = plane.problem(method, path, body)
     assert (error["field"], remedy in error["remedy"]) == (field, True), error
     assert "s3cret" not in str(error)
     assert (plane("GET", "/world"), plane("GET", "/behaviour"), plane("GET", "/")) == before

@@ -119,9 +119,9 @@ CONTROL: dict[str, Any] = Plane()("GET", "/control.json")
 def test_the_control_plane_is_documented_completely() -> None:
     openapi_spec_validator.validate(CONTROL)
     assert CONTROL["servers"] == [{"url": "http://127.0.0.1:80/_fake"}]
-    said = {(method.upper(), path) for path, methods in CONTROL["paths"].items() for method in methods}
-    assert said == {(route.method, route.path) for route in ROUTES}
-    names = [said["operationId"] for methods in CONTROL["paths"].values() for said in methods.values()]
+    body = {(method.upper(), path) for path, methods in CONTROL["paths"].items() for method in methods}
+    assert body == {(route.method, route.path) for route in ROUTES}
+    names = [body["operationId"] for methods in CONTROL["paths"].values() for body in methods.values()]
     assert len(set(names)) == len(names)
     forms = [schema for name, schema in CONTROL["components"]["schemas"].items() if name.endswith("Fault")]
     assert {schema["properties"]["name"]["enum"][0] for schema in forms} == {"ok", *FAULT_FACTORIES}
@@ -150,8 +150,8 @@ def questions(draw: st.DrawFn) -> tuple[Any, Any]:
 @settings(max_examples=100)
 @given(questions())
 def test_every_response_conforms_to_the_document(question: tuple[Any, Any]) -> None:
-    route, said = question
-    response = PLANE.send(route.method, f"/_fake{route.path}", json.dumps(said).encode())
+    route, body = question
+    response = PLANE.send(route.method, f"/_fake{route.path}", json.dumps(body).encode())
     answers = CONTROL["paths"][route.path][route.method.lower()]["responses"]
     schema = answers[str(response.status)]["content"][response.headers["content-type"]]["schema"]
     Draft202012Validator({"components": CONTROL["components"], **schema}).validate(json.loads(response.body))
@@ -189,11 +189,11 @@ def test_serve_accepts_a_seed_and_a_behaviour_from_a_preset_or_a_file() -> None:
     assert [space["id"] for space in dump["workspaces"]] == [FakeService(3).add_workspace()]
 
 
-@pytest.mark.parametrize(("hosts", "there"), [((), False), (("--control-host", "fake"), True)])
-def test_beyond_loopback_the_control_plane_must_be_requested(hosts: tuple[str, ...], there: bool) -> None:
+@pytest.mark.parametrize(("hosts", "expected_plane"), [((), False), (("--control-host", "fake"), True)])
+def test_beyond_loopback_the_control_plane_must_be_requested(hosts: tuple[str, ...], expected_plane: bool) -> None:
     (state, knobs, _) = serving("--host", "0.0.0.0", "--behaviour", "strict", *hosts)  # noqa: S104 - the address is what is tested
-    assert (state is not None) == there
-    if there:
+    assert (state is not None) == expected_plane
+    if expected_plane:
         assert knobs["behaviour"]["past_end"] == Behaviour.strict().past_end
 
 

@@ -316,10 +316,10 @@ def test_c16_joining_again_may_restart_the_campaign() -> None:
     before, places = steps(fake, "camp_2"), fake._world.contacts[SPACE][ADA].enrolments
     fake.advance(hours=1)
     create(fake, duplicates="overwrite", campaign="camp_2")
-    again = fake._world.contacts[SPACE][ADA].enrolments
+    enrolments = fake._world.contacts[SPACE][ADA].enrolments
 
-    assert [place.campaign for place in again] == ["camp_2", "camp_1"]
-    assert [later.at - earlier.at for later, earlier in zip(again, places, strict=True)] == [3600, 0]
+    assert [place.campaign for place in enrolments] == ["camp_2", "camp_1"]
+    assert [later.at - earlier.at for later, earlier in zip(enrolments, places, strict=True)] == [3600, 0]
     assert steps(fake, "camp_2") == before
 
 

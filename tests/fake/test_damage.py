@@ -77,13 +77,13 @@ FAULTS = st.one_of(
 
 @given(FAULTS, BODIES)
 def test_the_bytes_of_a_fault_are_read_as_the_client_result_predicts(fault: f.Fault, body: bytes) -> None:
-    said = compute_client_result(wire(fault), Response(201, {}, body))
+    predicted = compute_client_result(wire(fault), Response(201, {}, body))
     sequence = list(plan_server_steps(wire(fault), head_of(body), body))
     found = read(sequence)
     if body or fault != f.wrong_encoding():  # nothing, compressed or not, is nothing
-        assert found == said.response.body if said.response else isinstance(found, Broken)
-    assert said.sent
-    assert said.wait == (
+        assert found == predicted.response.body if predicted.response else isinstance(found, Broken)
+    assert predicted.sent
+    assert predicted.wait == (
         math.inf if ConnectionEnd.HANG in sequence else pytest.approx(sum(act for act in sequence if isinstance(act, float)))
     )
 

@@ -95,8 +95,8 @@ def test_a_refused_connection_cannot_follow_a_commit() -> None:
 
 @pytest.mark.parametrize("fault", BEFORE + AFTER, ids=lambda fault: fault.label)
 def test_the_label_of_a_fault_is_the_expression_that_creates_it(fault: Fault) -> None:
-    made = fault if fault is f.ok or fault.label.startswith("drift") else eval(f"f.{fault.label}")  # noqa: S307 - our own labels
-    assert made == fault
+    evaluated = fault if fault is f.ok or fault.label.startswith("drift") else eval(f"f.{fault.label}")  # noqa: S307 - our own labels
+    assert evaluated == fault
 
 
 @pytest.mark.parametrize(
@@ -265,15 +265,15 @@ def test_faults_that_did_not_fire_are_named_and_fail() -> None:
     faults.add(f.hang(), match=lambda request: request is LIST)
     ask(faults)
     ask(faults, "list_mailboxes")
-    wanted = [
+    expected = [
         "create_contact: commit_then(reset())",
         "list_mailboxes: truncate(10) (1 of 2)",
         "any request: hang() (0 of 1)",
     ]
-    assert faults.unfired == wanted
+    assert faults.unfired == expected
     with pytest.raises(AssertionError, match="never fired") as failure:
         faults.assert_all_fired()
-    assert all(label in str(failure.value) for label in wanted)
+    assert all(label in str(failure.value) for label in expected)
 
 
 def test_nothing_is_unfired_once_everything_has_fired() -> None:

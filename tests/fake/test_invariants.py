@@ -89,8 +89,8 @@ def test_replaying_the_request_log_gives_the_same_responses_and_state(
     assert len(fake.requests) == sum(map(len, conversations)) == len(answers)
     for recorded in fake.requests:
         answer = answers[str(recorded.request_id)]
-        again = fresh.handle(as_sent(recorded))
-        assert (again.status, again.body) == (answer.status, answer.body)
+        replayed = fresh.handle(as_sent(recorded))
+        assert (replayed.status, replayed.body) == (answer.status, answer.body)
         assert recorded.status == answer.status
     assert fresh.dump() == fake.dump()
 
@@ -141,7 +141,7 @@ async def test_c24_threads_and_tasks_share_one_fake_and_exactly_one_adds() -> No
 # 20. An answer is the same through whatever it comes, and the client's converters understand it whole.
 
 
-async def asked(connect: Connect, behaviour: Behaviour, requests: list[Request]) -> list[Response]:
+async def collect_responses(connect: Connect, behaviour: Behaviour, requests: list[Request]) -> list[Response]:
     async with connect(world(behaviour)) as transport:
         return [await transport.send(request, Progress()) for request in requests]
 
@@ -155,11 +155,11 @@ def test_responses_are_the_same_over_every_transport(
 ) -> None:
     fake = world(behaviour)
     direct = [fake.handle(request) for request in requests]
-    answers = anyio.run(asked, connect, behaviour, requests, backend=backend)
+    answers = anyio.run(collect_responses, connect, behaviour, requests, backend=backend)
 
     assert [(answer.status, answer.body) for answer in answers] == [(answer.status, answer.body) for answer in direct]
-    for answer, wanted in zip(answers, direct, strict=True):
-        assert wanted.headers.items() <= answer.headers.items()
+    for answer, expected in zip(answers, direct, strict=True):
+        assert expected.headers.items() <= answer.headers.items()
 
 
 KINDS: dict[str, Any] = {

@@ -25,7 +25,7 @@ def boxes(fake: FakeService) -> Any:
     return document(page(fake, "/mailboxes", display=2000))["data"]
 
 
-def made(count: int = 200, seed: int = 0, **fields: Any) -> Any:
+def generated_mailboxes(count: int = 200, seed: int = 0, **fields: Any) -> Any:
     fake = FakeService(seed)
     fake.add_workspace(SPACE)
     fake.add_mailboxes(SPACE, count, **fields)
@@ -33,12 +33,12 @@ def made(count: int = 200, seed: int = 0, **fields: Any) -> Any:
 
 
 def test_w4_every_field_is_present_in_order_with_its_type() -> None:
-    for box in made():
+    for box in generated_mailboxes():
         assert list(box) == list(MAILBOX_FIELDS) == list({name: box[name] for name in box if isinstance(box[name], KINDS[name])})
 
 
 def test_b1_types_and_statuses_are_the_observed_ones_and_domain_ip_may_be_null() -> None:
-    found = made()
+    found = generated_mailboxes()
 
     assert {box["type"] for box in found} == {"Google", "SMTP & IMAP"}
     assert {box["status"] for box in found} == {"active"}
@@ -47,7 +47,7 @@ def test_b1_types_and_statuses_are_the_observed_ones_and_domain_ip_may_be_null()
 
 @pytest.mark.parametrize("limit", [0, 7, 40, 500])
 def test_b2_to_b4_generated_values_are_consistent(limit: int) -> None:
-    for box in made(daily_limit=limit):
+    for box in generated_mailboxes(daily_limit=limit):
         assert box["daily_limit"] == limit
         assert 0 <= box["sent_today"] <= limit
         assert box["sent_today"] <= box["sent_30days"] <= box["sent_90days"] <= 90 * limit
@@ -58,7 +58,7 @@ def test_b2_to_b4_generated_values_are_consistent(limit: int) -> None:
 
 
 def test_generated_mailboxes_are_healthy_and_warmed_up() -> None:
-    found = made()
+    found = generated_mailboxes()
 
     assert all(box["spf"] and box["dkim"] and box["dmarc"] and box["blacklists"] == 0 for box in found)
     assert all(START - box["created_at"] > 28 * 86400 for box in found)
@@ -69,7 +69,7 @@ def test_generated_mailboxes_are_healthy_and_warmed_up() -> None:
 
 
 def test_emails_stay_unique_when_names_run_out() -> None:
-    emails = [box["email"] for box in made(2000, domain="acme.example")]
+    emails = [box["email"] for box in generated_mailboxes(2000, domain="acme.example")]
     fake = FakeService()
     fake.add_workspace(SPACE)
     fake.add_mailboxes(SPACE, 1500, domain="acme.example")
@@ -80,7 +80,7 @@ def test_emails_stay_unique_when_names_run_out() -> None:
 
 
 def test_another_seed_gives_other_values() -> None:
-    assert made(5) == made(5) != made(5, seed=1)
+    assert generated_mailboxes(5) == generated_mailboxes(5) != generated_mailboxes(5, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -112,25 +112,25 @@ def test_another_seed_gives_other_values() -> None:
     ],
 )
 def test_every_field_may_be_set_to_valid_or_invalid_values(name: str, value: Any) -> None:
-    (box,) = made(1, **{name: value})
+    (box,) = generated_mailboxes(1, **{name: value})
 
     assert box[name] == value
 
 
 def test_generated_fields_are_consistent_with_those_that_are_set() -> None:
-    (box,) = made(1, sent_30days=0)
+    (box,) = generated_mailboxes(1, sent_30days=0)
     assert (box["sent_today"], box["bounced_30days"], box["opened_14days"], box["last_activity"]) == (0, 0, 0, "Never")
-    (box,) = made(1, sent_30days=10_000)
+    (box,) = generated_mailboxes(1, sent_30days=10_000)
     assert 10_000 == box["sent_30days"] <= box["sent_90days"]
-    (box,) = made(1, created_at=START - 86400)
+    (box,) = generated_mailboxes(1, created_at=START - 86400)
     assert box["sent_90days"] == box["sent_30days"] == box["sent_today"]
     assert (box["age"], box["created"]) == ("1 day ago", "1 day ago")
-    (box,) = made(1, domain="acme.example")
+    (box,) = generated_mailboxes(1, domain="acme.example")
     assert box["email"].endswith("@acme.example")
 
 
 def test_a_rate_may_be_a_fraction_and_last_activity_a_time() -> None:
-    (box,) = made(1, opened_14days=(1, 3), avg_open_rate=[1, 8], last_activity=START - 3600)
+    (box,) = generated_mailboxes(1, opened_14days=(1, 3), avg_open_rate=[1, 8], last_activity=START - 3600)
 
     assert (box["opened_14days"], box["avg_open_rate"], box["last_activity"]) == (33.33, 12.5, "1 hour ago")
 
@@ -179,15 +179,17 @@ def wrong(box: Any) -> bool:
 
 
 def test_a_share_of_the_mailboxes_may_have_problems() -> None:
-    found = made(400, trouble=0.25)
+    found = generated_mailboxes(400, trouble=0.25)
 
     assert 60 < sum(map(wrong, found)) < 140
-    assert all(map(wrong, made(50, trouble=1.0)))
-    assert not any(map(wrong, made(50)))
+    assert all(map(wrong, generated_mailboxes(50, trouble=1.0)))
+    assert not any(map(wrong, generated_mailboxes(50)))
 
 
 def test_fields_that_are_set_are_kept_in_mailboxes_with_problems() -> None:
-    assert all(box["spf"] and box["status"] == "active" for box in made(100, trouble=1.0, spf=True, status="active"))
+    assert all(
+        box["spf"] and box["status"] == "active" for box in generated_mailboxes(100, trouble=1.0, spf=True, status="active")
+    )
 
 
 def test_b4_campaigns_counts_those_that_use_the_mailbox_in_any_status() -> None:
@@ -218,7 +220,7 @@ def test_t18_relative_texts_follow_the_clock() -> None:
 
 
 def test_a_mailbox_may_be_created_in_the_future() -> None:
-    (box,) = made(1, created_at=START + 100)
+    (box,) = generated_mailboxes(1, created_at=START + 100)
 
     assert (box["age"], box["sent_90days"]) == ("just now", 0)
 

@@ -53,8 +53,8 @@ def test_the_document_has_the_operations_of_the_fake() -> None:
     def shape(path: str) -> tuple[str, ...]:
         return tuple(ANY_SEGMENT if part.startswith("{") else part for part in path.strip("/").split("/"))
 
-    said = {(name, method, shape(path)) for name, (method, path, _) in OPERATIONS.items()}
-    assert said == {(route.operation, route.method, route.path) for route in ROUTES}
+    documented = {(name, method, shape(path)) for name, (method, path, _) in OPERATIONS.items()}
+    assert documented == {(route.operation, route.method, route.path) for route in ROUTES}
 
 
 @pytest.mark.parametrize("readings", [{}, {"numbers": "mixed", "list_date": "mixed"}, {"order": "newest", "percent_digits": 0}])
@@ -174,9 +174,9 @@ def conforms(schema: dict[str, Any], text: str) -> bool:
 @pytest.mark.parametrize("operation", ["list_campaigns", "list_mailboxes"])
 @pytest.mark.parametrize(("name", "text"), PARAMETERS)
 def test_a_query_is_400_exactly_where_documented(operation: str, name: str, text: str) -> None:
-    asked = {"workspace": SPACE, "page": "1", "display": "5", name: text}
-    parameters = {said["name"]: said for said in map(resolved, OPERATIONS[operation][2]["parameters"])}
-    answer = call(WORLD, "GET", f"{OPERATIONS[operation][1]}?{urlencode(asked)}")
+    query = {"workspace": SPACE, "page": "1", "display": "5", name: text}
+    parameters = {documented["name"]: documented for documented in map(resolved, OPERATIONS[operation][2]["parameters"])}
+    answer = call(WORLD, "GET", f"{OPERATIONS[operation][1]}?{urlencode(query)}")
     checked(operation, answer)
     assert (answer.status != 400) == conforms(parameters[name]["schema"], text)
 
@@ -184,8 +184,8 @@ def test_a_query_is_400_exactly_where_documented(operation: str, name: str, text
 @pytest.mark.parametrize("operation", ["list_steps", "list_fields"])
 @pytest.mark.parametrize("segment", IDS)
 def test_an_id_in_a_path_is_400_exactly_where_documented(operation: str, segment: str) -> None:
-    _, path, said = OPERATIONS[operation]
-    (parameter,) = map(resolved, said["parameters"])
+    _, path, documented = OPERATIONS[operation]
+    (parameter,) = map(resolved, documented["parameters"])
     answer = call(WORLD, "GET", path.replace(f"{{{parameter['name']}}}", quote(segment, safe="")))
     checked(operation, answer)
     assert (answer.status != 400) == conforms(parameter["schema"], segment)

@@ -57,8 +57,8 @@ async def outcome(transport: Transport, service: TinyService, request: Request) 
         with anyio.fail_after(60):
             response = await transport.send(request, progress)
     except TransportError as error:
-        return Outcome(maybe_sent=error.maybe_sent, sent=progress.sent, acts=len(service.asked))
-    return Outcome(response.status, response.body, sent=progress.sent, acts=len(service.asked))
+        return Outcome(maybe_sent=error.maybe_sent, sent=progress.sent, acts=len(service.requests))
+    return Outcome(response.status, response.body, sent=progress.sent, acts=len(service.requests))
 
 
 async def hanging_outcome(transport: Transport, service: TinyService, request: Request) -> Outcome:
@@ -66,7 +66,7 @@ async def hanging_outcome(transport: Transport, service: TinyService, request: R
     with anyio.fail_after(60), anyio.CancelScope() as scope:
         service.heard = scope.cancel
         await transport.send(request, progress)
-    return Outcome(gave_up=scope.cancelled_caught, sent=progress.sent, acts=len(service.asked))
+    return Outcome(gave_up=scope.cancelled_caught, sent=progress.sent, acts=len(service.requests))
 
 
 async def end_of(connect: Connect, fault: f.Fault, request: Request) -> Outcome:

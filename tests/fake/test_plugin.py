@@ -52,7 +52,7 @@ class Suite:
         result = self.run(test, *options)
         result.assert_outcomes(passed=count)
 
-    def told(self, test: str, *options: str, **outcomes: int) -> str:
+    def output_of(self, test: str, *options: str, **outcomes: int) -> str:
         """Run it, and return what was printed."""
         result = self.run(test, *options)
         result.assert_outcomes(**outcomes)
@@ -215,7 +215,7 @@ def test_an_invalid_argument_is_one_line(suite: Suite, marker: str, complaint: s
 
 
 def test_a_fixture_requested_dynamically_obeys_the_marker_except_pairwise(suite: Suite) -> None:
-    told = suite.told(
+    output = suite.output_of(
         """
 @pytest.mark.outreach(seed=3)
 def test_late(request):
@@ -228,7 +228,7 @@ def test_too_late(request):
         passed=1,
         failed=1,
     )
-    assert "behaviour='pairwise': expected a fixture as an argument of the test" in told
+    assert "behaviour='pairwise': expected a fixture as an argument of the test" in output
 
 
 # What becomes of a test.
@@ -237,7 +237,7 @@ def test_too_late(request):
 def test_a_pairwise_test_runs_under_every_row_and_names_the_failing_setting(suite: Suite) -> None:
     rows = outreach_async.testing.pairwise()
     bad = [row for row in rows if row.past_end == "clamp"]
-    told = suite.told(
+    output = suite.output_of(
         """
 @pytest.mark.outreach(behaviour="pairwise")
 def test_reads(outreach_fake):
@@ -247,16 +247,16 @@ def test_reads(outreach_fake):
         passed=len(rows) - len(bad),
     )
     number = rows.index(bad[0])
-    assert f"test_reads[row{number:02}]" in told
-    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.orders.format_settings(bad[0])}\n" in told
+    assert f"test_reads[row{number:02}]" in output
+    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.orders.format_settings(bad[0])}\n" in output
     assert "past_end='clamp'" in outreach_async.testing.orders.format_settings(bad[0])
-    assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: those with past_end='clamp'" in told
+    assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: those with past_end='clamp'" in output
 
 
 def test_the_summary_names_alternative_settings_that_explain_a_failure(suite: Suite) -> None:
     rows = outreach_async.testing.pairwise()
     bad = [row for row in rows if row.past_end == "clamp" or row.error_renderer == "html"]
-    told = suite.told(
+    output = suite.output_of(
         """
 @pytest.mark.outreach(behaviour="pairwise")
 def test_reads(outreach_fake):
@@ -267,21 +267,21 @@ def test_reads(outreach_fake):
         passed=len(rows) - len(bad),
     )
     figures = f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours"
-    assert f"{figures}: those with error_renderer='html' or past_end='clamp'\n" in told
+    assert f"{figures}: those with error_renderer='html' or past_end='clamp'\n" in output
 
 
 def test_passing_tests_add_nothing_to_the_output(suite: Suite) -> None:
-    told = suite.told(
+    output = suite.output_of(
         "@pytest.mark.outreach(behaviour='pairwise')\ndef test_any(outreach_fake): pass",
         "-rA",
         passed=len(outreach_async.testing.pairwise()),
     )
-    assert "outreach service" not in told
-    assert "outreach behaviours" not in told
+    assert "outreach service" not in output
+    assert "outreach behaviours" not in output
 
 
 def test_a_failing_test_shows_its_last_requests_and_no_key(suite: Suite) -> None:
-    told = suite.told(
+    output = suite.output_of(
         """
 @pytest.mark.outreach(seed=5, faults={"create_contact": [faults.status(503), faults.ok, faults.reset()]})
 async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
@@ -298,7 +298,7 @@ async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
         "--tb=short",
         failed=2,
     )
-    section = told.partition("- outreach service -")[2].partition("____")[0].splitlines()
+    section = output.partition("- outreach service -")[2].partition("____")[0].splitlines()
     assert "seed: 5" in section
     assert "behaviour: all defaults" in section
     assert [line for line in section if "fired:" in line] == [
@@ -306,10 +306,10 @@ async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
         "never fired: list_fields: close(), 300 times",
     ]
     assert "requests: 28, the last ones:" in section
-    asked = [line for line in section if line.startswith("#")]
-    assert len(asked) == 20
-    assert asked[0] == "#8 +0.000 s GET /workspaces/space_0/all-fields?owner_key=*** -> 404"
-    assert asked[-3].endswith("POST /contacts -> 503, fault status(503)")
+    logged = [line for line in section if line.startswith("#")]
+    assert len(logged) == 20
+    assert logged[0] == "#8 +0.000 s GET /workspaces/space_0/all-fields?owner_key=*** -> 404"
+    assert logged[-3].endswith("POST /contacts -> 503, fault status(503)")
     assert "    hint: " in "\n".join(section)
     assert "secret" not in "\n".join(section)
 
@@ -320,7 +320,7 @@ async def test_fails(outreach_fake, outreach_client, outreach_virtual_time):
     ids=["error", "ignore", "expected"],
 )
 def test_a_fault_that_never_fired_fails_the_passing_test(suite: Suite, marker: str, outcomes: dict[str, int]) -> None:
-    told = suite.told(
+    output = suite.output_of(
         f"""
 {marker}
 def test_orders(outreach_fake):
@@ -328,11 +328,11 @@ def test_orders(outreach_fake):
 """,
         **outcomes,
     )
-    assert ("faults that never fired: create_contact: status(503)" in told) == ("failed" in outcomes)
+    assert ("faults that never fired: create_contact: status(503)" in output) == ("failed" in outcomes)
 
 
 def test_a_failed_or_skipped_test_keeps_its_own_reason(suite: Suite) -> None:
-    told = suite.told(
+    output = suite.output_of(
         """
 @pytest.mark.outreach(faults={"create_contact": faults.status(503)})
 @pytest.mark.parametrize("end", [pytest.skip, pytest.fail])
@@ -342,8 +342,8 @@ def test_ends(outreach_fake, end):
         failed=1,
         skipped=1,
     )
-    assert "Failed: for a reason" in told
-    assert "faults that never fired" not in told
+    assert "Failed: for a reason" in output
+    assert "faults that never fired" not in output
 
 
 def test_a_fake_is_released_when_its_test_ends(suite: Suite) -> None:
@@ -431,7 +431,7 @@ async def test_goes_on(waited, outreach_fake, outreach_client, outreach_virtual_
 
 
 def test_the_error_names_an_async_fixture_of_wider_scope_that_keeps_its_loop(suite: Suite) -> None:
-    told = suite.told(
+    output = suite.output_of(
         """
 @pytest.fixture(scope="module", params=["asyncio", "trio"])
 def anyio_backend(request):
@@ -450,7 +450,7 @@ async def test_virtual(outreach_virtual_time, outreach_fake):
         passed=2,
         failed=2,
     )
-    assert "Under pytest, check for an async fixture of a wider scope" in told
+    assert "Under pytest, check for an async fixture of a wider scope" in output
 
 
 def test_it_works_before_pytest_9_1(suite: Suite) -> None:
@@ -465,7 +465,7 @@ def pytest_configure(config):
 
 
 def test_the_fake_says_if_the_event_loop_cannot_be_replaced(suite: Suite) -> None:
-    told = suite.told(
+    output = suite.output_of(
         """
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_real(outreach_virtual_time, outreach_fake):
@@ -473,7 +473,7 @@ async def test_real(outreach_virtual_time, outreach_fake):
 """,
         failed=1,
     )
-    assert "virtual time: read in an event loop that it does not drive" in told
+    assert "virtual time: read in an event loop that it does not drive" in output
 
 
 def test_a_test_without_an_event_loop_may_run_one_in_virtual_time(suite: Suite) -> None:
@@ -489,8 +489,8 @@ def test_own(outreach_virtual_time, outreach_fake):
 
 
 def test_a_real_port_and_virtual_time_cannot_be_combined(suite: Suite) -> None:
-    told = suite.told("async def test_both(outreach_virtual_time, outreach_url): pass", errors=2)
-    assert "outreach_url cannot be used with outreach_virtual_time: sockets take real time" in told
+    output = suite.output_of("async def test_both(outreach_virtual_time, outreach_url): pass", errors=2)
+    assert "outreach_url cannot be used with outreach_virtual_time: sockets take real time" in output
 
 
 # What it costs, and other plugins.
@@ -521,10 +521,10 @@ def test_reads(outreach_fake):
     bad = [row for row in outreach_async.testing.pairwise() if row.first_page == 0]
     result = pytester.runpytest_subprocess("-p", "xdist.plugin", "-p", "outreach_async.pytest_plugin", "-n", "2")
     result.assert_outcomes(failed=len(bad), passed=len(outreach_async.testing.pairwise()) - len(bad))
-    told = result.stdout.str()
-    assert told.count("- outreach service -") == len(bad)
-    assert f"test_reads[row*] failed under {len(bad)} of" in told
-    assert "those with first_page=0" in told
+    output = result.stdout.str()
+    assert output.count("- outreach service -") == len(bad)
+    assert f"test_reads[row*] failed under {len(bad)} of" in output
+    assert "those with first_page=0" in output
 
 
 def test_the_entry_point_names_the_plugin() -> None:

@@ -28,12 +28,12 @@ def test_a_test_without_a_marker_gets_the_defaults() -> None:
 
 
 def test_arguments_of_the_closest_marker_take_precedence_one_by_one() -> None:
-    made = order({"seed": 1}, {"seed": 2, "behaviour": "strict"}, {"behaviour": "lenient", "unfired": "ignore"})
-    assert made == FakeConfig(seed=1, behaviours=(Behaviour.strict(),), unfired="ignore")
+    config = order({"seed": 1}, {"seed": 2, "behaviour": "strict"}, {"behaviour": "lenient", "unfired": "ignore"})
+    assert config == FakeConfig(seed=1, behaviours=(Behaviour.strict(),), unfired="ignore")
 
 
 @pytest.mark.parametrize(
-    ("given", "behaviours"),
+    ("argument", "behaviours"),
     [
         ("documented", (Behaviour(),)),
         ("strict", (Behaviour.strict(),)),
@@ -44,8 +44,8 @@ def test_arguments_of_the_closest_marker_take_precedence_one_by_one() -> None:
     ],
     ids=["documented", "strict", "lenient", "pairwise", "value", "mapping"],
 )
-def test_a_behaviour_is_a_name_a_value_or_a_mapping_of_knobs(given: Any, behaviours: tuple[Behaviour, ...]) -> None:
-    assert read_behaviours(given, HERE) == behaviours
+def test_a_behaviour_is_a_name_a_value_or_a_mapping_of_knobs(argument: Any, behaviours: tuple[Behaviour, ...]) -> None:
+    assert read_behaviours(argument, HERE) == behaviours
 
 
 @pytest.mark.parametrize("as_given", [str, Path])
@@ -55,14 +55,14 @@ def test_a_behaviour_file_is_found_next_to_the_test(tmp_path: Path, as_given: An
 
 
 @pytest.mark.parametrize(
-    "given",
+    "argument",
     [WORLD, json.dumps(WORLD), "world.json", Path("world.json"), "/absolute"],
     ids=["document", "text", "name", "path", "absolute"],
 )
-def test_a_world_is_a_document_a_string_or_a_file_next_to_the_test(given: Any, tmp_path: Path) -> None:
+def test_a_world_is_a_document_a_string_or_a_file_next_to_the_test(argument: Any, tmp_path: Path) -> None:
     for path in (tmp_path / "world.json", tmp_path / "absolute.json"):
         path.write_text(json.dumps(WORLD), encoding="utf-8")
-    world = str(tmp_path / "absolute.json") if given == "/absolute" else given
+    world = str(tmp_path / "absolute.json") if argument == "/absolute" else argument
     fake = order({"world": world}, folder=tmp_path).create_service(Behaviour(), "2026-01-01T00:00:00Z")
     assert [space["id"] for space in json.loads(fake.dump())["workspaces"]] == ["space_1"]
 
@@ -95,10 +95,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "complaint"), WRONG, ids=[next(iter(given)) for given, _ in WRONG])
-def test_an_invalid_argument_is_named_with_what_it_accepts(given: dict[str, Any], complaint: str) -> None:
+@pytest.mark.parametrize(("argument", "complaint"), WRONG, ids=[next(iter(argument)) for argument, _ in WRONG])
+def test_an_invalid_argument_is_named_with_what_it_accepts(argument: dict[str, Any], complaint: str) -> None:
     with pytest.raises(FakeConfigError) as caught:
-        order(given)
+        order(argument)
     assert str(caught.value).startswith(complaint)
 
 

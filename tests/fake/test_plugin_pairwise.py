@@ -58,7 +58,7 @@ def test_only_settings_that_differ_from_the_default_are_named() -> None:
 KNOBS = sorted(KNOB_VALUES)
 
 
-def told(fails: Callable[[Behaviour], bool]) -> list[str]:
+def explain(fails: Callable[[Behaviour], bool]) -> list[str]:
     rows = pairwise()
     return find_explanations([row for row in rows if fails(row)], [row for row in rows if not fails(row)])
 
@@ -66,11 +66,11 @@ def told(fails: Callable[[Behaviour], bool]) -> list[str]:
 @pytest.mark.parametrize("knob", KNOBS)
 def test_a_single_setting_that_fails_a_test_is_found(knob: str) -> None:
     for reading in KNOB_VALUES[knob]:
-        assert f"{knob}={reading!r}" in told(lambda row: getattr(row, knob) == reading)  # noqa: B023 - called at once
+        assert f"{knob}={reading!r}" in explain(lambda row: getattr(row, knob) == reading)  # noqa: B023 - called at once
 
 
 def test_two_settings_that_fail_a_test_together_are_found() -> None:
-    found = told(lambda row: row.past_end == "clamp" and row.numbers == "mixed")
+    found = explain(lambda row: row.past_end == "clamp" and row.numbers == "mixed")
     assert "numbers='mixed' and past_end='clamp'" in found
 
 
@@ -90,18 +90,18 @@ def named(place: tuple[str, int]) -> str:
 @given(places=st.lists(st.sampled_from(ALL_READINGS), min_size=2, max_size=2, unique=True))
 def test_either_of_two_settings_that_fail_a_test_is_found(places: list[tuple[str, int]]) -> None:
     assume(any(not any(has(row, place) for place in places) for row in pairwise()))
-    found = told(lambda row: any(has(row, place) for place in places))
+    found = explain(lambda row: any(has(row, place) for place in places))
     assert " or ".join(sorted(map(named, places))) in found
 
 
 def test_three_settings_that_fail_a_test_are_the_only_explanation() -> None:
-    assert told(lambda row: row.past_end == "clamp" or row.order == "newest" or row.numbers == "float") == [
+    assert explain(lambda row: row.past_end == "clamp" or row.order == "newest" or row.numbers == "float") == [
         "numbers='float' or order='newest' or past_end='clamp'"
     ]
 
 
 def test_a_setting_or_a_pair_that_fails_a_test_is_found() -> None:
-    found = told(lambda row: row.past_end == "clamp" or (row.numbers == "mixed" and row.order == "newest"))
+    found = explain(lambda row: row.past_end == "clamp" or (row.numbers == "mixed" and row.order == "newest"))
     assert "numbers='mixed' and order='newest' or past_end='clamp'" in found
 
 
@@ -109,7 +109,7 @@ def test_every_explanation_fits_the_rows_and_is_minimal() -> None:
     def fails(row: Behaviour) -> bool:
         return row.created_status == 201 or row.campaign_max_display == 100
 
-    for text in told(fails):
+    for text in explain(fails):
         causes = [dict(part.split("=") for part in cause.split(" and ")) for cause in text.split(" or ")]
         hits = [{knob: written(getattr(row, knob)) for cause in causes for knob in cause} for row in pairwise()]
         explained = [any(cause.items() <= hit.items() for cause in causes) for hit in hits]

@@ -153,7 +153,7 @@ def test_it_stands_still_outside_event_loops() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_value", "kept"),
+    ("backend_value", "expected_options"),
     [
         ("asyncio", {}),
         (("asyncio", {"debug": True, "use_uvloop": True, "loop_factory": asyncio.new_event_loop}), {"debug": True}),
@@ -162,12 +162,14 @@ def test_it_stands_still_outside_event_loops() -> None:
     ],
     ids=["asyncio", "asyncio with options", "trio", "trio with options"],
 )
-def test_options_of_a_backend_are_kept_except_those_that_set_a_clock(given_value: Any, kept: dict[str, Any]) -> None:
-    name, options = VirtualTime().backend(given_value)
-    assert name == (given_value if isinstance(given_value, str) else given_value[0])
+def test_options_of_a_backend_are_kept_except_those_that_set_a_clock(
+    backend_value: Any, expected_options: dict[str, Any]
+) -> None:
+    name, options = VirtualTime().backend(backend_value)
+    assert name == (backend_value if isinstance(backend_value, str) else backend_value[0])
     chosen = options.pop("loop_factory" if name == "asyncio" else "clock")
     assert chosen is not None
-    assert options == kept
+    assert options == expected_options
 
 
 def test_while_a_loop_without_timers_waits_for_a_thread_time_stands_still() -> None:

@@ -69,23 +69,23 @@ def lists(draw: st.DrawFn) -> tuple[str, str]:
     wild = st.fixed_dictionaries(
         {}, optional=dict.fromkeys(["workspace", "page", "display", "other"], TEXTS | st.sampled_from(NUMBERS))
     )
-    asked = {"workspace": SPACE, "page": "1", "display": "3", **draw(wild)}
-    for name in draw(st.sets(st.sampled_from(sorted(asked)), max_size=1)):
-        del asked[name]
-    return operation, "&".join(f"{name}={quote(value)}" for name, value in asked.items())
+    wild_query = {"workspace": SPACE, "page": "1", "display": "3", **draw(wild)}
+    for name in draw(st.sets(st.sampled_from(sorted(wild_query)), max_size=1)):
+        del wild_query[name]
+    return operation, "&".join(f"{name}={quote(value)}" for name, value in wild_query.items())
 
 
 @settings(max_examples=80)
 @given(lists())
-def test_every_page_conforms_to_the_document(ask: Asker, asked: tuple[str, str]) -> None:
-    operation, query = asked
+def test_every_page_conforms_to_the_document(ask: Asker, wild_query: tuple[str, str]) -> None:
+    operation, query = wild_query
     checked(operation, ask("GET", f"{OPERATIONS[operation][1]}?{query}"))
 
 
 @given(st.sampled_from(["list_steps", "list_fields"]), TEXTS.filter(bool))
 def test_a_request_for_any_id_conforms_to_the_document(ask: Asker, operation: str, id_: str) -> None:
-    _, path, said = OPERATIONS[operation]
-    (parameter,) = map(resolved, said["parameters"])
+    _, path, documented = OPERATIONS[operation]
+    (parameter,) = map(resolved, documented["parameters"])
     checked(operation, ask("GET", path.replace(f"{{{parameter['name']}}}", quote(id_, safe=""))))
 
 

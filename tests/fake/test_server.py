@@ -40,8 +40,8 @@ async def test_a_response_equals_the_one_in_memory_with_its_length() -> None:
     service = TinyService()
     async with serve(service) as url:
         got, end = await exchanged(url, written("POST", "/contacts", CREATE.body, "X-Test: é", LAST))
-    assert (got, end) == (answer_on_the_wire(service.asked[0], "Connection: close"), CLOSED)
-    request = service.asked[0]
+    assert (got, end) == (answer_on_the_wire(service.requests[0], "Connection: close"), CLOSED)
+    request = service.requests[0]
     assert (request.method, request.target, request.body, request.headers["x-test"]) == ("POST", "/contacts", CREATE.body, "Ã©")
 
 
@@ -60,7 +60,7 @@ async def test_the_target_arrives_byte_for_byte_without_an_origin(sent: str, arr
     service = TinyService()
     async with serve(service) as url:
         await exchanged(url, written("GET", sent, b"", LAST))
-    assert [request.target for request in service.asked] == [arrives]
+    assert [request.target for request in service.requests] == [arrives]
 
 
 async def test_a_connection_carries_many_requests() -> None:
@@ -68,20 +68,20 @@ async def test_a_connection_carries_many_requests() -> None:
     async with serve(service) as url, connected(url) as stream:
         for _ in range(3):
             await stream.send(POST)
-            wanted = answer_on_the_wire(CREATE)
-            assert await read_until(stream, wanted[-20:]) == wanted
-    assert len(service.asked) == 3
+            expected = answer_on_the_wire(CREATE)
+            assert await read_until(stream, expected[-20:]) == expected
+    assert len(service.requests) == 3
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
     async with serve(TinyService()) as url:
         got, end = await exchanged(url, written("GET", "/1") + written("GET", "/2") + written("GET", "/3", b"", LAST))
-    wanted = [
+    expected = [
         answer_on_the_wire(Request("GET", "/1")),
         answer_on_the_wire(Request("GET", "/2")),
         answer_on_the_wire(Request("GET", "/3"), "Connection: close"),
     ]
-    assert (got, end) == (b"".join(wanted), CLOSED)
+    assert (got, end) == (b"".join(expected), CLOSED)
 
 
 async def test_an_http_1_0_client_gets_a_response_and_the_connection_is_closed() -> None:
@@ -113,7 +113,7 @@ async def test_a_chunked_body_is_read_completely() -> None:
     head = b"POST /contacts HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     async with serve(service) as url:
         await exchanged(url, head + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
-    assert service.asked[0].body == b"abc"
+    assert service.requests[0].body == b"abc"
 
 
 async def test_a_client_that_expects_continue_receives_it() -> None:
@@ -149,7 +149,7 @@ async def test_an_invalid_request_is_refused_and_the_connection_closed(sent: byt
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"\r\nconnection: close" in head.lower()
     assert json.loads(body)["status"] == "error"
-    assert (end, service.asked) == (CLOSED, [])
+    assert (end, service.requests) == (CLOSED, [])
 
 
 async def test_a_chunked_body_over_the_limit_is_refused_and_not_kept() -> None:
@@ -161,7 +161,7 @@ async def test_a_chunked_body_over_the_limit_is_refused_and_not_kept() -> None:
             await stream.send(chunk)
         await stream.send(b"1\r\nx\r\n")
         got, _ = await read_to_end(stream)
-    assert (got[:12], service.asked) == (b"HTTP/1.1 413", [])
+    assert (got[:12], service.requests) == (b"HTTP/1.1 413", [])
 
 
 async def test_a_client_that_keeps_sending_still_gets_the_refusal() -> None:
@@ -182,7 +182,7 @@ async def test_a_client_that_disconnects_early_sends_no_request_and_does_no_harm
             await stream.send(sent)
             await stream.send_eof()
             await read_to_end(stream)
-        assert service.asked == []
+        assert service.requests == []
         assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
 
 
@@ -208,7 +208,7 @@ async def test_a_client_that_resets_the_connection_does_no_harm() -> None:
             raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610 - not Django's
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         assert (await exchanged(url, written("GET", "/", b"", LAST)))[1] == CLOSED
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
 async def test_a_service_that_raises_is_a_500_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
@@ -245,7 +245,7 @@ async def test_many_connections_are_served_at_once() -> None:
         for _ in range(200):
             group.start_soon(ask, url)
     assert endings == [(answer_on_the_wire(CREATE, "Connection: close"), CLOSED)] * 200
-    assert len(service.asked) == 200
+    assert len(service.requests) == 200
 
 
 async def test_leaving_the_block_closes_the_listener_and_every_connection() -> None:
@@ -350,23 +350,23 @@ class Woken(socket.socket):
 
 
 async def test_a_connection_with_a_spurious_wakeup_keeps_waiting() -> None:
-    here, there = socket.socketpair()
-    with there, Woken(fileno=here.detach()) as woken:
-        there.send(b"abc")
+    near, far = socket.socketpair()
+    with far, Woken(fileno=near.detach()) as woken:
+        far.send(b"abc")
         assert await RawConnection(woken).read() == b"abc"
 
 
 async def test_what_the_peer_does_not_read_at_once_is_written_later() -> None:
-    here, there = socket.socketpair()
-    sent, taken = bytes(range(256)) * 2**14, bytearray()
-    with here, there:
-        here.setblocking(False)
+    near, far = socket.socketpair()
+    sent, received = bytes(range(256)) * 2**14, bytearray()
+    with near, far:
+        near.setblocking(False)
         async with anyio.create_task_group() as group:
-            group.start_soon(RawConnection(here).write, sent)
-            while len(taken) < len(sent):
-                await anyio.wait_readable(there)
-                taken += there.recv(2**16)
-    assert taken == sent
+            group.start_soon(RawConnection(near).write, sent)
+            while len(received) < len(sent):
+                await anyio.wait_readable(far)
+                received += far.recv(2**16)
+    assert received == sent
 
 
 PYTHON = (
@@ -382,5 +382,5 @@ async def test_ordinary_clients_get_the_same_responses_as_in_memory(command: lis
     service = TinyService()
     async with serve(service) as url:
         done = await anyio.run_process([*command, f"{url}/contacts"], input=CREATE.body)
-    assert done.stdout == answer_to(service.asked[0])
-    assert service.asked[0].body == CREATE.body
+    assert done.stdout == answer_to(service.requests[0])
+    assert service.requests[0].body == CREATE.body

@@ -47,7 +47,7 @@ async def test_a_fault_is_injected_byte_by_byte_and_ends_the_connection(fault: f
         got, ended = await exchanged(url, POST)
     assert bytes_are_right(got)
     assert ended == end
-    assert len(service.asked) == fault.commits
+    assert len(service.requests) == fault.commits
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_a_hang_sends_nothing_until_the_client_disconnects() -> None:
         with anyio.move_on_after(0.02) as waiting:
             await stream.receive()
         await stream.send_eof()
-        assert (await read_to_end(stream), waiting.cancelled_caught, service.asked) == ((b"", CLOSED), True, [])
+        assert (await read_to_end(stream), waiting.cancelled_caught, service.requests) == ((b"", CLOSED), True, [])
 
 
 async def test_a_client_that_disconnects_during_a_delay_does_no_harm() -> None:

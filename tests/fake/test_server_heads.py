@@ -76,7 +76,7 @@ async def test_an_ambiguous_length_or_a_bare_line_feed_is_refused(sent: bytes) -
     service = TinyService()
     async with serve(service) as url:
         got, end = await exchanged(url, sent)
-    assert (got[:13], end, service.asked) == (b"HTTP/1.1 400 ", CLOSED, [])
+    assert (got[:13], end, service.requests) == (b"HTTP/1.1 400 ", CLOSED, [])
     assert b"\r\nconnection: close" in got.lower()
 
 

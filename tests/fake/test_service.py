@@ -76,7 +76,7 @@ def test_a_snapshot_keeps_the_state_and_the_time() -> None:
     fake = small_world()
     fake.advance(days=1)
     before, bytes_before = fake.dump(), page(fake, "/mailboxes").body
-    kept = fake.snapshot()
+    saved = fake.snapshot()
     for _ in range(2):
         create(fake, "x@b.co", campaign="camp_1")
         create(fake, fake.contacts(SPACE)[0]["email"], duplicates="overwrite", first_name="Eve")
@@ -86,7 +86,7 @@ def test_a_snapshot_keeps_the_state_and_the_time() -> None:
         fake.add_owner_key(SPACE)
         fake.advance(days=1)
         assert fake.dump() != before
-        fake.restore(kept)
+        fake.restore(saved)
         assert (fake.dump(), page(fake, "/mailboxes").body) == (before, bytes_before)
 
 
@@ -101,9 +101,9 @@ def test_a_snapshot_can_be_restored_into_another_fake_and_is_not_shared() -> Non
 
 def test_after_restore_the_same_ids_are_generated_again() -> None:
     fake = small_world()
-    kept = fake.snapshot()
+    saved = fake.snapshot()
     first = create(fake)["id"]
-    fake.restore(kept)
+    fake.restore(saved)
 
     assert create(fake)["id"] == first
 
@@ -378,11 +378,11 @@ def test_requests_for_unknown_paths_meet_no_faults() -> None:
 
 
 def journal(count: int, capacity: int = 3) -> RequestLog:
-    kept = RequestLog(capacity)
+    saved = RequestLog(capacity)
     for number in range(count):
         operation = "list_steps" if number % 2 else "create_contact"
-        kept.add(Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0))
-    return kept
+        saved.add(Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0))
+    return saved
 
 
 def test_every_request_is_logged_unchanged() -> None:
@@ -411,33 +411,33 @@ def test_every_request_is_logged_unchanged() -> None:
 
 
 def test_a_request_log_is_a_sequence_of_all_requests() -> None:
-    kept = journal(3)
+    saved = journal(3)
 
-    assert len(kept) == 3
-    assert [entry.number for entry in kept] == [0, 1, 2]
-    assert [entry.number for entry in reversed(kept)] == [2, 1, 0]
-    assert [kept[0].number, kept[-1].number] == [0, 2]
-    assert [entry.number for entry in kept[1:]] == [1, 2]
-    assert [entry.number for entry in kept.of("create_contact")] == [0, 2]
-    assert kept.of("list_fields") == []
+    assert len(saved) == 3
+    assert [entry.number for entry in saved] == [0, 1, 2]
+    assert [entry.number for entry in reversed(saved)] == [2, 1, 0]
+    assert [saved[0].number, saved[-1].number] == [0, 2]
+    assert [entry.number for entry in saved[1:]] == [1, 2]
+    assert [entry.number for entry in saved.of("create_contact")] == [0, 2]
+    assert saved.of("list_fields") == []
 
 
 def test_counts_stay_exact_when_old_requests_are_dropped() -> None:
-    kept = journal(10)
+    saved = journal(10)
 
-    assert (len(kept), kept.counts, kept.statuses) == (10, {"create_contact": 5, "list_steps": 5}, {200: 5, 201: 5})
+    assert (len(saved), saved.counts, saved.statuses) == (10, {"create_contact": 5, "list_steps": 5}, {200: 5, 201: 5})
 
 
 @pytest.mark.parametrize(
     "look",
     [
-        lambda kept: kept[0],
-        lambda kept: kept[-4],
-        lambda kept: kept[5:],
+        lambda saved: saved[0],
+        lambda saved: saved[-4],
+        lambda saved: saved[5:],
         list,
-        lambda kept: list(reversed(kept)),
-        lambda kept: kept.of("list_steps"),
-        lambda kept: kept[7] in kept,
+        lambda saved: list(reversed(saved)),
+        lambda saved: saved.of("list_steps"),
+        lambda saved: saved[7] in saved,
     ],
 )
 def test_reading_a_dropped_request_raises_an_error(look: Callable[[RequestLog], Any]) -> None:
@@ -446,12 +446,12 @@ def test_reading_a_dropped_request_raises_an_error(look: Callable[[RequestLog], 
 
 
 def test_the_last_requests_are_always_available() -> None:
-    kept = journal(10)
+    saved = journal(10)
 
-    assert [kept[-1].number, kept[7].number, *(entry.number for entry in kept[8:])] == [9, 7, 8, 9]
-    assert [[entry.number for entry in kept.recent(count)] for count in (0, 2, 20)] == [[], [8, 9], [7, 8, 9]]
+    assert [saved[-1].number, saved[7].number, *(entry.number for entry in saved[8:])] == [9, 7, 8, 9]
+    assert [[entry.number for entry in saved.recent(count)] for count in (0, 2, 20)] == [[], [8, 9], [7, 8, 9]]
     with pytest.raises(IndexError):
-        kept[10]
+        saved[10]
 
 
 # The package.

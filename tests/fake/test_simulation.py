@@ -25,7 +25,7 @@ def world_of_three(**campaign: Any) -> FakeService:
     return fake
 
 
-def told(log: list[Any], kind: str = "sent") -> list[tuple[float, str, int]]:
+def log_entries(log: list[Any], kind: str = "sent") -> list[tuple[float, str, int]]:
     return [((entry.at - START) / 3600, entry.contact, entry.step) for entry in log if entry.kind == kind]
 
 
@@ -48,8 +48,8 @@ def test_emails_over_the_daily_limit_are_sent_at_the_next_midnights_in_utc() -> 
     log = watched(fake)
     fake.advance(days=9)
 
-    assert Counter(time for time, _, _ in told(log)) == {14.0: 3, 24.0: 3, 48.0: 1}
-    assert [contact for _, contact, _ in told(log)] == sorted(contact["id"] for contact in fake.contacts(SPACE))
+    assert Counter(time for time, _, _ in log_entries(log)) == {14.0: 3, 24.0: 3, 48.0: 1}
+    assert [contact for _, contact, _ in log_entries(log)] == sorted(contact["id"] for contact in fake.contacts(SPACE))
 
 
 def test_t12_waits_in_milliseconds_start_at_enrolment_or_the_previous_email() -> None:
@@ -90,7 +90,7 @@ def test_only_a_live_campaign_sends_and_it_resumes_where_it_stopped(status: str)
     fake.advance(hours=2)
 
     assert flow(fake) == [(0, 5, 5), (0, 5, 5)]
-    assert [time for time, _, _ in told(log)] == [0.0] * 3 + [48.5] * 5 + [49.5] * 2
+    assert [time for time, _, _ in log_entries(log)] == [0.0] * 3 + [48.5] * 5 + [49.5] * 2
 
 
 def test_replies_arrive_while_a_campaign_is_paused() -> None:
@@ -448,7 +448,7 @@ def test_responses_to_different_steps_are_independent() -> None:
     fake = quiet_world(300, limit=10**6, steps=["A", "A"], rates=SILENT | {"open": 0.5})
     log = watched(fake)
     fake.advance(days=9)
-    opened = {step: {who for _, who, place in told(log, "opened") if place == step} for step in (1, 2)}
+    opened = {step: {who for _, who, place in log_entries(log, "opened") if place == step} for step in (1, 2)}
 
     assert 120 < len(opened[1]) < 180
     assert 50 < len(opened[1] & opened[2]) < 100
@@ -531,9 +531,9 @@ def test_a_script_sets_when_a_contact_opens_and_replies() -> None:
     fake.advance(days=5)
     ada, bo, cy = (contact["id"] for contact in fake.contacts(SPACE))
 
-    assert told(log, "opened") == [(2.0, ada, 1), (49.0, bo, 2), (49.0, cy, 2)]
-    assert told(log, "interested") == [(24.0, ada, 1)]
-    assert told(log, "clicked") == [(50.0, bo, 2), (50.0, cy, 2)]
+    assert log_entries(log, "opened") == [(2.0, ada, 1), (49.0, bo, 2), (49.0, cy, 2)]
+    assert log_entries(log, "interested") == [(24.0, ada, 1)]
+    assert log_entries(log, "clicked") == [(50.0, bo, 2), (50.0, cy, 2)]
     assert flow(fake) == [(0, 3, 3), (0, 2, 2)]
     assert [listed(fake)[name] for name in ("replies_num", "interested_num", "bounces_num")] == [1, 1, 0]
 
@@ -543,9 +543,9 @@ def test_a_script_sets_when_a_contact_opens_and_replies() -> None:
 )
 def test_contacts_that_reply_unsubscribe_or_bounce_get_no_more_emails(how: str, kind: str) -> None:
     fake = world_of_three(steps=["A", {"wait_time": 2 * HOUR_MS}, {"wait_time": 2 * HOUR_MS}])
-    said: dict[str, Any] = {how: "3h"}
-    fake.sim.script(ADA, **said)
-    fake.sim.script(ADA, 2, **said)
+    arguments: dict[str, Any] = {how: "3h"}
+    fake.sim.script(ADA, **arguments)
+    fake.sim.script(ADA, 2, **arguments)
     log = watched(fake)
     fake.advance(hours=2.5)
     assert flow(fake) == [(0, 3, 3), (0, 3, 3), (3, 0, 3)]
@@ -555,8 +555,8 @@ def test_contacts_that_reply_unsubscribe_or_bounce_get_no_more_emails(how: str, 
 
     # The second e-mail had left before; nobody leaves twice.
     assert flow(fake) == [(0, 3, 3), (0, 3, 3), (0, 2, 2)]
-    assert [step for _, _, step in told(log, kind)] == [1]
-    assert len(told(log, "opened")) == (kind != "bounced") * 2
+    assert [step for _, _, step in log_entries(log, kind)] == [1]
+    assert len(log_entries(log, "opened")) == (kind != "bounced") * 2
 
 
 def test_contacts_that_leave_while_waiting_for_capacity_are_skipped() -> None:
@@ -600,7 +600,7 @@ def test_a_script_may_be_for_a_campaign_an_id_or_a_future_contact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"interested": True}, "pass replies_after as well"),
         ({"bounces_after": "1h", "opens_after": "1h"}, "bounces_after excludes every other action"),
@@ -613,12 +613,12 @@ def test_a_script_may_be_for_a_campaign_an_id_or_a_future_contact() -> None:
         ({"opens_after": "soon"}, "expected a span of time such as 90s, 2h or 1d12h, got 'soon'"),
     ],
 )
-def test_an_invalid_script_is_refused(said: dict[str, Any], message: str) -> None:
+def test_an_invalid_script_is_refused(arguments: dict[str, Any], message: str) -> None:
     fake = world_of_three()
     before = fake.dump()
 
     with pytest.raises(ValueError, match=message):
-        fake.sim.script(**{"contact": ADA} | said)
+        fake.sim.script(**{"contact": ADA} | arguments)
     assert fake.dump() == before
 
 
@@ -669,7 +669,7 @@ def test_c16_joining_again_restarts_the_campaign_with_reenrol_restart() -> None:
     fake.advance(hours=2)
     ada = fake.contacts(SPACE)[0]["id"]
 
-    assert [(time, step) for time, who, step in told(log) if who.startswith(ada)] == [
+    assert [(time, step) for time, who, step in log_entries(log) if who.startswith(ada)] == [
         (0, 1),
         (0.5, 1),
         (31 / 60, 1),
@@ -759,12 +759,12 @@ def test_a_clock_that_goes_back_does_no_harm() -> None:
 
 
 def test_seeded_contacts_that_are_not_stored_proceed_too() -> None:
-    said: list[Any] = [
+    arguments: list[Any] = [
         {"left_to_send": 2, "templates": [{"sent": 9}]},
         {"left_to_send": 5, "templates": [{"sent": 3}], "wait_time": 48 * HOUR_MS},
         {"left_to_send": 1},
     ]
-    fake = quiet_world(steps=said)
+    fake = quiet_world(steps=arguments)
     log = watched(fake)
     fake.advance(hours=24)
     halfway = flow(fake)
@@ -774,9 +774,9 @@ def test_seeded_contacts_that_are_not_stored_proceed_too() -> None:
     assert halfway[0] == (0, 11, 11)
     assert 0 < halfway[1][0] <= 5
     assert flow(fake) == [(0, 11, 11), (0, 8, 8), (0, 1, 1)]
-    assert sorted(step for _, _, step in told(log)) == [1, 1, 2, 2, 2, 2, 2, 3]
-    assert all(0 < time <= 48 for time, _, step in told(log) if step == 2)
-    assert len({time for time, _, step in told(log) if step == 2}) >= 3
+    assert sorted(step for _, _, step in log_entries(log)) == [1, 1, 2, 2, 2, 2, 2, 3]
+    assert all(0 < time <= 48 for time, _, step in log_entries(log) if step == 2)
+    assert len({time for time, _, step in log_entries(log) if step == 2}) >= 3
 
 
 def test_events_due_before_the_world_was_created_happen_at_its_creation() -> None:
@@ -804,15 +804,15 @@ def test_a_snapshot_shares_unchanged_parts() -> None:
     fake = quiet_world(50, boxes=2)
     fake.advance()
     flows, ledgers = fake._world.simulation.flows, fake._world.simulation.stats
-    kept = fake.snapshot()._world.simulation
+    snapshot = fake.snapshot()._world.simulation
 
-    assert kept.flows["camp_1"] is flows["camp_1"]
-    assert [kept.stats[id_] is ledgers[id_] for id_ in ledgers] == [True, True]
-    before = copy.deepcopy(kept.flows)
+    assert snapshot.flows["camp_1"] is flows["camp_1"]
+    assert [snapshot.stats[id_] is ledgers[id_] for id_ in ledgers] == [True, True]
+    before = copy.deepcopy(snapshot.flows)
     fake.add_contacts(SPACE, 3, campaign="camp_1")
     fake.advance(days=2)
-    assert kept.flows["camp_1"] is not flows["camp_1"]
-    assert kept.flows == before
+    assert snapshot.flows["camp_1"] is not flows["camp_1"]
+    assert snapshot.flows == before
 
 
 def test_reading_does_not_change_the_state() -> None:

@@ -29,10 +29,14 @@ def busy_world(seed: int, limits: list[int], history: bool) -> FakeService:
         fake.add_mailbox(SPACE, daily_limit=limit, **(NOTHING if place or not history else {}))
         for place, limit in enumerate(limits)
     ]
-    said: list[Any] = [{"templates": "A|B|PER", "sent": 5}, {"templates": "A|B", "sent": 2, "wait_time": 30 * HOUR_MS}, "A"]
-    fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=boxes, steps=said, contacts=9, rates=BUSY)
-    said = ["A|B|C", {"templates": [{"rates": {"open": 1, "reply": 0}}], "wait_time": 5 * HOUR_MS}]
-    fake.add_campaign(SPACE, id="camp_2", status="live", mailboxes=boxes[:2], steps=said, rates=BUSY)
+    step_arguments: list[Any] = [
+        {"templates": "A|B|PER", "sent": 5},
+        {"templates": "A|B", "sent": 2, "wait_time": 30 * HOUR_MS},
+        "A",
+    ]
+    fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=boxes, steps=step_arguments, contacts=9, rates=BUSY)
+    step_arguments = ["A|B|C", {"templates": [{"rates": {"open": 1, "reply": 0}}], "wait_time": 5 * HOUR_MS}]
+    fake.add_campaign(SPACE, id="camp_2", status="live", mailboxes=boxes[:2], steps=step_arguments, rates=BUSY)
     fake.add_campaign(SPACE, id="camp_3", status="paused", mailboxes=boxes[1:], steps=["A|B", {"wait_time": 0}], rates=BUSY)
     for place, camp in enumerate(CAMPAIGNS):
         rows: list[dict[str, str | None]] = [{"email": f"{camp}.{number}@acme.example"} for number in range(4 + place)]
@@ -96,12 +100,12 @@ class Mailing(RuleBasedStateMachine):
 
     @rule(parts=st.lists(st.integers(0, 10**11), min_size=1, max_size=4))
     def time_passes_at_once_or_in_steps(self, parts: list[int]) -> None:
-        kept, known = self.fake.snapshot(), len(self.reader.log)
+        snapshot, known = self.fake.snapshot(), len(self.reader.log)
         for part in parts:
             self.fake.advance(microseconds=part)
             page(self.fake, "/mailboxes")
         in_steps, entries = self.fake.dump(), self.reader.log[known:]
-        self.fake.restore(kept)
+        self.fake.restore(snapshot)
         del self.reader.log[known:]
         before = day_of(self.fake.now)
         self.fake.advance(microseconds=sum(parts))
@@ -116,13 +120,13 @@ class Mailing(RuleBasedStateMachine):
         other = FakeService(self.fake.seed)
         other.load(before)
         assert other.dump() == before
-        kept, known = self.fake.snapshot(), len(self.reader.log)
+        snapshot, known = self.fake.snapshot(), len(self.reader.log)
         fork = FakeService(self.fake.seed)
-        fork.restore(kept)
+        fork.restore(snapshot)
         for each in (self.fake, other, fork):
             each.advance(hours=hours + 1)
         assert self.fake.dump() == other.dump() == fork.dump()
-        self.fake.restore(kept)
+        self.fake.restore(snapshot)
         del self.reader.log[known:]
         assert self.fake.dump() == before
         fork.advance(days=9)
@@ -174,9 +178,9 @@ def test_invariant_9_days_left_never_rise_and_are_accurate_to_a_day(alone: dict[
     fake = FakeService(alone["seed"], clock=f"2026-03-01T{alone['hour']:02}:30:00Z")
     fake.add_workspace(SPACE)
     boxes = [fake.add_mailbox(SPACE, daily_limit=limit) for limit in alone["limits"]]
-    said: list[Any] = [{"templates": "A|B", "wait_time": wait * HOUR_MS} for wait in alone["waits"]]
-    said[0]["sent"] = alone["sent"]
-    fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=boxes, steps=said, rates=alone["rates"])
+    step_arguments: list[Any] = [{"templates": "A|B", "wait_time": wait * HOUR_MS} for wait in alone["waits"]]
+    step_arguments[0]["sent"] = alone["sent"]
+    fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=boxes, steps=step_arguments, rates=alone["rates"])
     fake.add_contacts(SPACE, alone["count"], campaign="camp_1")
     shown = [listed(fake)["days_left"]]
     while shown[-1]:
@@ -221,12 +225,12 @@ def test_responses_do_not_depend_on_order_other_campaigns_or_other_contacts(orde
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not() -> None:
-    def told(seed: int) -> list[bytes]:
+    def response_bodies(seed: int) -> list[bytes]:
         fake = busy_world(seed, [3, 5], history=True)
         fake.advance(days=6)
         return [page(fake, path).body for path in ("/campaigns", "/mailboxes")] + [fake.dump().encode()]
 
-    assert told(4) == told(4) != told(5)
+    assert response_bodies(4) == response_bodies(4) != response_bodies(5)
 
 
 def test_with_another_seed_other_contacts_reply() -> None:

@@ -23,7 +23,7 @@ async def test_the_response_is_the_services_and_the_request_counts_as_sent() -> 
     service, progress = TinyService(), Progress()
     response = await FakeTransport(service).send(CREATE, progress)
     assert response == Response(201, {"content-type": "application/json", "x-request-id": "req_1"}, answer_to(CREATE))
-    assert service.asked == [CREATE]
+    assert service.requests == [CREATE]
     assert progress.sent is True
 
 
@@ -31,7 +31,7 @@ async def test_an_injected_response_arrives_like_any_other() -> None:
     service, progress = TinyService(), Progress()
     service.faults.script("create_contact", f.status(503))
     assert (await FakeTransport(service).send(CREATE, progress)).status == 503
-    assert (service.asked, progress.sent) == ([], True)
+    assert (service.requests, progress.sent) == ([], True)
 
 
 LOST = [
@@ -56,7 +56,7 @@ async def test_a_lost_response_is_an_error_with_maybe_sent(fault: f.Fault) -> No
         await FakeTransport(service).send(CREATE, progress)
     assert lost.value.maybe_sent
     assert progress.sent is True
-    assert len(service.asked) == fault.commits
+    assert len(service.requests) == fault.commits
 
 
 async def test_a_refused_connection_is_an_error_without_maybe_sent() -> None:
@@ -65,7 +65,7 @@ async def test_a_refused_connection_is_an_error_without_maybe_sent() -> None:
     with pytest.raises(TransportError, match="refused") as refused:
         await FakeTransport(service).send(CREATE, progress)
     assert not refused.value.maybe_sent
-    assert (service.asked, progress.sent) == ([], False)
+    assert (service.requests, progress.sent) == ([], False)
 
 
 async def test_a_request_sent_once_counts_as_sent_whatever_happens_next() -> None:
@@ -108,7 +108,7 @@ async def test_a_cancelled_wait_counts_as_sent(fault: f.Fault, acts: int) -> Non
         await FakeTransport(service).send(CREATE, progress)
     assert scope.cancelled_caught
     assert progress.sent is True
-    assert len(service.asked) == acts
+    assert len(service.requests) == acts
 
 
 async def test_a_cancellation_before_sending_does_nothing_and_sends_nothing() -> None:
@@ -117,7 +117,7 @@ async def test_a_cancellation_before_sending_does_nothing_and_sends_nothing() ->
         scope.cancel()
         await FakeTransport(service).send(CREATE, progress)
     assert scope.cancelled_caught
-    assert (service.asked, progress.sent) == ([], False)
+    assert (service.requests, progress.sent) == ([], False)
 
 
 async def test_a_cancellation_after_the_service_acted_keeps_the_response() -> None:
@@ -143,7 +143,7 @@ async def test_senders_take_turns() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(send, "/a", "/a", "/a")
         group.start_soon(send, "/b", "/b", "/b")
-    order = [request.target for request in service.asked]
+    order = [request.target for request in service.requests]
     assert [set(order[turn : turn + 2]) for turn in (0, 2, 4)] == [{"/a", "/b"}] * 3
 
 
@@ -154,5 +154,5 @@ async def test_a_closed_transport_sends_nothing_and_says_so() -> None:
     await transport.aclose()
     with pytest.raises(InvalidRequest, match="FakeTransport is closed"):
         await transport.send(LIST, progress)
-    assert (service.asked, progress.sent) == ([], False)
+    assert (service.requests, progress.sent) == ([], False)
     assert repr(transport) == "<FakeTransport to TinyService, closed>"

@@ -45,12 +45,12 @@ def rich_world() -> FakeService:
     fake.add_owner_key(space, SPACE)
     boxes = fake.add_mailboxes(space, 5, trouble=0.5)
     fake.add_mailbox(SPACE, age="old", created_at=3, last_activity="?", opened_14days=101)
-    said: list[dict[str, Any]] = [
+    documents: list[dict[str, Any]] = [
         {"sent": 40, "templates": "A|PER"},
         {"sent": 9, "wait_time": 1},
         {"templates": [{"new_thread": True, "body_text": None}]},
     ]
-    camp = fake.add_campaign(space, mailboxes=boxes[:3], steps=said)
+    camp = fake.add_campaign(space, mailboxes=boxes[:3], steps=documents)
     fake.add_campaign(space, steps=["A"], last_activity=None, contacts=3)
     fake.add_contacts(space, 4, campaign=camp)
     create(fake, "dee@b.co", first_name="D", campaign="camp_1")

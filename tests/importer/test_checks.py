@@ -71,10 +71,10 @@ def test_a_requested_check_whose_library_is_missing_is_refused() -> None:
 def test_an_address_accepted_without_the_library_is_accepted_by_the_library(address: str) -> None:
     try:
         validate_email(address, check_deliverability=False, strict=True)
-        taken = True
+        accepted = True
     except EmailNotValidError:
-        taken = False
-    assert (value_checks.check_email(address) is None) == taken
+        accepted = False
+    assert (value_checks.check_email(address) is None) == accepted
 
 
 @pytest.mark.parametrize(

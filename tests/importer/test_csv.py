@@ -58,10 +58,10 @@ def test_every_record_that_is_not_blank_becomes_one_row_with_its_line(
 def test_a_table_in_any_encoding_is_read_if_the_encoding_is_given(
     table: list[tuple[str, str, str]], delimiter: str, encoding: str
 ) -> None:
-    told = [[cell.encode(encoding, "ignore").decode(encoding) for cell in record] for record in table]
-    content = csv_text([HEADER, *told], delimiter=delimiter, quoting=csv.QUOTE_ALL).encode(encoding)
+    decodable = [[cell.encode(encoding, "ignore").decode(encoding) for cell in record] for record in table]
+    content = csv_text([HEADER, *decodable], delimiter=delimiter, quoting=csv.QUOTE_ALL).encode(encoding)
     file, rows = read(content, encoding=encoding, format="csv")
-    assert [list(row.cells) for row in rows] == [record for record in told if any(map(str.strip, record))]
+    assert [list(row.cells) for row in rows] == [record for record in decodable if any(map(str.strip, record))]
     assert file.notes[0] == f"encoding {encoding}, as specified"
 
 

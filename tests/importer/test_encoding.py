@@ -45,16 +45,16 @@ def refusal(content: bytes, encoding: str | None = None) -> str:
 )
 def test_bytes_that_are_not_utf_8_are_reported_with_line_and_remedy(before: int, ending: str, byte: bytes, gzipped: bool) -> None:
     content = ("email,city" + ending + f"a@b.example,Zuerich{ending}" * before + "b@b.example,K").encode() + byte + b"ln\n"
-    told = refusal(packed(content, gzipped=gzipped))
-    assert f"line {before + 2} is not UTF-8 text (byte 0x{byte.hex()}); save the file as UTF-8" in told
-    assert told.endswith("probably --encoding cp1252")
+    message = refusal(packed(content, gzipped=gzipped))
+    assert f"line {before + 2} is not UTF-8 text (byte 0x{byte.hex()}); save the file as UTF-8" in message
+    assert message.endswith("probably --encoding cp1252")
 
 
 @pytest.mark.parametrize("before", [1, 10_000])
 def test_one_invalid_line_in_a_utf_8_file_suggests_no_other_encoding(before: int) -> None:
-    told = refusal(("email,city\na@b.example,Köln\n" + "a@b.example,Koeln\n" * before).encode() + b"b@b.example,K\xf6ln\n")
-    assert f"line {before + 3} is not UTF-8 text (byte 0xf6), but earlier lines are; fix that line" in told
-    assert "--encoding" not in told
+    message = refusal(("email,city\na@b.example,Köln\n" + "a@b.example,Koeln\n" * before).encode() + b"b@b.example,K\xf6ln\n")
+    assert f"line {before + 3} is not UTF-8 text (byte 0xf6), but earlier lines are; fix that line" in message
+    assert "--encoding" not in message
 
 
 def test_a_file_that_ends_inside_a_character_is_not_utf_8() -> None:

@@ -184,8 +184,8 @@ def test_readers_of_one_stream_are_independent() -> None:
 
 def test_a_stream_is_copied_to_an_unnamed_file_that_is_removed_with_it() -> None:
     spool = StreamCopy(io.BytesIO(CSV))
-    kept = os.fstat(number := spool._file.fileno())
-    assert (kept.st_mode & 0o777, kept.st_nlink) == (0o600, 0)
+    status = os.fstat(number := spool._file.fileno())
+    assert (status.st_mode & 0o777, status.st_nlink) == (0o600, 0)
     with spool.open() as file:
         assert (file.seek(-2, io.SEEK_END), file.tell(), file.read()) == (len(CSV) - 2, len(CSV) - 2, CSV[-2:])
     del spool, file

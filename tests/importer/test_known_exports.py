@@ -68,8 +68,8 @@ def test_title_of_outlook_is_a_form_of_address_and_not_a_job() -> None:
 def test_a_column_left_out_for_a_better_one_says_so() -> None:
     reasons = {column: reason for column, _, reason in map_columns(HUBSPOT.split(",")).decisions()}
     assert reasons["Associated Company"] == "HubSpot: duplicates the company's name"
-    again = map_columns([*SALESFORCE_REPORT.split(","), "Company"]).decisions()[-1]
-    assert again == ("Company", "ignore", "Salesforce: another column is used instead")
+    second_column = map_columns([*SALESFORCE_REPORT.split(","), "Company"]).decisions()[-1]
+    assert second_column == ("Company", "ignore", "Salesforce: another column is used instead")
 
 
 def test_an_override_frees_the_column_that_was_chosen() -> None:

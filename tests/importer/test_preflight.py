@@ -58,7 +58,7 @@ async def test_sent_refused_and_superseded_rows_add_up_to_all_rows(
     assert found.refused == len(refused)
     assert min(found.sent, found.refused, found.superseded) >= 0
     if repeats in {"first", "last", "coalesce"}:
-        good = [row[0] for row in rows if row not in [kept.cells for kept, _ in refused]]
+        good = [row[0] for row in rows if row not in [refused_row.cells for refused_row, _ in refused]]
         assert found.sent == len(set(good))
 
 

@@ -84,9 +84,9 @@ def test_a_rejects_file_is_read_back_as_the_input(rows: list[list[str]]) -> None
         with RejectsFile(path, ["email", "Odd"]) as file:
             for at, row in enumerate(rows):
                 file.add(reject(at, row, rejected(InvalidRequest("email: x"))))
-        again = open_file(path)
-        assert (again.headers, again.rejects) == (("email", "Odd"), True)
-        assert [list(cells) for _, cells, _ in again.records()] == rows
+        reopened = open_file(path)
+        assert (reopened.headers, reopened.rejects) == (("email", "Odd"), True)
+        assert [list(cells) for _, cells, _ in reopened.records()] == rows
 
 
 def test_a_rejects_file_has_no_formula_in_its_header(tmp_path: Path) -> None:

@@ -173,9 +173,9 @@ def loading(folder: Path, code: str) -> subprocess.CompletedProcess[bytes]:
     """Run the process with another python-calamine, which does this when it loads a workbook."""
     lines = ("import os", "class CalamineError(Exception): ...", "class CalamineWorkbook:", f"  def from_filelike(file): {code}")
     (folder / "python_calamine.py").write_text("\n".join(lines))
-    given = json.dumps({"parent": os.getpid(), "sheet": None, "path": [str(folder), *sys.path]})
+    request = json.dumps({"parent": os.getpid(), "sheet": None, "path": [str(folder), *sys.path]})
     with tempfile.TemporaryFile() as file:
-        return subprocess.run([*READER_COMMAND, given], stdin=file, stdout=file, stderr=subprocess.PIPE, check=False)
+        return subprocess.run([*READER_COMMAND, request], stdin=file, stdout=file, stderr=subprocess.PIPE, check=False)
 
 
 @LINUX_ONLY
@@ -217,11 +217,11 @@ def test_the_process_exits_when_its_parent_is_gone(tmp_path: Path) -> None:
     watch_process(0, sys.maxsize, left.append)
     assert left == [PARENT_ENDED]
     (path := tmp_path / "people.xlsx").write_bytes(FAR_ROWS)  # it takes seconds to read
-    given = json.dumps({"parent": 0, "sheet": None, "path": sys.path})
+    request = json.dumps({"parent": 0, "sheet": None, "path": sys.path})
     nobody, stderr = os.pipe()
     os.close(nobody)
     with path.open("rb") as file, os.fdopen(stderr, "wb") as gone:
-        done = subprocess.run([*READER_COMMAND, given], stdin=file, stdout=subprocess.PIPE, stderr=gone, check=False)
+        done = subprocess.run([*READER_COMMAND, request], stdin=file, stdout=subprocess.PIPE, stderr=gone, check=False)
     assert (done.stdout, done.returncode) == (b"", 1)
 
 
@@ -333,5 +333,5 @@ def read_or_refused(content: bytes) -> None:
 def test_peak_memory_is_that_of_the_process_and_not_of_its_parent() -> None:
     """What getrusage tells on Linux begins with the peak of the process that started this one."""
     grown = "import subprocess, sys; held = b'1' * 300_000_000; print(subprocess.check_output(sys.argv[1:], text=True))"
-    told = "from outreach_async.importer.workbook_reader import peak_memory; print(peak_memory())"
-    assert int(python(grown, sys.executable, "-c", told).stdout) < 150e6
+    peak_code = "from outreach_async.importer.workbook_reader import peak_memory; print(peak_memory())"
+    assert int(python(grown, sys.executable, "-c", peak_code).stdout) < 150e6

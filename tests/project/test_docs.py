@@ -109,7 +109,7 @@ def test_a_property_has_a_docstring(named: Named) -> None:
 
 @pytest.mark.parametrize("named", [each for each in CLASSES if attrs.has(each.value)], ids=lambda named: named.id)
 def test_every_attribute_of_a_value_is_documented(named: Named) -> None:
-    told = set(re.findall(r"^    (\w+): ", named.doc, re.MULTILINE))
+    documented = set(re.findall(r"^    (\w+): ", named.doc, re.MULTILINE))
     fields = {
         field.alias
         for field in attrs.fields(named.value)
@@ -117,14 +117,14 @@ def test_every_attribute_of_a_value_is_documented(named: Named) -> None:
     }
     if named.value is NewContact:  # thirty of its fields are one sentence
         fields = {"email", "first_name", "custom", "extra"}
-    assert fields <= told
+    assert fields <= documented
 
 
 @pytest.mark.parametrize("named", [each for each in DEFINED if not inspect.isclass(each.value)], ids=lambda named: named.id)
 def test_errors_that_a_call_raises_are_in_its_docstring(named: Named) -> None:
-    _, _, told = named.doc.partition("Raises:\n")
-    assert all(f"{name}:" in told for name in raised(named.value))
-    assert told or not checks_arguments(named.value)
+    _, _, documented = named.doc.partition("Raises:\n")
+    assert all(f"{name}:" in documented for name in raised(named.value))
+    assert documented or not checks_arguments(named.value)
 
 
 @pytest.mark.parametrize("named", [*NAMES, *CALLED], ids=lambda named: named.id)

@@ -66,7 +66,7 @@ def test_every_model_is_covered_by_the_tests_of_decoding() -> None:
 @pytest.mark.parametrize("value", OF_EVERY_KIND, ids=repr)
 def test_a_value_is_accepted_or_refused(kind: Any, value: object) -> None:
     try:
-        taken = to_wire(structure(kind, value))
+        accepted = to_wire(structure(kind, value))
     except DecodeError:
         return
-    assert (type(taken), taken) == (type(value), value)
+    assert (type(accepted), accepted) == (type(value), value)

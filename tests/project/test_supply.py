@@ -22,8 +22,8 @@ REQUIREMENTS = sorted({*BACKEND, *PROJECT["dependencies"], *EXTRAS})
 
 @pytest.mark.parametrize("requirement", [one for one in REQUIREMENTS if not one.startswith("outreach_async[")])
 def test_every_requirement_is_locked_at_an_allowed_version(requirement: str) -> None:
-    asked = Requirement(requirement)
-    assert asked.specifier.contains(pins(LOCK)[canonicalize_name(asked.name)])
+    required = Requirement(requirement)
+    assert required.specifier.contains(pins(LOCK)[canonicalize_name(required.name)])
 
 
 def test_every_locked_version_has_hashes() -> None:
@@ -77,7 +77,7 @@ def test_wheel_and_sdist_builds_are_reproducible(tmp_path: Path) -> None:
 
 def test_an_audit_that_skipped_a_package_is_not_clean() -> None:
     skipped = {"dependencies": [{"name": "a", "skip_reason": "not found"}, {"name": "b", "version": "1", "vulns": []}]}
-    asked = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}
+    required = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}
     assert unreached([]) == {"everything"}
     assert (unreached([skipped]), vulnerable([skipped])) == ({"a"}, set())
-    assert (unreached([skipped, asked]), vulnerable([skipped, asked])) == (set(), {"a 1: X-1, mended in 2"})
+    assert (unreached([skipped, required]), vulnerable([skipped, required])) == (set(), {"a 1: X-1, mended in 2"})

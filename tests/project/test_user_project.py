@@ -132,8 +132,8 @@ def test_the_bulk_app_survives_a_kill_and_creates_every_contact_once(
         process.kill()
         process.communicate()
     assert process.returncode == KILLED
-    begun = len(served.contacts()) - before
-    assert 0 < begun < PEOPLE
+    started_count = len(served.contacts()) - before
+    assert 0 < started_count < PEOPLE
     status, out, err = user.run(*command, **served.variables)
     assert out, err
     *doubts, last = out.splitlines()
@@ -141,7 +141,7 @@ def test_the_bulk_app_survives_a_kill_and_creates_every_contact_once(
     assert len(doubts) == report["uncertain"] < PEOPLE
     assert (status, report["rows"], sum(report["outcomes"].values())) == (3 if report["uncertain"] else 0, PEOPLE, PEOPLE), err
     assert report["outcomes"]["added"] + report["outcomes"]["updated_missing_fields"] == PEOPLE
-    assert 0 < report["metrics"]["status 201"] <= PEOPLE - begun
+    assert 0 < report["metrics"]["status 201"] <= PEOPLE - started_count
     assert report["states"] == ["running", "finished"]
     emails = [contact["email"] for contact in served.contacts()[before:]]
     assert sorted(emails) == sorted(f"person{number}@company.example" for number in range(PEOPLE))

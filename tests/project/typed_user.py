@@ -76,10 +76,10 @@ async def stream() -> AsyncIterator[dict[str, str]]:
 
 
 async def writes(client: OutreachClient) -> None:
-    made = await client.contacts.create(NewContact("a@b.example"), duplicates="update_missing_fields", timeout=None)
-    assert_type(made, CreatedContact)
-    assert_type(made.certain, bool)
-    assert_type(made.possible, frozenset[Outcome])
+    created = await client.contacts.create(NewContact("a@b.example"), duplicates="update_missing_fields", timeout=None)
+    assert_type(created, CreatedContact)
+    assert_type(created.certain, bool)
+    assert_type(created.possible, frozenset[Outcome])
     async with client.contacts.create_many(stream(), order="input") as outcomes:
         async for outcome in outcomes:
             assert_type(outcome, ContactOutcome)

@@ -73,13 +73,13 @@ class MailboxService:
     def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, uncounted: int = 0) -> None:
         self.workspaces = workspaces
         self.uncounted = uncounted
-        self.asked: list[tuple[str, int]] = []
+        self.requests: list[tuple[str, int]] = []
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         progress.sent = True
         query = parse_qs(urlsplit(request.target).query)
         workspace, page, display = query["workspace"][0], int(query["page"][0]), int(query["display"][0])
-        self.asked.append((workspace, page))
+        self.requests.append((workspace, page))
         await self.wait_for_turn((workspace, page))
         items = self.workspaces.get(workspace, 404)
         if isinstance(items, int):
@@ -92,7 +92,7 @@ class MailboxService:
         listing = {"status": "ok", "headers": [], "data": data, "total_found": len(items) + self.uncounted}
         return json.dumps({**listing, "current_page": page, "total_pages": pages}).encode()
 
-    async def wait_for_turn(self, asked: tuple[str, int]) -> None:
+    async def wait_for_turn(self, page_request: tuple[str, int]) -> None:
         """Answer at once."""
 
     async def aclose(self) -> None: ...
@@ -107,17 +107,17 @@ class ConductedService(MailboxService):
         self.together: list[set[tuple[str, int]]] = []
         self._random = None if seed is None else random.Random(seed)  # noqa: S311 - an order, not a secret
 
-    async def wait_for_turn(self, asked: tuple[str, int]) -> None:
-        self.waiting[asked] = anyio.Event()
-        await self.waiting[asked].wait()
+    async def wait_for_turn(self, page_request: tuple[str, int]) -> None:
+        self.waiting[page_request] = anyio.Event()
+        await self.waiting[page_request].wait()
 
     async def conduct(self) -> None:
         """Release one answer after another, until cancelled."""
         while True:
             await anyio.wait_all_tasks_blocked()
             self.together.append(set(self.waiting))
-            for asked in self._next(sorted(self.waiting)):
-                self.waiting.pop(asked).set()
+            for page_request in self._next(sorted(self.waiting)):
+                self.waiting.pop(page_request).set()
 
     def _next(self, waiting: list[tuple[str, int]]) -> list[tuple[str, int]]:
         return [self._random.choice(waiting)] if self._random and waiting else waiting

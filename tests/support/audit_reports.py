@@ -38,7 +38,7 @@ HOSTILE: Final = (
 def finding(rule: str = "OA101", **about: Any) -> Finding:
     """Return what a rule may have found about a mailbox."""
     known = CATALOGUE[rule]
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "severity": known.severity,
         "workspace": "space_1",
         "mailbox": "mailbox_1",
@@ -47,13 +47,13 @@ def finding(rule: str = "OA101", **about: Any) -> Finding:
         "message": "what was seen",
         "sent_30days": 1000,
     }
-    given |= about
-    return Finding(rule=rule, remedy=known.remedy.replace("<domain>", given["domain"] or "<domain>"), **given)
+    values |= about
+    return Finding(rule=rule, remedy=known.remedy.replace("<domain>", values["domain"] or "<domain>"), **values)
 
 
 def row(**about: Any) -> Row:
     """Return a mailbox that something was found about."""
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "id": "mailbox_1",
         "email": "ann@one.example",
         "workspace": "space_1",
@@ -72,25 +72,25 @@ def row(**about: Any) -> Row:
         "opened_14days": 41.5,
         "avg_open_rate": 43,
     }
-    return Row(**(given | about))
+    return Row(**(values | about))
 
 
 def group(kind: GroupKind = "domain", key: str = "one.example", **about: Any) -> Group:
     """Return mailboxes that share something."""
     counts = dict.fromkeys(Severity, 0)
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "mailboxes": 1, "score": 100.0, "severity": None, "counts": counts, "sent_30days": 1000, "daily_limit": 40
     }  # fmt: skip
-    return Group(kind=kind, key=key, **(given | about))
+    return Group(kind=kind, key=key, **(values | about))
 
 
-def made(findings: Sequence[Finding] = (), **about: Any) -> Report:
+def make_report(findings: Sequence[Finding] = (), **about: Any) -> Report:
     """Return a report of these findings."""
     scores = Scores(overall=80.0, workspaces={"space_1": Score(score=80.0, mailboxes=1, sent_30days=1000)}, domains={})
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "workspaces": ["space_1"], "mailboxes": 1, "unreadable": [], "findings": list(findings), "scores": scores, "at": AT
     }  # fmt: skip
-    return Report(**(given | about))
+    return Report(**(values | about))
 
 
 Trouble = tuple[str, Severity, Callable[[random.Random], str]]

@@ -100,8 +100,8 @@ def served(service: Service) -> Iterator[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Return this process's environment without what the command would read."""
-    kept = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
-    return {**kept, **more}
+    inherited = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
+    return {**inherited, **more}
 
 
 def started(

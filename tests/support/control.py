@@ -31,15 +31,15 @@ class Plane:
         assert exchange.response is not None
         return exchange.response
 
-    def __call__(self, method: str, path: str, said: Any = None) -> Any:
+    def __call__(self, method: str, path: str, payload: Any = None) -> Any:
         """Ask for something that is done, and return what is answered."""
-        response = self.send(method, f"/_fake{path}", b"" if said is None else json.dumps(said).encode())
+        response = self.send(method, f"/_fake{path}", b"" if payload is None else json.dumps(payload).encode())
         assert response.status in {200, 201}, response.body
         return json.loads(response.body)
 
-    def problem(self, method: str, path: str, said: Any = None, status: int = 400) -> dict[str, Any]:
+    def problem(self, method: str, path: str, payload: Any = None, status: int = 400) -> dict[str, Any]:
         """Ask for something that is refused, and return the error."""
-        raw = said if isinstance(said, bytes) else b"" if said is None else json.dumps(said).encode()
+        raw = payload if isinstance(payload, bytes) else b"" if payload is None else json.dumps(payload).encode()
         response = self.send(method, f"/_fake{path}", raw)
         answered = json.loads(response.body)
         assert response.status == status, response.body

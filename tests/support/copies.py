@@ -45,14 +45,14 @@ class CopyingService:
         self._owed: list[tuple[Peer, bytes]] = []
 
     def __call__(self, peer: Peer) -> None:
-        held = b""
+        delayed_data = b""
         while True:
             response, twice = self._answer(peer.request())
-            data, held = held + response, b""
+            data, delayed_data = delayed_data + response, b""
             if twice and self._timing == "same write":
                 data += response
             elif twice and self._timing == "next response":
-                held = response
+                delayed_data = response
             elif twice:
                 with self._lock:
                     self._owed.append((peer, response))

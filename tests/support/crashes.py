@@ -130,7 +130,7 @@ class Simulation:
             caller_seconds=scene.caller_seconds,
         )
         self.processes.append(process)
-        self.world.given.clear()
+        self.world.delivered.clear()
         _run._r.seed(self.scene.seed)  # trio draws the order of its tasks
         options = self._time.options(self._backend)
         try:
@@ -182,11 +182,11 @@ class Simulation:
                 shutil.copyfile(f"{left}{ending}", f"{self.path}{ending}")
         for writer in process.writers:
             writer.close()
-        self.crashes.append(Journal(self.path).report().possibly_sent if begun(self.path) else 0)
+        self.crashes.append(Journal(self.path).report().possibly_sent if has_started(self.path) else 0)
 
     def _inspect(self, process: Process) -> None:
         """See what a process that ended early, but was not killed, left behind."""
-        report = Journal(self.path).report() if begun(self.path) else None
+        report = Journal(self.path).report() if has_started(self.path) else None
         self.crashes.append(report.possibly_sent if report else 0)
         if process.way in ORDERLY and process.writers and not process.journal_fails and report and report.state == "running":
             self.broken.append(f"I18: a run that ended in order ({process.way}) did not say so")
@@ -194,7 +194,7 @@ class Simulation:
     @property
     def finished(self) -> bool:
         """Whether every row has its outcome."""
-        return begun(self.path) and Journal(self.path).report().state == "finished"
+        return has_started(self.path) and Journal(self.path).report().state == "finished"
 
     def finish(self, endings: Iterator[Ending | int]) -> None:
         """Let processes follow each other until the run is finished; those end early for which an ending is given."""
@@ -214,12 +214,15 @@ class Simulation:
             yield "I1: not one outcome a row"
         if sum(Journal(self.path).report().outcomes.values()) != len(self.scene.rows):
             yield "I1: the figures do not add up"
-        kept, told = {outcome.index: _said(outcome) for outcome in outcomes}, Counter(each.index for each in self.delivered)
-        if told and max(told.values()) > 1:
+        kept_outcomes, delivered_count = (
+            {outcome.index: _said(outcome) for outcome in outcomes},
+            Counter(each.index for each in self.delivered),
+        )
+        if delivered_count and max(delivered_count.values()) > 1:
             yield "I2: an outcome was delivered twice"
-        if any(kept.get(each.index) != _said(each) for each in self.delivered):
+        if any(kept_outcomes.get(each.index) != _said(each) for each in self.delivered):
             yield "I2: another outcome was delivered than is kept"
-        if not self.crashes and len(told) != len(kept):
+        if not self.crashes and len(delivered_count) != len(kept_outcomes):
             yield "I2: an outcome was not delivered"
         if KEY.encode() in b"".join(path.read_bytes() for path in self._folder.iterdir()):
             yield "I12: a file holds the key"
@@ -268,9 +271,9 @@ class Simulation:
             yield "I14: too many requests"
         if self.world.most_open > self.scene.concurrency:
             yield "I8: too many requests at a time"
-        told = len(self.delivered)
-        again = self.live()
-        if len(self.delivered) != told or any(name == "send" for name, _ in again.trace):
+        delivered_count = len(self.delivered)
+        second_run = self.live()
+        if len(self.delivered) != delivered_count or any(name == "send" for name, _ in second_run.trace):
             yield "I13: a finished run was not left alone"
 
 
@@ -328,7 +331,7 @@ def _expected(error: BaseException, process: Process) -> bool:
     return isinstance(error, kinds.get(process.way, ()))
 
 
-def begun(path: Path) -> bool:
+def has_started(path: Path) -> bool:
     """Whether there is a journal: a file alone, without its tables, is none yet."""
     return path.exists() and path.stat().st_size > 0
 

@@ -45,7 +45,7 @@ class Specimen:
     name: str
     path: Path
     service: Snapshot
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     outcomes: list[dict[str, Any]]
     report: dict[str, Any]
     events: list[Any]
@@ -106,15 +106,15 @@ async def _create(transport: Any, path: Path, most: int | None = None, **options
     client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE)
     journal = Journal(path, inline=True)
     async with client.contacts.create_many(rows(), journal=journal, concurrency=8, resume=True, **options) as outcomes:
-        taken = 0
+        copied_count = 0
         async for _ in outcomes:
-            taken += 1
-            if taken == most:
+            copied_count += 1
+            if copied_count == most:
                 break
 
 
-def _run(*given: Any, **options: Any) -> None:
-    anyio.run(lambda: _create(*given, **options), backend_options=_TIME.options("asyncio"))
+def _run(*arguments: Any, **options: Any) -> None:
+    anyio.run(lambda: _create(*arguments, **options), backend_options=_TIME.options("asyncio"))
 
 
 def specimens(folder: Path) -> list[Specimen]:
@@ -130,22 +130,22 @@ def specimens(folder: Path) -> list[Specimen]:
 def _killed(folder: Path, name: str, number: int) -> Specimen:
     folder.mkdir()
     service, living, path = fake(), folder / "living.db", folder / "run.db"
-    given = {"spool": True} if name == "spooled" else {}
-    kept: list[Snapshot] = []
+    arguments = {"spool": True} if name == "spooled" else {}
+    snapshots: list[Snapshot] = []
 
     def keep() -> None:
-        kept.append(service.snapshot())
+        snapshots.append(service.snapshot())
         for ending in ENDINGS:
             shutil.copyfile(f"{living}{ending}", f"{path}{ending}")
 
-    _run(_Killing(service, keep, number), living, **given)
-    return _specimen(name, path, kept[0], given)
+    _run(_Killing(service, keep, number), living, **arguments)
+    return _specimen(name, path, snapshots[0], arguments)
 
 
-def _specimen(name: str, path: Path, service: Snapshot, given: dict[str, Any]) -> Specimen:
+def _specimen(name: str, path: Path, service: Snapshot, arguments: dict[str, Any]) -> Specimen:
     journal = Journal(path)
     found = [facts(outcome) for outcome in journal.outcomes()]
-    return Specimen(name, path, service, given, found, journal.report().to_dict(), list(journal.events()))
+    return Specimen(name, path, service, arguments, found, journal.report().to_dict(), list(journal.events()))
 
 
 def damage(path: Path, kind: str, chance: random.Random) -> None:
@@ -241,7 +241,7 @@ class Figures:
             service = fake()
             service.restore(specimen.service)
             try:
-                _run(FakeTransport(service), path, earlier=earlier, **specimen.given)
+                _run(FakeTransport(service), path, earlier=earlier, **specimen.arguments)
             except (InvalidRequest, JournalError) as error:
                 self.counts[f"resuming, earlier {earlier}: refused"] += 1
                 if earlier == "unknown" and not _is_foreign(error):
@@ -258,8 +258,8 @@ class Figures:
     def _judge(self, what: str, found: Sequence[ContactOutcome]) -> None:
         false = [outcome for outcome in found if truth(outcome.index) not in outcome.possible]
         if false or [outcome.index for outcome in found] != list(range(ROWS)):
-            said = [f"{outcome.index} {outcome.status} was {truth(outcome.index)}" for outcome in false]
-            self.labels.append(f"{what}: {len(found)} outcomes, false: {said}")
+            false_labels = [f"{outcome.index} {outcome.status} was {truth(outcome.index)}" for outcome in false]
+            self.labels.append(f"{what}: {len(found)} outcomes, false: {false_labels}")
 
 
 def _is_foreign(error: Exception) -> bool:
@@ -271,8 +271,8 @@ def _right_report(specimen: Specimen, found: dict[str, Any]) -> bool:
     if not specimen.is_open:
         return found == specimen.report
     same = ("state", "marked", "windows", "workspace", "source", "fingerprint")
-    rows, kept = found["rows"], specimen.report["rows"]
-    return all(found[name] == specimen.report[name] for name in same) and rows == sum(found["outcomes"].values()) <= kept
+    rows, snapshots = found["rows"], specimen.report["rows"]
+    return all(found[name] == specimen.report[name] for name in same) and rows == sum(found["outcomes"].values()) <= snapshots
 
 
 def _right_outcomes(specimen: Specimen, found: list[dict[str, Any]]) -> bool:

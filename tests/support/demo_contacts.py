@@ -96,14 +96,14 @@ FAULTS: Final[dict[str, Callable[[Record], Record]]] = {
 
 def people(rng: Random) -> Iterator[Record]:
     """Yield people, no two with one address."""
-    taken: set[str] = set()
+    used: set[str] = set()
     while True:
         place, trade = rng.choice(PLACES), rng.choice(list(TRADES))
         first, last, company = rng.choice(FIRST.split()), rng.choice(LAST.split()), f"{rng.choice(COMPANIES.split())} {trade}"
         domain = f"{company.lower().replace(' ', '-')}.example"
         email = f"{plain(first)}.{plain(last)}@{domain}"
-        if email not in taken:
-            taken.add(email)
+        if email not in used:
+            used.add(email)
             known = (email, first, last, rng.choice(TITLES.split("|")), company, TRADES[trade], dialled(place.phone, rng))
             record = (*known, f"https://www.{domain}", *place[:4], rng.choice(PLANS))
             yield {

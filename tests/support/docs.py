@@ -200,8 +200,8 @@ def in_reach(scope: str, fake: FakeService) -> dict[str, Any]:
 
 
 def compiled(code: str) -> CodeType:
-    made: CodeType = compile(code, "<example>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    return made
+    code_object: CodeType = compile(code, "<example>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return code_object
 
 
 def is_async(code: str) -> bool:
@@ -230,5 +230,7 @@ def promised(code: str) -> list[re.Pattern[str]]:
 
 
 def keeps_its_promise(code: str, lines: list[str]) -> bool:
-    wanted = promised(code)
-    return len(wanted) == len(lines) and all(one.fullmatch(line.rstrip()) for one, line in zip(wanted, lines, strict=True))
+    expected_lines = promised(code)
+    return len(expected_lines) == len(lines) and all(
+        one.fullmatch(line.rstrip()) for one, line in zip(expected_lines, lines, strict=True)
+    )

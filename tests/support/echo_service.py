@@ -21,7 +21,7 @@ class TinyService:
     def __init__(self, heard: Callable[[], object] = lambda: None) -> None:
         self.heard = heard
         self.faults = Faults(seed=0)
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
 
     def exchange(self, request: Request, /) -> Exchange:
         self.heard()
@@ -29,7 +29,7 @@ class TinyService:
         return self.faults.around(operation, request, lambda: self._serve(request))
 
     def _serve(self, request: Request) -> Response:
-        self.asked.append(request)
+        self.requests.append(request)
         return Response(201, {"content-type": "application/json", "x-request-id": "req_1"}, answer_to(request))
 
 

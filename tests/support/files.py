@@ -51,9 +51,9 @@ def old_workbook() -> bytes:
     return zlib.decompress(base64.b85decode(_XLS))
 
 
-def read(given: str | bytes, overrides: Mapping[str, str] | None = None, **options: str | None) -> tuple[File, list[Row]]:
+def read(file_source: str | bytes, overrides: Mapping[str, str] | None = None, **options: str | None) -> tuple[File, list[Row]]:
     """Open bytes as a stream, or the file at a path, and read all of its rows; they are as many as it counts."""
-    return _all_of(open_file(io.BytesIO(given) if isinstance(given, bytes) else given, **options), overrides)
+    return _all_of(open_file(io.BytesIO(file_source) if isinstance(file_source, bytes) else file_source, **options), overrides)
 
 
 def _all_of(file: File, overrides: Mapping[str, str] | None) -> tuple[File, list[Row]]:

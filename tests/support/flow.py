@@ -67,7 +67,7 @@ class Scene:
     latency: float = 0.05
     outages: Sequence[tuple[float, float, Trouble]] = ()
     asks: float | None = None
-    told: bool = False
+    reports_quota: bool = False
     workers: int = 64
     seed: int = 0
 
@@ -119,7 +119,7 @@ class Service:
             await anyio.sleep(HANG)
             raise TransportError("no answer within 30 s", maybe_sent=True)
         allowed = trouble is None and self._take(at)
-        headers = self._told()
+        headers = self.quota_headers()
         await anyio.sleep(self.scene.latency * self.random.uniform(0.5, 1.5))
         if trouble == "503":
             raise StatusError("503", status_code=503, maybe_sent=True)
@@ -142,8 +142,8 @@ class Service:
         self._tokens -= 1
         return True
 
-    def _told(self) -> dict[str, str]:
-        if not self.scene.told:
+    def quota_headers(self) -> dict[str, str]:
+        if not self.scene.reports_quota:
             return {}
         most, limit = self.most(self._at), self.scene.limit(self._at)
         reset = max(1, round((most - self._tokens) / limit))
@@ -272,8 +272,8 @@ async def drive(run: Run, policy: RetryPolicy) -> None:
 
 def judged(flow: RunThrottle, error: OutreachError, blamed: int, started: float) -> tuple[RetryDecision, FailureKind]:
     evidence = classify(error, Idempotency.IDEMPOTENT)
-    asked = parse_retry_after(error.headers, now=0.0) if evidence is FailureKind.REFUSED else None
-    return flow.on_failure(error, evidence, blamed=blamed, asked=asked, started=started, now=anyio.current_time()), evidence
+    retry_after = parse_retry_after(error.headers, now=0.0) if evidence is FailureKind.REFUSED else None
+    return flow.on_failure(error, evidence, blamed=blamed, asked=retry_after, started=started, now=anyio.current_time()), evidence
 
 
 async def play(scene: Scene, max_outage: float = 900.0) -> Run:

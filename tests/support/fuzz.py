@@ -78,18 +78,18 @@ class Ending:
     """
 
     kind: str
-    told: str
+    message: str
     facts: str = ""
 
 
 async def ending(client: OutreachClient, operation: str) -> Ending:
     """Call, and tell how it ended; what is no error of the tree is raised."""
     try:
-        given = await OPERATIONS[operation](client)
+        result = await OPERATIONS[operation](client)
     except OutreachError as error:
         return Ending(type(error).__name__, str(error), repr(sorted(vars(error).items())))
-    shown = repr((given.status, given.body, sorted(given.headers.items()))) if isinstance(given, Response) else repr(given)
-    return Ending(type(given).__name__, shown)
+    shown = repr((result.status, result.body, sorted(result.headers.items()))) if isinstance(result, Response) else repr(result)
+    return Ending(type(result).__name__, shown)
 
 
 @contextmanager
@@ -125,8 +125,8 @@ def good_answers() -> tuple[bytes, ...]:
         "/workspaces/space_1/all-fields",
         "/nowhere",
     ]
-    asked = [create, create, *(Request("GET", target) for target in reads)]
-    return tuple(fake.handle(request).body for request in asked)
+    requests = [create, create, *(Request("GET", target) for target in reads)]
+    return tuple(fake.handle(request).body for request in requests)
 
 
 ODD_VALUES: Final = (

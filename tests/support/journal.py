@@ -27,8 +27,8 @@ ENDINGS = ("", "-wal", "-shm")
 def facts(found: ContactOutcome) -> dict[str, Any]:
     """Return what can be compared of an outcome that was read: errors are equal only to themselves."""
     error = found.error
-    said = error and (type(error), str(error), error.operation, error.status_code, error.attempts, error.maybe_applied)
-    return {**attrs.asdict(found, recurse=False), "error": said}
+    error_facts = error and (type(error), str(error), error.operation, error.status_code, error.attempts, error.maybe_applied)
+    return {**attrs.asdict(found, recurse=False), "error": error_facts}
 
 
 def states() -> set[tuple[int, int]]:
@@ -88,9 +88,9 @@ def child(path: Path, *options: object) -> subprocess.Popen[str]:
 
 def acknowledged(lines: str) -> tuple[int, int]:
     """Return how many rows a process said were marked and recorded; a line that a kill cut off does not count."""
-    said = [line.split() for line in lines.splitlines(keepends=True) if line.endswith("\n")]
+    error_facts = [line.split() for line in lines.splitlines(keepends=True) if line.endswith("\n")]
     most = {"marked": 0, "recorded": 0}
-    for word, number in said:
+    for word, number in error_facts:
         most[word] = max(most[word], int(number))
     return most["marked"], most["recorded"]
 

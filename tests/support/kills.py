@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import attrs
 from support.kill_points import Point
-from tools.kill_importer import Job, Run, told
+from tools.kill_importer import Job, Run, format_outcome
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.outcomes import ContactOutcome
@@ -106,10 +106,10 @@ def _unaccounted(story: Story) -> Iterator[str]:
     counts = Counter(outcome.index for outcome in story.outcomes)
     yield from (f"row {row}: {counts[row]} outcomes" for row in range(story.run.rows) if counts[row] != 1)
     yield from (f"row {row}: no such row" for row in counts if not 0 <= row < story.run.rows)
-    kept = {told(outcome) for outcome in story.outcomes}
+    recorded_lines = {format_outcome(outcome) for outcome in story.outcomes}
     for line, times in Counter(story.lines).items():
-        if times > 1 or line not in kept:
-            yield f"delivered {times} times, and {'' if line in kept else 'not '}kept: {line.strip()}"
+        if times > 1 or line not in recorded_lines:
+            yield f"delivered {times} times, and {'' if line in recorded_lines else 'not '}kept: {line.strip()}"
 
 
 def _mislabelled(story: Story) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _mislabelled(story: Story) -> Iterator[str]:
     for outcome in story.outcomes:
         truth = _truth(effects.get(outcome.index, set()))
         if not truth & outcome.possible:
-            yield f"row {outcome.index}: said {told(outcome).strip()}, but was {'/'.join(sorted(truth))}"
+            yield f"row {outcome.index}: said {format_outcome(outcome).strip()}, but was {'/'.join(sorted(truth))}"
         if story.run.calm and not outcome.certain:
             yield f"row {outcome.index}: uncertain, though nothing went wrong"
 
@@ -145,7 +145,7 @@ def _misnamed(story: Story) -> Iterator[str]:
         if outcome.id is not None and emails.get(outcome.id) != email:
             yield f"row {outcome.index}: {outcome.id} is not the contact of {email}"
         if outcome.possible.isdisjoint({Outcome.NOT_APPLIED, Outcome.REJECTED}) and email not in counts:
-            yield f"row {outcome.index}: {email} is no contact, but {told(outcome).strip()}"
+            yield f"row {outcome.index}: {email} is no contact, but {format_outcome(outcome).strip()}"
 
 
 def _sent_needlessly(story: Story) -> Iterator[str]:
@@ -175,8 +175,8 @@ class Service:
 
     def ledger(self, run: Run) -> tuple[list[Entry], list[tuple[str, str]]]:
         """Return what was done for a run, and the contacts of its workspace; ask it once."""
-        said = self._ask("GET", run, None)
-        return [Entry(*each) for each in said["entries"]], [(email, id_) for email, id_ in said["contacts"]]
+        answer = self._ask("GET", run, None)
+        return [Entry(*each) for each in answer["entries"]], [(email, id_) for email, id_ in answer["contacts"]]
 
     def _ask(self, method: str, run: Run, body: object) -> Any:
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=600)

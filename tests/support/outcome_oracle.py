@@ -106,12 +106,12 @@ def apply(duplicates: str, stored: Payload | None, sent: Payload) -> tuple[Paylo
         return sent, Outcome.ADDED
     pairs = zip(stored, sent, strict=True)
     if duplicates == "skip":
-        made = stored
+        stored_fields = stored
     elif duplicates == "overwrite":
-        made = tuple(old if new is None else new for old, new in pairs)
+        stored_fields = tuple(old if new is None else new for old, new in pairs)
     else:
-        made = tuple(new if old is None else old for old, new in pairs)
-    return made, DUPLICATE_OUTCOMES[duplicates]
+        stored_fields = tuple(new if old is None else old for old, new in pairs)
+    return stored_fields, DUPLICATE_OUTCOMES[duplicates]
 
 
 @attrs.frozen
@@ -136,8 +136,8 @@ def turns(sure: Sequence[bool | None]) -> Iterator[tuple[int, ...]]:
     """
     fixed = [row for row, known in enumerate(sure) if known]
     loose = [row for row, known in enumerate(sure) if known is False]
-    for taken in product((True, False), repeat=len(loose)):
-        chosen = fixed + [row for row, take in zip(loose, taken, strict=True) if take]
+    for choices in product((True, False), repeat=len(loose)):
+        chosen = fixed + [row for row, take in zip(loose, choices, strict=True) if take]
         yield from (order for order in permutations(chosen) if [row for row in order if row in fixed] == fixed)
 
 
@@ -150,13 +150,13 @@ def sequences(duplicates: str, before: Payload | None, rows: Sequence[Sent], sur
         rows: The rows.
         sure: For each, what `turns` takes.
     """
-    made = set()
+    stored_fields = set()
     for order in turns(sure):
         contact = before
         for payload in (payload for row in order for payload in rows[row].means):
             contact, _ = apply(duplicates, contact, payload)
-        made.add(contact)
-    return frozenset(made)
+        stored_fields.add(contact)
+    return frozenset(stored_fields)
 
 
 def wrongs(outcome: ContactOutcome, truth: Outcome | None, *, sent: bool) -> Iterator[str]:

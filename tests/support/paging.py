@@ -105,7 +105,7 @@ class PagingService:
         self.changes = {change.before: change for change in changes}
         self.patience = iter(patience)
         self.ids: list[str] = []
-        self.made = 0
+        self.created_count = 0
         self._insert(size)
         self.answered: list[int] = []
         self.displays: set[int] = set()
@@ -125,8 +125,8 @@ class PagingService:
     async def aclose(self) -> None: ...
 
     def _insert(self, count: int) -> None:
-        self.ids += [f"camp_{number}" for number in range(self.made, self.made + count)]
-        self.made += count
+        self.ids += [f"camp_{number}" for number in range(self.created_count, self.created_count + count)]
+        self.created_count += count
 
     def _change(self, change: Change) -> None:
         self._insert(change.inserted)

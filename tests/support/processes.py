@@ -217,28 +217,28 @@ class MortalWriter:
         return self._mortal(name, found) if callable(found) else found
 
     def _mortal(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*given: Any) -> Any:
-            rows = _rows(given)
+        def construct(*items: Any) -> Any:
+            rows = _rows(items)
             self._process.at(f"{name}...", rows)
             fails = name not in {"close", "create_counts"}  # these do not write
             if fails and (self._failed or self._process.journal_fails):
                 self._fail()
-            done = call(*given)
+            done = call(*items)
             if fails and self._process.way == "journal fails late":
                 self._fail()
             self._process.at(name, rows)
             return done
 
-        return made
+        return construct
 
     def _fail(self) -> None:
         self._failed = True
         raise JournalError("the disk is full")
 
 
-def _rows(given: Sequence[Any]) -> Any:
+def _rows(items: Sequence[Any]) -> Any:
     """Return which rows a call of the writer is about."""
-    first = given[0] if given else None
+    first = items[0] if items else None
     if isinstance(first, list):
         return tuple(each.index if isinstance(each, ContactOutcome) else each[0] for each in first)
     return first if isinstance(first, int | str) else getattr(first, "first", None)

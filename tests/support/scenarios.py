@@ -123,7 +123,7 @@ class World:
         self.ledger: list[tuple[int, Outcome]] = []
         self.sends: Counter[int] = Counter()
         self.struck = self.open = self.most_open = 0
-        self.given: dict[str, Response] = {}
+        self.delivered: dict[str, Response] = {}
 
     def weather(self, row: int, number: int) -> tuple[Fault, float, float]:
         """Return what happens to a request, and the seconds that it and its answer take."""
@@ -142,12 +142,12 @@ class World:
     def misdirect(self, email: str, number: int, answer: Response) -> Response:
         """Return the answer, or a copy of one that another e-mail was given."""
         chance = random.Random(f"{self.scene.seed} {email} {number}")  # noqa: S311 - repeatable, not secret
-        others = [given for other, given in self.given.items() if other.lower() != email.lower()]
+        others = [all_rows for other, all_rows in self.delivered.items() if other.lower() != email.lower()]
         if answer.status < BAD and others and chance.random() < self.scene.misdirected:
             self.struck += 1
             return chance.choice(others)
         if answer.status < BAD and json.loads(answer.body).get("id"):
-            self.given.setdefault(email, answer)
+            self.delivered.setdefault(email, answer)
         return answer
 
 
@@ -171,7 +171,7 @@ def creation(members: dict[str, Any], duplicates: str) -> Request:
 def seeded(seed: int, rows: int = 20, **options: Any) -> Scene:
     """Draw a scene: about a third of its rows repeat an e-mail, some spelled otherwise, and a few can never be sent."""
     chance = random.Random(f"rows {seed}")  # noqa: S311 - repeatable, not secret
-    given: list[Any] = []
+    all_rows: list[Any] = []
     for index in range(rows):
         email = f"user{chance.randrange(max(1, 2 * rows // 3))}@a.example"
         if chance.random() < 0.1 and options.get("repeats") != "coalesce":
@@ -180,7 +180,7 @@ def seeded(seed: int, rows: int = 20, **options: Any) -> Scene:
         for field in ("custom_2", "custom_3", "city"):
             if chance.random() < 0.6:
                 row[field] = chance.choice(["x", "y", "z", f"of row {index}"])
-        given.append(row)
+        all_rows.append(row)
     before = [f"user{number}@a.example" for number in range(rows) if chance.random() < 0.2]
     options = {"attempts": chance.choice([2, 4]), "trouble": chance.choice([0.15, 0.4]), **options}
-    return Scene(rows=given, before=before, seed=seed, **options)
+    return Scene(rows=all_rows, before=before, seed=seed, **options)

@@ -38,8 +38,8 @@ def quiet_world(
     fake.add_workspace(SPACE)
     fake.add_owner_key(SPACE, key="key_1")
     ids = fake.add_mailboxes(SPACE, boxes, daily_limit=limit, **NOTHING)
-    given: dict[str, Any] = {"status": "live", "mailboxes": ids, "steps": ["A"], "rates": SILENT} | campaign
-    fake.add_campaign(SPACE, id="camp_1", **given)
+    fields: dict[str, Any] = {"status": "live", "mailboxes": ids, "steps": ["A"], "rates": SILENT} | campaign
+    fake.add_campaign(SPACE, id="camp_1", **fields)
     fake.add_contacts(SPACE, count, campaign="camp_1")
     return fake
 

@@ -234,11 +234,11 @@ class Points:
         call = f"id-{number}"
         self.claims[call.encode()] = True  # cancelled, it says nothing
         try:
-            made = await self._client.contacts.create(NewContact(f"{call}@company.example"), **options)
+            created = await self._client.contacts.create(NewContact(f"{call}@company.example"), **options)
         except OutreachError as error:
             self.claims[call.encode()] = error.maybe_sent or error.maybe_applied
         else:
-            assert Outcome.ADDED in made.possible, made
+            assert Outcome.ADDED in created.possible, created
 
     async def _list(self, number: int, **options: Any) -> None:
         del number

@@ -226,7 +226,7 @@ def _written(value: Any, random: Random, blanks: list[str], *, ascii_only: bool)
     return json.dumps(value, ensure_ascii=ascii_only)
 
 
-def made(name: str, value: Wire) -> Any:
+def build_model(name: str, value: Wire) -> Any:
     """Make the model that wire JSON means, by hand."""
     table = TABLES[name]
     members = {field: _made(kind, value[field]) for field, kind in table.items()}
@@ -237,7 +237,7 @@ def made(name: str, value: Wire) -> Any:
 def _made(kind: str, value: Any) -> Any:
     if kind.startswith("["):
         return [_made(kind[1:-1], item) for item in value]
-    return made(kind, value) if kind in TABLES else value
+    return build_model(kind, value) if kind in TABLES else value
 
 
 def exactly(value: Any) -> Any:
@@ -290,10 +290,10 @@ def changed(value: Any, way: tuple[str | int, ...], put: Any) -> Any:
 def without(value: Any, way: tuple[str | int, ...]) -> Any:
     """Return JSON without the member at a place."""
     *owner, name = way
-    held: Any = value
+    current: Any = value
     for step in owner:
-        held = held[step]
-    return changed(value, tuple(owner), {member: inner for member, inner in held.items() if member != name})
+        current = current[step]
+    return changed(value, tuple(owner), {member: inner for member, inner in current.items() if member != name})
 
 
 def kind_of(value: object) -> str:

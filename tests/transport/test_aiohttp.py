@@ -84,17 +84,17 @@ async def test_its_connections_limit_the_requests_in_flight() -> None:
 
 @on_asyncio
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "shown_url"),
     [
         ("https://user:secret@api.example:8443/v1/", "https://api.example:8443/v1"),
         ("http://API.example", "http://api.example"),
         ("http://[::1]:80/a%2Fb/", "http://[::1]/a%2Fb"),
     ],
 )
-async def test_its_base_url_and_repr_contain_no_credentials(url: str, told: str) -> None:
-    assert AiohttpTransport(url).base_url == told
+async def test_its_base_url_and_repr_contain_no_credentials(url: str, shown_url: str) -> None:
+    assert AiohttpTransport(url).base_url == shown_url
     async with aiohttp.ClientSession(url) as session:
-        assert AiohttpTransport(session).base_url == told
+        assert AiohttpTransport(session).base_url == shown_url
 
 
 @on_asyncio

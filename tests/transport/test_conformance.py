@@ -191,8 +191,8 @@ async def test_the_fake_service_responds_alike_over_every_transport(route: Open)
     async with route(seeded()) as transport:
         answers = [await exchange(transport, request) for request in CONVERSATION]
     assert [(answer.status, answer.body) for answer in answers] == [(answer.status, answer.body) for answer in expected]
-    for answer, wanted in zip(answers, expected, strict=True):
-        assert wanted.headers.items() <= answer.headers.items()
+    for answer, expected_answer in zip(answers, expected, strict=True):
+        assert expected_answer.headers.items() <= answer.headers.items()
 
 
 DRIFTS: Final = {

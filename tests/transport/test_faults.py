@@ -93,10 +93,10 @@ class Stage:
 
 async def create(stage: Stage) -> None:
     """A creation is repeated, and its label holds no more and no less than the evidence."""
-    made = await stage.client.contacts.create(NewContact("ann@company.example"))
-    assert made.attempts == 1 + bool(stage.says)
-    assert made.status is (Outcome.SKIPPED if len(stage.creations) > 1 else Outcome.ADDED)
-    assert made.possible == {Outcome.ADDED, made.status}  # the truth is among them: nobody else creates contacts here
+    created = await stage.client.contacts.create(NewContact("ann@company.example"))
+    assert created.attempts == 1 + bool(stage.says)
+    assert created.status is (Outcome.SKIPPED if len(stage.creations) > 1 else Outcome.ADDED)
+    assert created.possible == {Outcome.ADDED, created.status}  # the truth is among them: nobody else creates contacts here
 
 
 async def read(stage: Stage) -> None:

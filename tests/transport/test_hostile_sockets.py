@@ -206,11 +206,11 @@ async def test_a_false_length_gives_no_more_than_it_states(make: Make, stated: i
     with Listener(answer_once(answer)) as listener, anyio.fail_after(60):
         transport = make(listener.url, max_answer=LIMIT)
         try:
-            given = await transport.send(POST, Progress())
+            response = await transport.send(POST, Progress())
         except TransportError as error:
             assert error.maybe_sent  # cut short, or the rest was no answer's beginning  # noqa: PT017 - there may be none
         else:
-            assert given.body == b"x" * stated
+            assert response.body == b"x" * stated
         await transport.aclose()
 
 

@@ -63,20 +63,20 @@ def test_the_library_is_recognised_by_the_class_of_the_client(library: Any) -> N
 
 @both_libraries
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "shown_url"),
     [
         ("https://user:secret@api.example:8443/v1/", "https://api.example:8443/v1"),
         ("http://API.example", "http://api.example"),
         ("http://[::1]:80/a%2Fb", "http://[::1]/a%2Fb"),
     ],
 )
-def test_its_base_url_and_repr_contain_no_credentials(library: Any, url: str, told: str) -> None:
-    assert HttpxTransport(url, family=library.__name__).base_url == told
-    assert HttpxTransport(library.AsyncClient(base_url=url)).base_url == told
+def test_its_base_url_and_repr_contain_no_credentials(library: Any, url: str, shown_url: str) -> None:
+    assert HttpxTransport(url, family=library.__name__).base_url == shown_url
+    assert HttpxTransport(library.AsyncClient(base_url=url)).base_url == shown_url
 
 
 @pytest.mark.parametrize(
-    ("service", "family", "wanted"),
+    ("service", "family", "message"),
     [
         (httpx.AsyncClient, "httpx2", "httpx2.AsyncClient, got AsyncClient"),
         (httpx2.AsyncClient, "httpx", "httpx.AsyncClient, got AsyncClient"),
@@ -84,8 +84,8 @@ def test_its_base_url_and_repr_contain_no_credentials(library: Any, url: str, to
         (dict, None, "httpx.AsyncClient, got dict"),
     ],
 )
-def test_only_a_url_or_an_async_client_is_accepted(service: Callable[[], Any], family: Any, wanted: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"^transport: expected a base URL or an {wanted}; pass one of them$"):
+def test_only_a_url_or_an_async_client_is_accepted(service: Callable[[], Any], family: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^transport: expected a base URL or an {message}; pass one of them$"):
         HttpxTransport(service(), family=family)
 
 

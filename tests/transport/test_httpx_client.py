@@ -243,15 +243,15 @@ async def test_a_foreign_error_is_raised_unchanged(library: Any) -> None:
 @both_libraries
 def test_a_client_used_in_another_event_loop_is_refused_and_closed(library: Any) -> None:
     with Listener(serve()) as listener:
-        made = [HttpxTransport(library.AsyncClient(base_url=listener.url))]
+        transports = [HttpxTransport(library.AsyncClient(base_url=listener.url))]
 
         async def send() -> None:
-            await made[0].send(POST, Progress())
+            await transports[0].send(POST, Progress())
 
         async def fail_and_close() -> None:
             with pytest.raises(InvalidRequest, match="used in another event loop; make a new one in this"):
                 await send()
-            await made.pop().aclose()
+            await transports.pop().aclose()
 
         def end() -> None:
             anyio.run(fail_and_close)

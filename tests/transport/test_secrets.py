@@ -26,9 +26,9 @@ def echo(peer: Peer) -> None:
     """Refuse every request and tell what it was."""
     while True:
         head = peer.request()
-        said = b'{"status":"error","message":"%b is no %b"}' % (head.replace(b"\r\n", b" "), WORD.encode())
+        echoed = b'{"status":"error","message":"%b is no %b"}' % (head.replace(b"\r\n", b" "), WORD.encode())
         peer.send(
-            b"HTTP/1.1 401 %b\r\nx-echo: %b\r\ncontent-length: %d\r\n\r\n%b" % (PAIR.encode(), PAIR.encode(), len(said), said)
+            b"HTTP/1.1 401 %b\r\nx-echo: %b\r\ncontent-length: %d\r\n\r\n%b" % (PAIR.encode(), PAIR.encode(), len(echoed), echoed)
         )
 
 

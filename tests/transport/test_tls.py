@@ -134,8 +134,11 @@ def test_a_replaced_file_is_read_again(authority: Path) -> None:
 
 
 def test_a_context_passed_by_the_user_takes_precedence(authority: Path) -> None:
-    given = certificates().client
-    assert TrustSettings.from_environment(given, {"SSL_CERT_FILE": str(authority)}, trust_env=True).get_context("httpx") is given
+    passed_context = certificates().client
+    assert (
+        TrustSettings.from_environment(passed_context, {"SSL_CERT_FILE": str(authority)}, trust_env=True).get_context("httpx")
+        is passed_context
+    )
 
 
 def test_aiohttp_trusts_what_httpx_trusts() -> None:

@@ -70,10 +70,10 @@ async def test_progress_is_shown_for_every_hundred_people(outreach_client: Outre
 @pytest.mark.anyio
 @pytest.mark.outreach(faults={"create_contact": [faults.commit_then(faults.reset())]})
 async def test_a_lost_response_is_reported(outreach_client: OutreachClient, crm: CRM, tmp_path: Path) -> None:
-    told: list[str] = []
-    report = await sync(outreach_client, crm(3), tmp_path / "run.db", complain=told.append)
-    assert (report.uncertain, len(told)) == (1, 1)
-    assert "one of added" in told[0]
+    messages: list[str] = []
+    report = await sync(outreach_client, crm(3), tmp_path / "run.db", complain=messages.append)
+    assert (report.uncertain, len(messages)) == (1, 1)
+    assert "one of added" in messages[0]
 
 
 @pytest.mark.anyio
