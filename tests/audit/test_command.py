@@ -1,4 +1,4 @@
-"""The command `audit`: what it takes, prints, writes and exits with."""
+"""The `audit` command: its arguments, output, files and exit codes."""
 
 from __future__ import annotations
 

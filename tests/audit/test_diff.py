@@ -88,7 +88,7 @@ def test_changed_values_and_severities_are_reported() -> None:
 
     about = {"kind": "mailbox", "key": "mailbox_1", "name": "ann@one.example", "rule": "OA110"}
     assert changed(before, after).deltas == [
-        Delta(**about, figure="severity", before=3, after=4),  # type: ignore[arg-type]  # its kind is one of several texts
+        Delta(**about, figure="severity", before=3, after=4),  # type: ignore[arg-type]  # its kind is one of several strings
         Delta(**about, figure="blacklists", before=1, after=4),  # type: ignore[arg-type]  # the same
     ]
 

@@ -43,7 +43,7 @@ def test_a_group_sums_its_mailboxes_and_counts_their_findings() -> None:
 
     assert (one.sent_30days, one.daily_limit, one.severity) == (2500, 130, Severity.CRITICAL)
     assert one.counts == {Severity.CRITICAL: 1, Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 0}
-    assert one.score == 76  # 40 points of two fifths of its e-mails, and 8 for the server as a whole
+    assert one.score == 76  # 40 points for two fifths of its e-mails, and 8 for the whole server
 
 
 def test_only_domains_are_capped_by_a_critical_finding() -> None:

@@ -1,4 +1,4 @@
-"""The report as one HTML page. What a browser makes of it is seen by tests/tools/audit_pages.py."""
+"""The report as one HTML page. tests/tools/audit_pages.py checks it in a browser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EMPTY = {"meta", "link", "input", "rect", "circle", "line", "path"}
 
 
 class Page(HTMLParser):
-    """A page taken apart."""
+    """A parsed page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The report's JSON, and the schema that is published for it."""
+"""The JSON report and its published schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outreach_async.errors import StatusError
 
 
 def closed(described: Any) -> Any:
-    """The schema again, but nothing may stand in a report that it does not describe."""
+    """The schema without additional properties: a report may contain only what it describes."""
     match described:
         case {"type": "object", "properties": _}:
             return {**{key: closed(value) for key, value in described.items()}, "additionalProperties": False}
@@ -38,7 +38,7 @@ STRICT = Draft202012Validator(closed(schema()))
 
 
 def objects(described: Any) -> Iterator[dict[str, Any]]:
-    """Every object that the schema describes by members."""
+    """Every object that the schema describes by its properties."""
     for each in described.values() if isinstance(described, dict) else described if isinstance(described, list) else ():
         yield from objects(each)
     if isinstance(described, dict) and isinstance(described.get("properties"), dict) and "required" in described:

@@ -1,4 +1,4 @@
-"""The report as Markdown, read by a Markdown parser."""
+"""The Markdown report, parsed by a Markdown parser."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAIRS = [
 OURS = {"inline", "text", "softbreak", "hardbreak", "code_inline"} | {
     f"{name}_{end}" for name in PAIRS for end in ("open", "close")
 }
-"""What a report is made of; links, images, HTML and emphasis are not."""
+"""The only tokens of a report: it has no links, images, HTML or emphasis."""
 
 
 def tokens(text: str) -> Iterator[Token]:

@@ -1,4 +1,4 @@
-"""One interface for every format."""
+"""All output formats share one interface."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ DAYJS = (
     ("a year", 11 * MONTH, 17 * MONTH),
     *((f"{n} years", (n - 0.5) * 365.25 * DAY, (n + 0.5) * 365.25 * DAY) for n in (2, 3, 10, 40)),
 )
-"""Every form of dayjs's plugin relativeTime in English, and between how many seconds it writes it."""
+"""Every English form of dayjs's plugin relativeTime, with the range of seconds it stands for."""
 
 
 @pytest.mark.parametrize(("words", "least", "most"), DAYJS, ids=[words for words, *_ in DAYJS])

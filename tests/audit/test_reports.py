@@ -32,12 +32,12 @@ def drawn(found: Report, *, width: int = 80, colour: bool = False) -> str:
 
 
 def joined(text: str) -> str:
-    """The text without its layout, so that a word broken over two lines is found."""
+    """Remove the layout of a text, so that a word broken over two lines is found."""
     return "".join(text.split())
 
 
 def joined_lines(text: str) -> str:
-    """The text on one line."""
+    """Put a text on one line."""
     return " ".join(text.split())
 
 

@@ -41,7 +41,7 @@ FIRING: dict[str, list[Mailbox]] = {
     "OA172": [mailbox(id=f"mailbox_{n}", type="SMTP & IMAP", blacklists=n) for n in range(2)],
     "OA190": [mailbox(type="Outlook"), mailbox(status="warming", campaigns=0)],
 }
-"""By rule: mailboxes that it finds fault with, each alone, or together where the rule is about several."""
+"""Mailboxes that violate each rule: one by one, or together if the rule is about several."""
 
 SILENT: dict[str, list[Mailbox]] = {
     "OA101": [mailbox(dkim=False, dmarc=False)],
@@ -80,11 +80,11 @@ SILENT: dict[str, list[Mailbox]] = {
     "OA172": [mailbox(id=f"mailbox_{n}", type=kind, blacklists=1) for n, kind in enumerate(("Google", "SMTP & IMAP"))],
     "OA190": [mailbox(type="SMTP & IMAP"), mailbox(type="Google")],
 }
-"""By rule: mailboxes that it finds no fault with, though others may."""
+"""Mailboxes that do not violate the rule, although they may violate others."""
 
 
 def fired(rule: str, boxes: list[Mailbox]) -> list[bool]:
-    """Whether the rule finds fault with each of the mailboxes, or with all of them together."""
+    """Return whether the rule fires for each mailbox, or for all of them together."""
     if CATALOGUE[rule].scope == "mailbox":
         return [rule in verdicts(box, now=NOW) for box in boxes]
     together = [boxes] if rule != "OA171" else [[box] for box in boxes]
@@ -257,8 +257,8 @@ def test_the_age_comes_from_the_creation_time_or_else_from_the_relative_text() -
     young = {"daily_limit": 40, "age": "2 days", "created": "2 days ago"}
 
     assert "OA132" not in verdicts(mailbox(**young), now=NOW)
-    assert verdicts(mailbox(**young)) == {"OA132": "warning"}  # nobody knows what the time is
-    assert verdicts(mailbox(**young, created_at=NOW + DAY), now=NOW) == {"OA132": "warning"}  # another clock
+    assert verdicts(mailbox(**young)) == {"OA132": "warning"}  # without the current time
+    assert verdicts(mailbox(**young, created_at=NOW + DAY), now=NOW) == {"OA132": "warning"}  # a creation time in the future
     assert verdicts(mailbox(**{**young, "age": "Never"})) == {"OA132": "warning"}
     assert only(mailbox(**young)).message == "its daily limit is 40 at an age of 3 days"
     assert only(mailbox(**{**young, "age": "5 minutes"})).message == "its daily limit is 40 at an age of less than a day"

@@ -141,7 +141,7 @@ async def test_an_invalid_display_is_refused_before_anything_is_sent(display: An
 
 
 def _fleet() -> dict[str, list[dict[str, Any]] | int]:
-    draw = random.Random(1)  # noqa: S311 - mailboxes, not secrets
+    draw = random.Random(1)  # noqa: S311 - sample data, not secrets
     fleet: dict[str, list[dict[str, Any]] | int] = {"space_5": 404}
     for space in (1, 2, 3, 4):
         boxes = mailboxes(10, domain=f"d{space}.example")
@@ -190,7 +190,7 @@ async def test_the_number_of_concurrent_requests_is_bounded() -> None:
 
     assert found["mailboxes"] == 200
     assert max(map(len, service.together[:1])) == 8
-    assert max(map(len, service.together)) <= 10  # first pages of eight, or second ones of two
+    assert max(map(len, service.together)) <= 10  # first pages of eight workspaces, or second pages of two
 
 
 @virtual_time

@@ -62,7 +62,7 @@ def test_an_impossible_volume_has_no_weight() -> None:
 
     scores = report(reading(boxes)).scores
 
-    assert (scores.overall, scores.domains["one.example"].sent_30days) == (100.0, 10)  # the doubt itself would take 20 points
+    assert (scores.overall, scores.domains["one.example"].sent_30days) == (100.0, 10)  # a finding would take 20 points
 
 
 def test_a_critical_finding_caps_only_its_domain() -> None:
@@ -119,7 +119,7 @@ def test_what_was_not_judged_has_no_score() -> None:
 @given(REPORTS)
 @settings(max_examples=30)
 def test_the_findings_reproduce_the_scores(found: Report) -> None:
-    """From the JSON alone: what each mailbox lost, weighed by what it sent, out of the totals of its group."""
+    """Recompute the scores from the JSON alone: deductions per mailbox, weighted by volume, out of the totals of each group."""
     answer = json.loads(json.dumps(found.to_dict()))
 
     for group, key in (("workspaces", itemgetter("workspace")), ("domains", itemgetter("domain"))):

@@ -1,4 +1,4 @@
-"""The audit of the whole service in memory."""
+"""Audits of the whole in-memory service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rules(found: Report) -> list[tuple[str, str, str | None]]:
 
 @pytest.fixture
 def fake() -> FakeService:
-    """Two workspaces; one of 2,000 healthy mailboxes and a few that are not."""
+    """Two workspaces; one has 2,000 healthy mailboxes and a few with problems."""
     fake = FakeService(seed=1)
     fake.add_workspace("space_1")
     fake.add_workspace("space_2")
@@ -67,7 +67,7 @@ async def test_every_mailbox_is_judged_under_every_interpretation_of_paging(read
 
 
 class GrowingTransport(FakeTransport):
-    """After the first answer somebody adds a mailbox."""
+    """Adds a mailbox after the first response."""
 
     service: FakeService
 

@@ -1,4 +1,4 @@
-"""Creating many contacts: every row has one honest outcome, memory is bounded, leaving early is clean."""
+"""Creating many contacts: every row has one true outcome, memory is bounded, and a run can be left early."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutco
 
 
 class Answering:
-    """Answers each creation as a function of its e-mail says, after as many seconds as another says."""
+    """Responds to each creation by a function of its e-mail, after a delay that is a function of it too."""
 
     def __init__(self, answer: Callable[[str], Response | Exception], seconds: Callable[[str], float] = lambda _: 0.0) -> None:
         self.answer = answer
@@ -390,7 +390,7 @@ async def test_leaving_early_cancels_requests_and_the_client_stays_usable(leave:
     if leave == "return":
         assert (await first_outcome(one)).status is Outcome.ADDED
     elif leave == "raise":
-        with pytest.raises(LookupError, match="mine"):  # the block's own error, in no group
+        with pytest.raises(LookupError, match="mine"):  # the error of the block, not in a group
             await own_error(one)
     else:
         with anyio.move_on_after(5) as scope:
@@ -457,7 +457,7 @@ async def test_a_run_can_be_started_only_once() -> None:
 
 async def test_an_internal_error_is_raised_to_the_consumer() -> None:
     class Broken:
-        """A transport that breaks the seam's contract beyond repair."""
+        """A transport that violates the transport protocol."""
 
         async def send(self, _request: Request, _progress: Progress, /) -> Response:
             await anyio.lowlevel.checkpoint()
@@ -479,14 +479,14 @@ async def test_outcomes_contain_no_secret() -> None:
 async def test_nothing_of_a_finished_run_is_kept_in_memory() -> None:
     contacts = [
         NewContact(f"user{number}@kept.example") for number in range(500)
-    ]  # outcomes of other tests may still be referenced
+    ]  # outcomes of other tests may still be in memory
     await client(Script(added())).contacts.create_many(contacts)
     gc.collect()
     assert not [thing for thing in gc.get_objects() if isinstance(thing, ContactOutcome) and thing.contact in contacts]
 
 
 class Uninterruptible:
-    """Does as it is told, however long that takes: nothing stops it half-way."""
+    """Ignores cancellation until the response has arrived."""
 
     def __init__(self, *answers: Response | Exception) -> None:
         self.answers = list(answers)
@@ -519,7 +519,7 @@ async def test_an_attempt_with_an_earlier_deadline_than_those_before_it_ends_in_
     terms = {"timeout": 60.0, "deadline": 61.0, "retry": RetryPolicy(attempts=2, jitter=lambda: 1.0)}
     began = anyio.current_time()
     found = await outcomes_of(client(transport, **terms).contacts.create_many([NewContact(email) for email in emails]))
-    assert anyio.current_time() - began == pytest.approx(61.5)  # 60 s, half a second of pause, and the one second that was left
+    assert anyio.current_time() - began == pytest.approx(61.5)  # 60 s, half a second of backoff, and the one second that was left
     assert [str(outcome.status) for outcome in found] == ["added", *["unknown"] * 3]
 
 

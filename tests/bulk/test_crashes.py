@@ -1,4 +1,4 @@
-"""The real pipeline dies at every point of its way and goes on in another process; `simulation.py` does it at full length."""
+"""The real pipeline is killed at every point and resumed in another process; tools/simulation.py is the long version."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_rows_in_flight_at_a_suspension_are_left_to_the_next_process(fault: Faul
 
 
 class Harmed:
-    """A writer that does one thing otherwise."""
+    """A writer with one changed behaviour."""
 
     def __init__(self, writer: JournalWriter) -> None:
         self.writer = writer
@@ -143,13 +143,13 @@ class Harmed:
 
 
 class Unsuspecting(Harmed):
-    """Breaks the rule that what a kill left without an outcome may have been sent."""
+    """Breaks the rule that rows without an outcome after a kill may have been sent."""
 
     possibly_sent: PossiblySent = NO_ROWS
 
 
 class Lazy(Harmed):
-    """Breaks the rule that outcomes are kept before the caller has them: a batch is written with the next one."""
+    """Breaks the rule that outcomes are stored before they are delivered: each batch is written with the next one."""
 
     batch: Sequence[ContactOutcome] = ()
 
@@ -164,7 +164,7 @@ class Lazy(Harmed):
 
 
 class Forgetful(Harmed):
-    """Breaks the rule that a row which has its outcome is not sent again."""
+    """Breaks the rule that a row with an outcome is not sent again."""
 
     def completed_rows(self, _first: int, _rows: int) -> frozenset[int]:
         return frozenset()
@@ -202,11 +202,11 @@ no_rows = st.sampled_from([3, {"email": " "}, {"email": "a@a.example", NO_FIELD:
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    """Draw rows, many of which repeat an e-mail or cannot be sent, and how the service treats them."""
+    """Draw scenarios: rows, many of which repeat an e-mail or are invalid, and the behaviour of the service."""
     repeats: Repeats = draw(st.sampled_from(["serial", "error", "first", "last", "coalesce"]))
     emails = ["a@a.example", "b@a.example", "c@a.example"]
     if repeats != "coalesce":
-        emails += ["A@a.example", "B@A.example"]  # the same contacts by other names, so rows that are not merged
+        emails += ["A@a.example", "B@A.example"]  # the same contacts in other spellings, so that rows are not merged
     sound = st.builds(lambda email, more: {"email": email, **more}, st.sampled_from(emails), fields)
     rows = draw(st.lists(st.one_of(sound, sound, sound, no_rows), max_size=12))
     return Scene(

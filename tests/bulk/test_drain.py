@@ -1,4 +1,4 @@
-"""A run that is drained waits for requests in flight, and for nothing else."""
+"""Draining a run waits for requests in flight and for nothing else."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ PAUSES: dict[str, list[Any]] = {
     "lost answers": [*[added()] * 5, lost()],
     "no answers": [*[added()] * 5, *[lost()] * 200, HANG],
 }
-"""What a service answers before and during a pause."""
+"""Responses of a service before and during a pause."""
 
 
 class Distant(Script):
-    """A script that takes a moment for each request."""
+    """A script with a short delay for each request."""
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         await anyio.sleep(0.02)
@@ -68,12 +68,12 @@ def journal(tmp_path: Path) -> Journal:
 
 
 async def until_paused(outcomes: Outcomes) -> None:
-    while outcomes.progress.state != "paused":  # noqa: ASYNC110 - in virtual time; a state has no event
+    while outcomes.progress.state != "paused":  # noqa: ASYNC110 - in virtual time; a state change has no event to wait for
         await anyio.sleep(0.05)
 
 
 async def drained_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
-    """Drain a run once it is paused; return its outcomes, and how many seconds it went on for."""
+    """Drain a run once it is paused; return its outcomes and how many seconds it continued."""
     found: list[ContactOutcome] = []
     began = math.nan
     async with anyio.create_task_group() as group, run as outcomes:
@@ -186,7 +186,7 @@ async def test_throttling_that_uses_up_the_retry_budget_is_the_reason() -> None:
 
 
 async def interrupted(run: Any, after: float | None) -> float:
-    """Take a Ctrl-C after so many seconds, or once the run is paused, and return how long the run went on for."""
+    """Send Ctrl-C after so many seconds, or once the run is paused; return how long the run continued."""
     began = math.nan
     async with handle_interrupts(SCREEN) as interrupts, run as outcomes:
         interrupts.drain = partial(drain_run, outcomes)

@@ -1,4 +1,4 @@
-"""Answers that belong to other rows, as after a response that was written twice: a repeated contact id gives them away."""
+"""Responses that belong to other rows, as after a duplicated response: a repeated contact id reveals them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNSURE = {Outcome.NOT_APPLIED, Outcome.ADDED, Outcome.SKIPPED}
 
 
 class Desynchronised:
-    """Answers each row as a function of its number says, each some time after the one before."""
+    """Responds to each row by a function of its number, each a little later than the one before."""
 
     def __init__(self, answer: Callable[[int], Response], seconds: float = 1.0) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""The journal of a bulk run: what is written is durable, one runner holds it, anybody reads it."""
+"""The journal of a bulk run: writes are durable, one run holds the lock, and anyone can read."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_reading_creates_and_changes_no_file_even_after_a_kill(tmp_path: Path) -
     killed_journal(killed, commits=7)
     with writing(whole) as writer:
         writer.mark(window(0))
-        for _ in range(2):  # with the log of a run under way, then without one
+        for _ in range(2):  # during a run with its log, then after it without one
             for each in (killed, whole):
                 before = listing(tmp_path)
                 journal = Journal(each)
@@ -148,7 +148,7 @@ def test_reading_continues_while_the_run_ends_and_is_resumed(path: Path) -> None
 
 
 class TestRefused:
-    """Journals that are not opened."""
+    """Journals that cannot be opened."""
 
     def test_an_existing_journal_without_resume(self, path: Path) -> None:
         with writing(path):
@@ -281,7 +281,7 @@ def test_either_lock_excludes_other_runs_and_lets_sqlite_work(path: Path, *, bes
 
 
 class TestMarking:
-    """Windows are marked in order, and never become others."""
+    """Windows are marked in order and never change."""
 
     def test_a_marked_window_is_found_again(self, path: Path) -> None:
         with writing(path) as writer:
@@ -328,7 +328,7 @@ def test_a_second_outcome_for_a_row_is_an_error_that_discards_its_batch(path: Pa
 
 
 class TestEnds:
-    """How a run ended decides what the next one suspects."""
+    """The end of a run decides which rows the next one treats as possibly sent."""
 
     def test_after_a_kill_every_marked_row_counts_as_possibly_sent(self, path: Path) -> None:
         killed_journal(path, commits=7)
@@ -376,7 +376,7 @@ class TestEnds:
 
 
 class TestReport:
-    """Reports are functions of the journal alone."""
+    """Reports depend on the journal alone."""
 
     def test_it_contains_the_totals_of_the_run_and_of_the_journal(self, path: Path) -> None:
         clock = iter([100.0, 101.0, 102.0, 103.5])
@@ -470,7 +470,7 @@ ROWS = [
 
 
 class TestSpool:
-    """The input is kept byte for byte, and rows that repeat an e-mail stand for each other."""
+    """The input is stored byte for byte, and rows that repeat an e-mail are superseded or merged."""
 
     @staticmethod
     def rows_of(path: Path, policy: Any, duplicates: str = "skip") -> dict[int, Any]:
@@ -534,7 +534,7 @@ class TestSpool:
             with pytest.raises(InvalidRequest, match="expected 3 spooled rows, got 2"):
                 writer.end_spool(3)
             assert writer.spooled is None
-        with writing(path, resume=True) as writer:  # spooled anew after a kill, and shorter
+        with writing(path, resume=True) as writer:  # spooled again after a kill, with fewer rows
             assert writer.spooled is None
             writer.spool([(0, "c", b'{"email":"c"}')])
             writer.end_spool(1)
@@ -563,7 +563,7 @@ def test_a_damaged_journal_is_an_error_with_the_file_and_the_remedy(path: Path) 
     for read in (lambda: list(Journal(path).outcomes()), lambda: opened(path, resume=True)):
         with pytest.raises(JournalError, match=r"run\.db is damaged: .*malformed.*restore a copy.*earlier=\"unknown\""):
             read()
-    with pytest.raises(JournalError), writing(path, resume=True):  # and is not held after that
+    with pytest.raises(JournalError), writing(path, resume=True):  # and is not locked afterwards
         pass
 
 
@@ -618,7 +618,7 @@ def test_every_commit_is_synced_to_disk(path: Path) -> None:
 
 
 def test_a_file_system_that_cannot_hold_the_log_is_refused(path: Path) -> None:
-    with closing(sqlite3.connect(":memory:")) as memory, writing(path) as writer:  # memory takes none either
+    with closing(sqlite3.connect(":memory:")) as memory, writing(path) as writer:  # an in-memory database has no log either
         writer._store._db.close()
         writer._store._db = memory
         with pytest.raises(InvalidRequest, match="without shared memory"):

@@ -1,4 +1,4 @@
-"""Journals that are damaged, incomplete or lost: noticed, never destroyed, and continued only with every row possibly sent."""
+"""Journals that are damaged, incomplete or missing: detected, never destroyed, continued only with every row possibly sent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def names(folder: Path) -> set[str]:
 
 
 def ended(path: Path, state: str = "finished", rows: int = 3) -> None:
-    """Leave a journal as a run does that ended in order."""
+    """Leave a journal like a run that ended in order."""
     with writing(path) as writer:
         writer.mark(window(0, rows))
         writer.record([outcome(index) for index in range(rows)])
@@ -61,7 +61,7 @@ def ended(path: Path, state: str = "finished", rows: int = 3) -> None:
 
 
 def requires_earlier(path: Path, match: str = "") -> None:
-    """Check that a journal is neither read nor resumed, and which way out is named."""
+    """Check that a journal can neither be read nor resumed, and that the error names the remedy."""
     for look in (Journal(path).report, lambda: opened(path, resume=True)):
         with pytest.raises(JournalError, match=rf'run\.db is damaged: .*{match}.*earlier="unknown".*--earlier unknown'):
             look()
@@ -76,7 +76,7 @@ def test_a_short_damage_run_finds_no_false_label_and_no_wrong_read(tmp_path: Pat
 
 
 class TestLog:
-    """The file knows whether its log is missing, cut or old."""
+    """The file records whether its log is missing, truncated or old."""
 
     @pytest.mark.parametrize("commits", [1, 2, 3, 7])
     def test_a_missing_log_is_an_error(self, path: Path, commits: int) -> None:
@@ -115,7 +115,7 @@ class TestLog:
             writer.record([outcome(0)])
             writer.end("interrupted", PossiblySent(((1, 2),)))
             os.truncate(f"{path}-wal", 33)
-            Path(f"{path}-shm").rename(path.with_name("shm"))  # SQLite reads the log anew
+            Path(f"{path}-shm").rename(path.with_name("shm"))  # SQLite reads the log again
             with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
                 assert db.execute("SELECT value FROM meta WHERE name = 'state'").fetchone() == ('"running"',)
 
@@ -161,7 +161,7 @@ class TestLog:
             assert not writer.resumed
 
     def test_a_torn_page_is_restored_from_the_log(self, path: Path) -> None:
-        """A power failure may tear a page while the log is moved into the file."""
+        """A power failure may tear a page while the log is copied into the file."""
         killed_journal(path, 6)
         with path.open("r+b") as file:
             file.seek(4096 + 100)
@@ -171,7 +171,7 @@ class TestLog:
 
 
 class TestClosing:
-    """The log stays where it is unless the file says that it needs none."""
+    """The log is kept unless the file says that it is not needed."""
 
     def test_a_writer_that_was_not_closed_leaves_its_log(self, path: Path) -> None:
         writer = opened(path)
@@ -242,7 +242,7 @@ class TestClosing:
 
 @contextmanager
 def reader_of(path: Path) -> Iterator[None]:
-    """Hold the state that a journal has now."""
+    """Keep a read transaction open on a journal."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as db:
         db.execute("BEGIN")
         db.execute("SELECT count(*) FROM meta").fetchone()
@@ -262,7 +262,7 @@ def test_a_reader_that_blocks_a_mark_is_an_error_and_its_rows_are_not_sent(path:
 
 
 class TestEarlierUnknown:
-    """A damaged journal is set aside, and a new one begun in which every row may have been sent."""
+    """A damaged journal is moved aside, and the new one treats every row as possibly sent."""
 
     def test_a_damaged_journal_is_kept_under_the_name_in_its_event(self, path: Path) -> None:
         killed_journal(path, 7)
@@ -278,7 +278,7 @@ class TestEarlierUnknown:
     def test_journals_moved_aside_earlier_are_not_overwritten(self, path: Path) -> None:
         for number, name in enumerate(("run.db.damaged", "run.db.damaged-1", "run.db.damaged-2")):
             path.write_bytes(b"")
-            path.with_name("run.db.damaged-1-wal").touch()  # of another
+            path.with_name("run.db.damaged-1-wal").touch()  # of another journal
             with writing(path, earlier="unknown"):
                 pass
             assert (name in names(path.parent)) is (number != 1)
@@ -374,7 +374,7 @@ def test_changes_to_a_journal_are_detected_before_it_is_resumed(path: Path, chan
         db.execute(change)
     with pytest.raises(JournalError, match=r"run\.db is damaged"):
         opened(path, resume=True)
-    with pytest.raises(JournalError, match=r"run\.db is damaged"):  # and each reading notices what it reads
+    with pytest.raises(JournalError, match=r"run\.db is damaged"):  # and every read detects what it reads
         (Journal(path).report(), list(Journal(path).outcomes()), list(Journal(path).events()))
 
 
@@ -399,7 +399,7 @@ def test_a_temporary_error_is_not_damage(path: Path, code: int) -> None:
 
 
 class TestCreation:
-    """A journal is there whole, or not at all."""
+    """A journal is created completely or not at all."""
 
     FACTS: ClassVar[dict[str, str]] = {"state": "running"}
 
@@ -465,7 +465,7 @@ class TestCreation:
 
 @virtual_time
 class TestRuns:
-    """What `create_many` makes of it."""
+    """The same through `create_many`."""
 
     @staticmethod
     async def create(path: Path, transport: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The pure parts of the journal: how outcomes are stored, rows merged, file systems told apart."""
+"""The pure parts of the journal: storing outcomes, merging rows and recognising file systems."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_different_strings_stay_different_when_stored_without_nul(one: str, othe
 
 
 class Service:
-    """What the service holds of one e-mail, told from the interface's words on the duplicates option, one field at a time."""
+    """The contact of one e-mail in the service, by the documented meaning of the duplicates option, one field at a time."""
 
     def __init__(self, duplicates: str, stored: dict[str, str] | None) -> None:
         self.duplicates = duplicates

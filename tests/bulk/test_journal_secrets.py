@@ -1,4 +1,4 @@
-"""A key that a run sends with every row is in none of the files that the run leaves or has while it goes on."""
+"""The owner key of a run is in none of its files, neither during the run nor after it."""
 
 from __future__ import annotations
 

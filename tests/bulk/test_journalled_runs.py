@@ -1,4 +1,4 @@
-"""A run with a journal: it can be left and gone on with, and whatever is handed out is in the journal before."""
+"""Runs with a journal: they can be left and resumed, and outcomes are recorded before they are delivered."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def journal(tmp_path: Path) -> Journal:
 
 
 class Steady(Script):
-    """A service that adds every contact, after some time."""
+    """A service that adds every contact after a delay."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(added())
@@ -70,7 +70,7 @@ async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutco
 
 
 async def take_outcomes(run: Any, count: int | None = None) -> list[ContactOutcome]:
-    """Take so many outcomes and leave, or all."""
+    """Take so many outcomes and leave, or take all."""
     found: list[ContactOutcome] = []
     async with run as outcomes:
         async for outcome in outcomes:
@@ -213,7 +213,7 @@ async def test_a_row_is_marked_before_it_is_sent_and_recorded_before_it_is_deliv
         async def send(self, request: Request, progress: Progress, /) -> Response:
             number = int(json.loads(request.body)["email"].partition("@")[0].removeprefix("user"))
             if number >= journal.report().marked:
-                unmarked.append(number)  # an error raised here would count as a failure of the request, which is repeated
+                unmarked.append(number)  # an error raised here would count as a failed request and be retried
             return await super().send(request, progress)
 
     async with client(Looking(added())).contacts.create_many(rows(100), journal=journal, concurrency=4) as outcomes:
@@ -372,7 +372,7 @@ async def test_a_row_queued_behind_its_email_is_kept_when_a_resumed_run_is_left(
 
 
 def copied(path: Path, to: Path) -> Path:
-    """Copy a journal as it is now, which is what a kill at this moment would leave."""
+    """Copy a journal as it is now, as a kill at this moment would leave it."""
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copyfile(file, to.with_name(to.name + file.name.removeprefix(path.name)))
     return to
@@ -387,7 +387,7 @@ async def test_a_row_whose_response_stopped_the_run_may_have_been_sent(journal: 
 
 
 class Breaking(Journal):
-    """A journal whose disk is full at its nth record, or mark."""
+    """A journal whose disk is full at its nth record or mark."""
 
     verb = "record"
     left = 2

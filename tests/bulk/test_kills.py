@@ -1,4 +1,4 @@
-"""Runs with a journal whose processes are killed, in short, and whether what is wrong is found: `kill_loop.py` at length."""
+"""Runs with a journal whose processes are killed, and the checks of what they leave; tools/kill_loop.py is the long version."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def outcome(index: int, status: Outcome, **values: Any) -> ContactOutcome:
 
 
 def good() -> Story:
-    """Tell of a run that went well: row 0 was there, row 1 repeats it, row 2 was in flight at a kill, row 3 was refused."""
+    """Describe a flawless run: row 0 existed, row 1 repeats it, row 2 was in flight at a kill, row 3 was rejected."""
     outcomes = (
         outcome(0, Outcome.SKIPPED),
         outcome(1, Outcome.SKIPPED),
@@ -54,7 +54,7 @@ def good() -> Story:
 
 
 def relabelled(story: Story, at: int, **values: Any) -> Story:
-    """Tell the same with another outcome for one row, to the loop and in the journal."""
+    """Describe the same run with another outcome for one row, both delivered and in the journal."""
     outcomes = [attrs.evolve(each, **values) if each.index == at else each for each in story.outcomes]
     return attrs.evolve(story, outcomes=outcomes, lines=[])
 
@@ -138,7 +138,7 @@ def test_runs_combine_every_option_with_every_source_and_have_duplicates() -> No
 
 
 def test_a_run_without_a_wanted_kill_is_not_killed() -> None:
-    assert doom(Counter(), RUN, 2, Left(), random.Random(0)) is None  # noqa: S311 - of no weight
+    assert doom(Counter(), RUN, 2, Left(), random.Random(0)) is None  # noqa: S311 - not for cryptography
 
 
 SHORT: Sequence[tuple[Run, Sequence[tuple[Point, int]]]] = (
@@ -166,13 +166,13 @@ SHORT: Sequence[tuple[Run, Sequence[tuple[Point, int]]]] = (
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[tuple[Service, Importers]]:
-    """Start both processes once, for to start them takes longer than to kill."""
+    """Start both processes once, because starting them takes longer than a kill."""
     with Importers() as importers, Service(seed=1) as service:
         yield service, importers
 
 
 def after(*deaths: tuple[Point, int]) -> Callable[[int, Left], Death]:
-    """Let a run's processes die one after the other, and the next one live."""
+    """Kill the processes of a run one after the other; the last one survives."""
     return lambda process, _: deaths[process] if process < len(deaths) else None
 
 

@@ -1,4 +1,4 @@
-"""What is said of a row is true on every path that faults can take it; `label_model.py` walks more of them."""
+"""The status of a row is true on every path of faults; tools/label_model.py walks many more paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CRASHING = Bounds(attempts=3, faults=2, crashes=1)
 
 @cache
 def walked(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Counter[str]]:
-    """Walk all models; return how many paths there were, how many ended in the known exception, and violations."""
+    """Walk all models; return the number of paths, of those with the known exception, and the violations."""
     done = [model.walk() for model in models(bounds, coalesce=coalesce)]
     violations: Counter[str] = Counter()
     for model in done:
@@ -66,7 +66,7 @@ def test_without_faults_every_label_is_certain() -> None:
 
 
 class Forgetful(Call[CreateResult]):
-    """Breaks the rule that a taint is kept: only the last attempt counts."""
+    """Breaks the rule that `maybe_applied` is kept: only the last attempt counts."""
 
     def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
         self.maybe_applied_earlier = False
@@ -74,7 +74,7 @@ class Forgetful(Call[CreateResult]):
 
 
 class Trusting(Call[CreateResult]):
-    """Breaks the rule that a 503 may have been carried out."""
+    """Breaks the rule that a 503 may have been applied."""
 
     def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
         before = self.maybe_applied_earlier
@@ -84,7 +84,7 @@ class Trusting(Call[CreateResult]):
 
 
 class Credulous(Call[CreateResult]):
-    """Breaks the rule that a final status need not be a refusal."""
+    """Breaks the rule that a permanent status need not be a refusal."""
 
     def record_failure(self, error: OutreachError, evidence: FailureKind) -> None:
         before = self.maybe_applied_earlier
@@ -94,23 +94,23 @@ class Credulous(Call[CreateResult]):
 
 
 def sure(index: int, row: object, answer: CreateContactResponse, trail: AttemptInfo) -> ContactOutcome:
-    """Break the rule that a taint makes an answer uncertain."""
+    """Break the rule that an earlier ambiguous failure makes a response uncertain."""
     return answered_outcome(index, row, answer, AttemptInfo(trail.attempts, maybe_applied=False))
 
 
 def hopeless(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
-    """Break the rule that a failure after which a row may be there is no certain one."""
+    """Break the rule that a failure after which a row may exist is not certain."""
     error.maybe_applied = False
     return failed_outcome(index, row, error, duplicates)
 
 
 def dismissed(*arguments: Any, attempts: int, **_: Any) -> ContactOutcome:
-    """Break the rule that a row under way at the end may be there."""
+    """Break the rule that a row in flight at the end may exist."""
     return unfinished_outcome(*arguments, attempts=attempts, maybe_applied=False)
 
 
 def unsuspecting(hand: _Worker) -> int | None:
-    """Break the rule that an attempt which was cut short may have been carried out."""
+    """Break the rule that an interrupted attempt may have been applied."""
     return hand.row.index if hand.row and hand.call and hand.call.maybe_applied_earlier else None
 
 

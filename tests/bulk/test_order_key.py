@@ -1,4 +1,4 @@
-"""The order key: equal for addresses that a service may hold equal, and different for all others."""
+"""Order keys: equal for addresses that a service may treat as equal, and different for all others."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_letter_case_and_normal_form_do_not_change_the_key(respell: Callable[[st
     assert apart == []
 
 
-# Random addresses, judged by rules written otherwise
+# Random addresses, compared by independently written rules
 
 ALPHABET: Final = 'aAbéE\u0301ß\u017f\u0131\ufb01\uff41\uff0b\uff0e\u200b\ufeff\u00adиИ\u0439北\u3000\u3002.+"\\ 1'
 DOMAINS: Final = (
@@ -122,7 +122,7 @@ DOMAINS: Final = (
 
 
 def plain(text: str) -> str:
-    """Take a text apart character by character, as Unicode's table of decompositions says, until nothing changes."""
+    """Decompose a string character by character by Unicode's decomposition table until nothing changes."""
     before = ""
     while text != before:
         before, text = text, "".join(map(_plain, text))
@@ -138,7 +138,7 @@ def _plain(character: str) -> str:
 
 
 def mailbox(email: str) -> tuple[str, str]:
-    """Return whose mailbox an address may be, by rules that are written as they are said, with the standard library's parser."""
+    """Return the mailbox an address may belong to, by literal rules and the parser of the standard library."""
     local, _, domain = re.sub("[\uff20\ufe6b]", "@", email).strip().rpartition("@")
     domain = plain(
         ".".join(_decoded(label) for label in plain(domain).replace("\u3002", ".").rstrip().removesuffix(".").split("."))
@@ -158,7 +158,7 @@ def _decoded(label: str) -> str:
 
 
 def whole_quotes(local: str) -> bool:
-    """Whether quotes, if there are any, make a quoted local part by RFC 5322; of others nobody says what they mean."""
+    """Return whether quotes, if any, form a quoted local part by RFC 5322; the meaning of others is undefined."""
     folded = plain(local).strip()
     return not set('"\\') & set(folded) or re.fullmatch(r'"([^"\\]|\\.)+"', folded) is not None
 
@@ -226,11 +226,11 @@ def test_a_very_long_address_is_still_folded() -> None:
 
 
 class Reordering:
-    """Carries requests to a fake after random times."""
+    """Forwards requests to a fake after random delays."""
 
     def __init__(self, fake: FakeService) -> None:
         self._through = FakeTransport(fake)
-        self._chance = random.Random(7)  # noqa: S311 - a simulation that can be repeated
+        self._chance = random.Random(7)  # noqa: S311 - a reproducible simulation
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         await anyio.sleep(self._chance.uniform(0.01, 1.0))

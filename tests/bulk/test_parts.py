@@ -1,4 +1,4 @@
-"""The small parts of a bulk run: what it suspects, how fast it goes, in which order it hands out, when it gives an input up."""
+"""The small parts of a bulk run: possibly sent rows, the order of outcomes, rates, progress, and stopping on rejects."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def rows(count: int) -> Iterator[NewContact]:
 
 
 class Steady(Script):
-    """A service that adds each contact in a second."""
+    """A service that adds each contact after one second."""
 
     async def send(self, request: Any, progress: Any, /) -> Any:
         await anyio.sleep(1)

@@ -1,4 +1,4 @@
-"""The flow of a run as a whole: against a simulated service in virtual time, and verdict by verdict."""
+"""The throttle of a run as a whole: against a simulated service in virtual time, and decision by decision."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from outreach_async.retry import FailureKind
 
 @pytest.fixture
 def play(anyio_backend_name: str) -> Any:
-    """Play a scene on an event loop, in virtual time."""
+    """Play a scenario on an event loop, in virtual time."""
     return functools.partial(simulate, backend=anyio_backend_name)
 
 
 def on(loop: str) -> pytest.MarkDecorator:
-    """Play a long scene on one event loop: the flow is the same on both, and so are its waits, which other tests see to."""
+    """Play a long scenario on one event loop: other tests check that both loops give the same."""
     return pytest.mark.parametrize("anyio_backend", [LOOPS[loop]], ids=[loop], indirect=True)
 
 
@@ -63,21 +63,21 @@ def test_an_outage_of_five_minutes_fails_no_row_and_adds_little_time(play: Any, 
     run: Run = play(Scene(seconds=600, limits=[(0, 10)], outages=[(60, 360, kind)]))
     assert not run.shortfalls(refusals=0.05)
     within = sum(60 <= at < 360 for at in run.service.started)
-    assert within <= 2 * 64 + 15  # what was under way before anything had failed, its repeats, and the probes
+    assert within <= 2 * 64 + 15  # requests in flight before the first failure, their retries, and the probes
 
 
 @on("asyncio")
 def test_nothing_starts_during_a_retry_after(play: Any) -> None:
     run: Run = play(Scene(seconds=300, limits=[(0, 10)], asks=1))
     assert len(run.service.refused) > 64
-    assert not run.shortfalls(refusals=0.05, good=0.8)  # what the first 64 cost is a large part of five minutes
+    assert not run.shortfalls(refusals=0.05, good=0.8)  # the first 64 requests are a large part of five minutes
 
 
 @on("trio")
 def test_a_reported_quota_is_used_up_but_not_exceeded(play: Any) -> None:
     run: Run = play(Scene(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True))
     assert not run.shortfalls(refusals=0.15)
-    assert len(run.service.refused) < 70  # hardly any but those of the first moment, before anything was told
+    assert len(run.service.refused) < 70  # hardly any but the first ones, sent before the quota was known
 
 
 @pytest.mark.parametrize(("begins", "ends", "workers"), [(0, 2, 8), (0, 20, 8), (0, 20, 64), (5, 65, 8)])
@@ -134,7 +134,7 @@ def test_a_run_continues_once_the_service_is_reached(play: Any) -> None:
     assert len(run.service.succeeded) > 0.8 * 20 * 54
 
 
-# Verdict by verdict
+# Decision by decision
 
 
 REFUSED = RateLimited("429", status_code=429)
@@ -147,7 +147,7 @@ def flow(**options: Any) -> RunThrottle:
 
 
 def fail(run: RunThrottle, error: OutreachError, evidence: FailureKind, at: float, **facts: Any) -> RetryDecision:
-    """Start an attempt at an instant, whatever stands against it, and let it fail at once."""
+    """Start an attempt at a given time, even if it may not start, and let it fail at once."""
     run._record_start(at)
     return run.on_failure(error, evidence, **{"blamed": 0, "asked": None, "started": at, "now": at, **facts})
 
@@ -263,7 +263,7 @@ def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
     assert (run.state(2.0), run.opens_at) == ("paused", 3.0)
     assert run.try_start(3.0)
     run.on_success(3.1, 3.0, {})
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY_COUNTED  # half of the budget came back
+    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY_COUNTED  # half of the budget was refunded
     assert run.state(4.0) == "running"
 
 
@@ -367,7 +367,7 @@ async def test_the_end_of_a_run_wakes_every_waiter() -> None:
         for number in range(6):
             group.start_soon(wait, now + number // 3 * 5000)
         await anyio.sleep(1)
-        assert not run.try_start(now + 10_000)  # they were first
+        assert not run.try_start(now + 10_000)  # they came first
         assert run.state(now + 10_000) == "throttled"
         run.halt(error)
     assert raised == [error] * 6

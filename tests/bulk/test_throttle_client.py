@@ -1,4 +1,4 @@
-"""What the flow promises holds for contacts that are really created: client, bulk run and engine against a simulated service."""
+"""The throttle with contacts that are really created: client, bulk run and engine against a simulated service."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SCENES = {
     "down for five minutes": (Scene(seconds=450, limits=[(0, 10)], outages=[(60, 360, "refused")]), 0.08),
     "hanging for five minutes": (Scene(seconds=480, limits=[(0, 10)], outages=[(60, 360, "hanging")]), 0.08),
 }
-"""Each with the part of its answers that may be 429: in so short a time the first attempts of 64 workers are many.
-`flow_table.py --client` plays longer ones."""
+"""Scenarios with the share of responses that may be 429: in so short a time the first attempts of 64 workers weigh much.
+`tools/flow_table.py --client` plays longer ones."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a run's flow decides, each by itself: the rate, the schedule, health and blame, the breaker, quotas, the line."""
+"""The parts of the throttle: the rate limit, the schedule, failure counting, the breaker, quotas and the queue."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_after_a_pause_the_rate_rises_from_half_to_full() -> None:
     assert [ramp.rate(60.0, at) for at in (10.0, 11.0, 12.0)] == [50.0, 60.0, 60.0]
 
 
-# Health and blame
+# Failure counting
 
 
 @given(st.lists(st.booleans(), max_size=300))
@@ -276,7 +276,7 @@ def test_clearing_forgets_earlier_results() -> None:
 
 
 class Breakers(RuleBasedStateMachine):
-    """What one may count on, whatever happens in whatever order."""
+    """Invariants of the breaker under any sequence of events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ class Breakers(RuleBasedStateMachine):
     def start(self) -> None:
         self.breaker.record_start(self.now)
         self.probe = None if self.breaker.closed else self.now
-        assert self.breaker.closed or self.breaker.opens_at > self.now  # a second one has to wait
+        assert self.breaker.closed or self.breaker.opens_at > self.now  # a second probe has to wait
 
     @precondition(lambda self: self.probe is not None)
     @rule(end=st.sampled_from(["failed", "refused", "close"]))
@@ -339,7 +339,7 @@ def test_pauses_double_up_to_the_maximum_and_restart_after_a_success() -> None:
     assert opened.opens_at == now + 5
 
 
-# An outage, and an address that is wrong
+# Outages and unreachable services
 
 
 def test_an_outage_lasts_from_the_first_failure_after_a_success() -> None:
@@ -428,11 +428,11 @@ def test_a_response_to_an_older_attempt_does_not_update_the_quota() -> None:
     assert allowance.opens_at(8.0) == 36.0
 
 
-# The line
+# The queue
 
 
 async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
-    """Let many stand in line for a turn a second, cancel some between turns, and return who was served."""
+    """Let many tasks queue for one start per second, cancel some of them, and return who was served."""
     served: list[int] = []
     opens = [anyio.current_time() + 0.5]
     scopes = [anyio.CancelScope() for _ in range(count)]
@@ -462,7 +462,7 @@ async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
 @settings(max_examples=30)
 @given(st.integers(1, 12), st.sets(st.integers(0, 11)), st.sampled_from(["asyncio", "trio"]))
 def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int, doomed: set[int], backend: str) -> None:
-    line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before anybody's turn comes
+    line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before anyone's turn
     served = anyio.run(partial(stand, line, doomed, count), backend=backend, backend_options=VirtualTime().options(backend))
     assert served == [number for number in range(count) if number not in doomed]
     assert not line

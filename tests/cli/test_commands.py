@@ -1,4 +1,4 @@
-"""What the commands print and answer; run in this process."""
+"""The output and exit codes of the commands, run in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell completes the command: in real shells, by click's own interface, and without waiting for the library."""
+"""Shell completion: in real shells, through click's interface, and without importing the library."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ end
 
 
 def printed(*command: str) -> list[str]:
-    """Return the lines that a shell prints, without what a user's own start-up files would add."""
+    """Return the lines a shell prints, without the user's start-up files."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -68,7 +68,7 @@ def printed(*command: str) -> list[str]:
 
 
 def completed(*words: str) -> list[str]:
-    """Return the values that click finds for the last word."""
+    """Return the values that click suggests for the last word."""
     *before, incomplete = words
     return [item.value for item in ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(before, incomplete)]
 
@@ -167,7 +167,7 @@ def test_file_names_are_left_to_the_shell(words: list[str]) -> None:
 
 
 def complete(words: str) -> list[str]:
-    """Return what a fresh process answers to bash, and what of the library and others it has imported then."""
+    """Return what a fresh process answers to bash, and which modules it has imported by then."""
     code = (
         "import sys\nfrom outreach_async.cli.app import run\nassert run([]) == 0\n"
         "print(*(name for name in ('anyio', 'httpx', 'outreach_async.client', 'rich', 'ssl') if name in sys.modules))"

@@ -1,4 +1,4 @@
-"""The demo's data: as its recipe makes it, and at addresses where nobody can be written to."""
+"""The data of the demo: as its generator writes it, and with addresses that reach nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options, usage, errors and exit codes of the command; run in this process."""
+"""Options, usage errors, messages and exit codes of the command, run in this process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from outreach_async.fake import FakeService
 
 FAKE = ("--base-url", "fake:")
 LONG = "x" * 250
-"""A name that leaves no room for that of the temporary file beside it."""
+"""A file name too long for the temporary file next to it."""
 
 
 # Options.
@@ -144,7 +144,7 @@ def test_help_and_version_exit_0(shell: Shell) -> None:
     assert shell("--version").out.startswith("outreach_async 0.")
 
 
-# Endings.
+# Errors and exit codes.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which files the command may write: none that it reads, and none that holds something else."""
+"""The files a command may write: never one that it reads, and never one with other content."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ FAKE = ("--base-url", "fake:")
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """Return what every file of a folder holds."""
+    """Return the content of every file in a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
 def an_audit(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Return the file of an audit, which says the same in every folder."""
+    """Return an audit as JSON, the same in every folder."""
     path = tmp_path_factory.mktemp("audit") / "a.json"
     command = (*COMMAND, "audit", "--output", str(path), *FAKE)
     assert subprocess.run(command, env=environment(), capture_output=True, check=False).returncode == 1
@@ -41,7 +41,7 @@ def an_audit(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell, an_audit: bytes) -> Path:
-    """Return a folder to work in: it has an input, links to it, a journal, a mapping, a policy and an audit."""
+    """Return a working folder with an input, links to it, a journal, a mapping, a policy and an audit."""
     monkeypatch.chdir(tmp_path)
     saved(tmp_path, PEOPLE)
     (tmp_path / "people.csv").rename(tmp_path / "k.csv")
@@ -107,7 +107,7 @@ def test_an_output_that_is_another_file_of_the_command_is_refused(
 
 
 def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command through a shell, with its streams redirected."""
+    """Run the command through a shell with redirected streams."""
     command = ("sh", "-c", f'exec "$@" {redirection}', "sh", *COMMAND, *arguments, *FAKE)
     return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=60)
 
@@ -223,7 +223,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 
 
-# What a file is known by.
+# Recognising files.
 
 
 def test_in_a_case_insensitive_folder_new_files_are_compared_without_case(tmp_path: Path) -> None:

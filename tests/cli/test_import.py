@@ -1,4 +1,4 @@
-"""The command's import: columns, checks and what it says before it starts; what comes of the rows is told by its neighbours."""
+"""The import command: columns, checks and what it prints before it starts; other files test the outcomes of rows."""
 
 from __future__ import annotations
 
@@ -246,11 +246,11 @@ def test_an_import_of_a_file_cannot_be_resumed_from_stdin(shell: Shell, tmp_path
     assert len(service.contacts("space_1")) == 5
 
 
-# Going on, and how long it takes.
+# Resuming, and estimated times.
 
 
 def suspended(shell: Shell, service: FakeService, done: int, *arguments: str) -> None:
-    """Begin an import that stops after so many rows."""
+    """Run an import that is suspended after so many rows."""
     service.faults.script("create_contact", *[ok] * done, status(429, retry_after=7200))
     assert shell("import", *arguments, "--map", "Town=city", "--concurrency", "1").code == 75
 

@@ -1,4 +1,4 @@
-"""What the first, second and third Ctrl-C do to a run, in virtual time."""
+"""The effect of the first, second and third Ctrl-C on a run, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An import with a journal: resumed, reported on, its rejects written, mended and imported again."""
+"""Imports with a journal: resuming, reporting, writing rejects, and importing corrected rejects."""
 
 from __future__ import annotations
 

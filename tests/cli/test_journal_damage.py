@@ -1,4 +1,4 @@
-"""An import whose journal is damaged, lost, finished with other rows, or was begun with another mapping."""
+"""Imports whose journal is damaged, missing, finished with other rows, or started with another mapping."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def piped(text: str, *arguments: str) -> tuple[int, str]:
 
 
 def suspend(service: FakeService, done: int = 2) -> None:
-    """Let the next import stop after so many rows."""
+    """Suspend the next import after so many rows."""
     service.faults.script("create_contact", *[ok] * done, status(429, retry_after=7200))
 
 

@@ -1,4 +1,4 @@
-"""The command as a process: signals, pipes, terminals, ports, and what it says when its libraries are missing."""
+"""The command as a process: signals, pipes, terminals, ports and missing libraries."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_first_ctrl_c_lets_rows_finish_and_the_second_cancels_them(tmp_path:
 
 
 class CtrlC(logging.Handler):
-    """Sends this process a SIGINT when a bulk run begins."""
+    """Sends SIGINT to this process when a bulk run begins."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.__dict__.get("state") == "running":
@@ -191,7 +191,7 @@ def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
         began = monotonic()
         done = ended(process)
         assert done.code == 130
-        assert monotonic() - began < 20  # it took 30 s, and takes less than 2 s on a machine that is not busy
+        assert monotonic() - began < 20  # it would take 30 s; it takes less than 2 s on an idle machine
         assert done.err.splitlines()[-1] == "outreach-async: interrupted"
         journal_report = Journal(journal).report()
         assert journal_report.state == "interrupted"
@@ -228,7 +228,7 @@ def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> 
 
 
 def test_a_reader_that_closes_the_pipe_is_not_an_error() -> None:
-    script = "import sys; from outreach_async.__main__ import main; sys.exit(main())"  # as the installed command does
+    script = "import sys; from outreach_async.__main__ import main; sys.exit(main())"  # like the installed command
     process = started("mailboxes", "--base-url", "fake:", command=[sys.executable, "-W", "error", "-c", script])
     assert process.stdout is not None
     process.stdout.close()

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ on_posix = pytest.mark.skipif(sys.platform == "win32", reason="links, permission
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return the place of a file that is there."""
+    """Return the path of an existing file."""
     path = tmp_path / "report.txt"
     path.write_text("old", encoding="utf-8")
     return path
 
 
 def beside(path: Path) -> list[str]:
-    """Return what stands beside a file, hidden files too."""
-    return sorted(set(os.listdir(path.parent)) - {path.name})  # noqa: PTH208 - names are all that is wanted
+    """Return the other files in the folder, including hidden ones."""
+    return sorted(set(os.listdir(path.parent)) - {path.name})  # noqa: PTH208 - only names are needed
 
 
 def mode(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""The client: how it is made, what beats what, what copies share, and the raw request."""
+"""The client: construction, the precedence of options, copies, and raw requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sent(script: Script) -> dict[str, Any]:
     return body
 
 
-# Making one
+# Construction
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ async def test_without_a_block_aclose_closes_the_transport() -> None:
     assert script.closed == 1
 
 
-# What beats what
+# Precedence of options
 
 
 async def test_options_of_a_call_override_those_of_the_client() -> None:
@@ -395,7 +395,7 @@ async def test_header_names_are_sent_in_lower_case(headers: dict[str, str], give
 
 
 class Dies:
-    """A transport that ends by an error which is none of ours."""
+    """A transport that fails with a foreign error."""
 
     def __init__(self, error: Exception, *, sent: bool | None) -> None:
         self.error, self.sent = error, sent

@@ -1,4 +1,4 @@
-"""Whatever a real service does to a real socket: a named error or an honest outcome, and a client that is usable after."""
+"""A real service misbehaving on real sockets: every call has a named error or a true outcome, and the client stays usable."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ FAULTS: Final[dict[str, tuple[f.Fault, type[OutreachError]]]] = {
     "503": (f.status(503), StatusError),
     "429": (f.status(429, retry_after=0), RateLimited),
 }
-"""What goes wrong, and the error of a call that does not repeat."""
+"""Each fault, and the error of a call that is not retried."""
 
 PATIENCE: Final = 30.0
-"""Seconds of an attempt: enough on any machine. What only the clock ends moves the clock, see `Hurried`."""
+"""Timeout per attempt, in seconds: enough on any machine. Faults that only a timeout ends advance the clock, see `Hurried`."""
 
 before_and_after = pytest.mark.parametrize("committed", [False, True], ids=["before the commit", "after the commit"])
 
@@ -64,7 +64,7 @@ POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_mis
 
 @attrs.frozen
 class Hurried:
-    """A service that lets a client's time run out as soon as a fault strikes which only the clock ends."""
+    """A service that lets the client's timeout expire as soon as a fault begins that nothing else ends."""
 
     fake: FakeService
 
@@ -127,7 +127,7 @@ async def test_an_error_never_denies_that_a_contact_may_have_been_created(make: 
 async def test_a_creation_retried_after_any_fault_makes_one_contact(make: Make, committed: bool) -> None:
     for name, (fault, _) in FAULTS.items():
         if name == "200 with an error inside":
-            continue  # the service's own word, which is not asked for twice
+            continue  # a response of the service, which is not retried
         async with world(make, attempts=3, hurried=True) as (fake, client):
             fake.faults.script("create_contact", f.commit_then(fault) if committed and name != "429" else fault)
             created = await client.contacts.create(CONTACT, duplicates=POLICIES[len(name) % 3])
@@ -138,7 +138,7 @@ async def test_a_creation_retried_after_any_fault_makes_one_contact(make: Make, 
 
 @over("httpx", "aiohttp")
 async def test_a_bulk_run_under_faults_has_a_true_outcome_for_every_row(make: Make) -> None:
-    # What is checked holds however many attempts time out, so a busy machine changes nothing.
+    # The checks hold however many attempts time out, so a busy machine changes nothing.
     async with world(make, attempts=3) as (fake, served), served.with_options(timeout=0.7) as client:
         for number, (name, (fault, _)) in enumerate(FAULTS.items()):
             lost_answer = number % 2 == 1 and name != "429"  # a 429 is taken at its word: nothing was done

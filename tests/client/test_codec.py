@@ -1,4 +1,4 @@
-"""The one door between bytes and models: what goes through, what comes back, what is refused and how that is said."""
+"""Encoding and decoding models: what is accepted, what is refused, and the messages."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ NO_OBJECT = {"null": "None", "true": "bool", "1": "int", "1.5": "float", '"text"
 
 
 def drawn(**options: Any) -> st.SearchStrategy[tuple[str, Wire]]:
-    """Draw a table and wire JSON of it."""
+    """Draw a table and wire JSON that matches it."""
     return names.flatmap(lambda name: st.tuples(st.just(name), wire(name, **options)))
 
 
 def fault(name: str, value: Any) -> list[str]:
-    """Return the faults of JSON, which must be the same whichever way it is read."""
+    """Return the faults of JSON, which must be the same for both decoders."""
     with pytest.raises(DecodeError) as read:
         decode_model(KINDS[name], json.dumps(value).encode())
     if isinstance(value, dict):
@@ -209,7 +209,7 @@ def test_the_fault_says_what_came_instead_of_json(body: bytes, message: str) -> 
 
 
 def damaged(body: bytes) -> st.SearchStrategy[bytes]:
-    """Draw the body with some of its bytes replaced, dropped or added."""
+    """Draw the body with some bytes replaced, removed or added."""
     spans = st.tuples(st.integers(0, len(body)), st.integers(0, 3), st.binary(max_size=3))
     return spans.map(lambda span: body[: span[0]] + span[2] + body[span[0] + span[1] :])
 
@@ -387,7 +387,7 @@ def test_a_new_contact_is_encoded_as_what_was_set() -> None:
 
 
 class Masked(str):
-    """A text of a class of its own, as secret stores give them."""
+    """A string subclass, as secret stores provide."""
 
     __slots__ = ()
 

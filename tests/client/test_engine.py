@@ -1,4 +1,4 @@
-"""One call, from its slot to its answer: attempts, waits, one deadline, and what the errors say."""
+"""One call, from its slot to its response: attempts, waits, the deadline and errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time
 
-FULL: Callable[[], float] = lambda: 1.0  # noqa: E731 - every wait as long as it may be
+FULL: Callable[[], float] = lambda: 1.0  # noqa: E731 - maximum jitter
 CONTACT = NewContact("a@b.example")
 
 
@@ -256,7 +256,7 @@ async def test_a_task_waiting_for_a_slot_respects_a_gate_closed_meanwhile() -> N
 
 async def test_a_slot_freed_after_the_deadline_starts_no_attempt() -> None:
     class Busy(Script):
-        """Keeps the event loop busy for longer than the other call has, and answers only then."""
+        """Blocks the event loop for longer than the other call has, and only then responds."""
 
         async def _play(self, progress: Progress, number: int) -> Response:
             await anyio.sleep(1.0)
@@ -288,7 +288,7 @@ async def test_a_call_whose_deadline_is_before_the_gate_opens_is_refused_unsent(
 
 
 class Judge:
-    """A flow that says of each failure what its script says, and notes what the engine tells it."""
+    """A throttle that returns scripted decisions and records what the engine reports."""
 
     def __init__(self, *verdicts: RetryDecision) -> None:
         self.halted: OutreachError | None = None
@@ -345,7 +345,7 @@ async def test_a_throttle_receives_the_wait_of_backoff_and_gate() -> None:
 
 async def test_an_attempt_that_finds_the_gate_closed_cancels_and_queues_again() -> None:
     class Held(Judge):
-        """Closes the client's gate while the first turn is waited for, as another call's refusal would."""
+        """Closes the gate of the client during the first wait, like a throttled call in another task."""
 
         engine: Engine
 
@@ -471,12 +471,12 @@ async def test_an_unknown_outcome_is_kept_where_a_contact_id_proves_it() -> None
 async def test_a_foreign_error_becomes_a_transport_error_with_its_cause(error: Exception, maybe_sent: bool) -> None:
     with pytest.raises(TransportError, match=type(error).__name__) as caught:
         await client(Script(error), retry=RetryPolicy(attempts=1)).contacts.create(CONTACT)
-    assert caught.value.maybe_sent is maybe_sent  # the script had noted that a byte left
+    assert caught.value.maybe_sent is maybe_sent  # the script had recorded that a byte was sent
     assert caught.value.__cause__ is error
 
 
 class _Silent:
-    """A transport that raises and knows nothing of its progress."""
+    """A transport that raises and records no progress."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -536,7 +536,7 @@ async def test_bursts_of_cancelled_calls_leave_the_client_usable() -> None:
     st.sampled_from(["added", "skipped"]),
 )
 def test_the_possible_outcomes_always_contain_the_true_one(anyio_backend: Any, faults: list[str], last: str) -> None:
-    """Whatever the faults, the answer is certain exactly if no attempt before it may have been carried out, or it says added."""
+    """A response is certain exactly if no earlier attempt may have been applied, or if it says added."""
     entries: dict[str, Any] = {
         "lost": lost(),
         "unsent": unsent(),

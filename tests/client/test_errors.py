@@ -1,4 +1,4 @@
-"""The exception tree, and what every error keeps."""
+"""The exception hierarchy and the attributes of errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ headers = st.dictionaries(texts | st.just("x-request-id"), texts, max_size=3)
 
 @st.composite
 def drawn_errors(draw: st.DrawFn) -> OutreachError:
-    """Draw an error of any class with everything it can have."""
+    """Draw an error of any class with all its attributes."""
     kind = draw(st.sampled_from(list(TREE)))
     error = kind(
         draw(texts),

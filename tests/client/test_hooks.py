@@ -1,4 +1,4 @@
-"""Hooks: what they are told of calls and of bulk runs, what they are never told, and that they cannot break anything."""
+"""Hooks: the events of calls and bulk runs, what events never contain, and failing hooks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CONTACT = NewContact("ann@b.example", first_name="Annabel")
 
 
 class Spy:
-    """Keeps what it is told."""
+    """Records the events it receives."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -88,7 +88,7 @@ def rows(count: int) -> list[NewContact]:
 
 
 async def call(transport: Any, **options: Any) -> Spy:
-    """Create a contact, and return what a hook was told, whatever came of it."""
+    """Create a contact and return the events, whatever happens."""
     spy = Spy()
     with suppress(OutreachError):
         await client(transport, spy, **options).contacts.create(CONTACT)
@@ -213,7 +213,7 @@ def test_every_start_event_is_followed_by_its_end_event(
                 await (one.contacts.create_many(rows(6), concurrency=3) if many else one.contacts.create(CONTACT))
 
     anyio.run(run, backend=anyio_backend[0], backend_options=VirtualTime().options(anyio_backend[0]))
-    assert not one._engine._calls  # type: ignore[attr-defined]  # the engine is one that is observed
+    assert not one._engine._calls  # type: ignore[attr-defined]  # the engine has an observer
     for number in {event.call for event in spy.of(CallStarted)}:
         own = [event for event in spy.events if getattr(event, "call", None) == number]
         assert [type(own[0]), type(own[-1])] == [CallStarted, CallEnded]
@@ -230,7 +230,7 @@ def test_every_start_event_is_followed_by_its_end_event(
 
 
 class Breaking(Journal):
-    """A journal whose disk is full when its writer does this."""
+    """A journal whose disk is full when its writer performs this step."""
 
     verb = "end"
 
@@ -426,7 +426,7 @@ async def test_a_request_id_is_masked_and_left_out_if_empty_or_too_long(sent_id:
     assert [event.request_id for event in spy.events[2:]] == [reported, reported]
 
 
-# What is not told
+# What events do not contain
 
 
 async def test_no_event_contains_a_key_a_header_a_body_or_a_raw_query() -> None:
@@ -468,7 +468,7 @@ def test_the_base_url_of_a_client_is_reported(anyio_backend: Any) -> None:
     assert anyio_backend
 
 
-# What hooks may do
+# Failing hooks
 
 
 async def test_a_failing_hook_is_logged_once_and_affects_no_call_and_no_other_hook(

@@ -1,4 +1,4 @@
-"""Whatever a service answers, a call returns or raises an error of the tree, in bounded memory and time."""
+"""Whatever a service responds, a call returns or raises an error of ours, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_page_with_too_many_faults_is_itself_a_fault() -> None:
 def test_an_error_is_built_from_the_beginning_of_a_large_response(make: str, body: bytes) -> None:
     response = Response(200, {f"x-{number}": "y" * MEGABYTE for number in range(3)}, body)
     fault = DecodeError(["$: x"], {"status": body.decode()})
-    with grows_by_at_most(1):  # its parts are some 20 KB each
+    with grows_by_at_most(1):  # its parts have about 20 KB each
         error = (
             build_status_error("op", response, (KEY,), now=0.0)
             if make == "refused"
@@ -127,7 +127,7 @@ def test_headers_beyond_what_any_backend_accepts_are_left_out() -> None:
     assert len(mask_headers({f"x-{number}": "y" for number in range(1_000)}, (KEY,))) == 256
 
 
-# Large answers, of which nothing is read that msgspec refuses
+# Large responses, of which nothing is decoded that msgspec refuses
 
 _LARGE = 2**21
 _ITEMS = {"objects": b"{}", "lists": b"[]", "numbers": b"1", "nested lists": b"[" * 40 + b"]" * 40}
@@ -145,7 +145,7 @@ LARGE: dict[str, bytes] = {
 
 
 class Marked(bytes):
-    """A body that says when it is gone; bytes take no weak reference."""
+    """A body that can be weakly referenced, which bytes cannot."""
 
     gone: list[bool]
 
@@ -154,7 +154,7 @@ class Marked(bytes):
 
 
 class SaysAnew:
-    """Answers with a body of which it keeps nothing."""
+    """Responds with a body and keeps no reference to it."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -194,11 +194,11 @@ async def test_a_large_invalid_response_takes_little_memory_and_leaves_none(oper
 
 
 class Foreign(KeyError):
-    """An error of a transport that was written elsewhere; unlike a plain one it takes a weak reference."""
+    """A foreign transport error that can be weakly referenced."""
 
 
 class Turns:
-    """Answers in turn, the last answer for ever; each answer is made anew, and what is none is raised."""
+    """Responds in turn and repeats the last entry; responses are created each time, and exceptions are raised."""
 
     def __init__(self, *answers: Response | type[Exception]) -> None:
         self._answers = [*answers]
@@ -208,7 +208,7 @@ class Turns:
     async def send(self, _request: Request, progress: Progress, /) -> Response:
         progress.sent = True
         async with anyio.create_task_group() as group:
-            # In a task of its own: on Python 3.13, trio's sleep leaves a cycle that holds the frames of who sleeps.
+            # In a separate task: on Python 3.13, trio's sleep leaves a cycle with the frames of the sleeping task.
             group.start_soon(anyio.sleep, 1.0)
         self.acquired.append(True)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -285,7 +285,7 @@ def test_the_status_of_a_large_object_is_read_whatever_else_is_wrong() -> None:
 
 
 def large_page(*items: Any, count: int = 2_600, **members: Any) -> bytes:
-    """Write a page of more than 1 MiB: good mailboxes, then others."""
+    """Encode a page of more than 1 MiB: valid mailboxes, then others."""
     page = {"status": "ok", "headers": [], "total_found": 1, "current_page": 1, "total_pages": 1}
     body = json.dumps({**page, "data": [*[mailbox("mailbox_1")] * count, *items], **members}).encode()
     assert len(body) > 2**20
@@ -330,7 +330,7 @@ def test_a_large_page_that_is_invalid_or_has_too_many_faults_is_refused(body: by
         decode_page(Page[Mailbox], body)
 
 
-# What is cut off must not show a part of a key
+# Truncation must not leave a part of a key
 
 secrets = st.text(st.characters(codec="utf-8"), min_size=5, max_size=12)
 
@@ -376,7 +376,7 @@ def test_a_key_too_long_for_the_margin_leaves_no_trace() -> None:
 @unhurried
 @given(st.integers(0, 2**32))
 def test_a_body_within_the_searched_part_is_masked_as_a_whole(seed: int) -> None:
-    choice = random.Random(seed)  # noqa: S311 - nothing here is secret
+    choice = random.Random(seed)  # noqa: S311 - reproducible, not secret
     words = [choice.choice([KEY, "x" * 50, json.dumps(KEY)]) for _ in range(100)]
     body = json.dumps({"error": " ".join(words)}).encode()
     error = build_status_error("op", Response(500, {}, body), (KEY,), now=0.0)

@@ -1,4 +1,4 @@
-"""No id, header, target, method or base URL makes another request than was meant: it is refused, or sent as it is."""
+"""No id, header, target, method or base URL can cause another request than intended: it is refused or sent unchanged."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ ANSWER: Final = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
 
 TARGET: Final = r"/(?!/)[!$%&-;=@A-Z\[\]_a-z~]*(?:\?[!$%&-;=?@A-Z\[\]_a-z~]+)?"
-"""What is sent byte for byte, but for `.` and `..`."""
+"""Characters that are sent unchanged, except for `.` and `..` segments."""
 
 
 class Seen(Says):
-    """Keeps what it is asked to send."""
+    """Records the requests it is asked to send."""
 
     def __init__(self) -> None:
         super().__init__(Response(404))
@@ -89,7 +89,7 @@ class Seen(Says):
 
 
 async def sent(call: Any) -> Request | None:
-    """Return the one request that a call sent; nothing if the call was refused, which must be before anything was sent."""
+    """Return the one request a call sent, or nothing if the call was refused before anything was sent."""
     transport = Seen()
     async with client_of(transport) as client:
         try:
@@ -104,7 +104,7 @@ async def sent(call: Any) -> Request | None:
 
 
 def head(request: bytes) -> tuple[str, str, dict[str, str]]:
-    """Take apart what a listener read: exactly one request."""
+    """Parse what a listener received: exactly one request."""
     lines, _, body = request.partition(b"\r\n\r\n")
     first, *fields = lines.decode("latin-1").split("\r\n")
     method, target, version = first.split(" ")
@@ -116,7 +116,7 @@ def head(request: bytes) -> tuple[str, str, dict[str, str]]:
 
 
 async def arrives(make: Make, request: Request, path: str = "") -> bool:
-    """Send, and check that it came as it is or not at all. Says whether it came."""
+    """Send a request and check that it arrived unchanged or not at all. Return whether it arrived."""
     with Listener(serve(ANSWER)) as listener, anyio.fail_after(60):
         transport = make(f"{listener.url}{path}")
         try:
@@ -143,7 +143,7 @@ async def arrives(make: Make, request: Request, path: str = "") -> bool:
         return True
 
 
-# Ids become one segment or one value, whatever is in them
+# Ids become one segment or one value, whatever they contain
 
 
 @settings(unhurried, max_examples=40)
@@ -194,7 +194,7 @@ def encodable(text: str) -> bool:
     return not any(0xD800 <= ord(character) <= 0xDFFF for character in text)
 
 
-# The raw request, and the client's header fields
+# Raw requests, and the headers of the client
 
 
 def plain(text: str, allowed: str) -> bool:

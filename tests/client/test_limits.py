@@ -1,4 +1,4 @@
-"""What the tasks of a client share: slots, a gate, a retry budget."""
+"""What the tasks of a client share: slots, the Retry-After gate and the retry budget."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_slot_handed_to_a_wait_just_cancelled_goes_to_the_next() -> None
         await anyio.wait_all_tasks_blocked()
         scope.cancel()
         slots.release()
-    if not served:  # the doomed one was quicker than its cancellation: then it holds the slot
+    if not served:  # the task got the slot before its cancellation, and keeps it
         slots.release()
     assert served == ["patient"]
 

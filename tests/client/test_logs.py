@@ -1,4 +1,4 @@
-"""Logging: off unless the environment asks for it, and then to stderr; what is logged, at which level, and what never is."""
+"""Logging: off unless the environment enables it, then to stderr; messages, levels, and what is never logged."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def ran(code: str, level: str | None) -> subprocess.CompletedProcess[str]:
 
 
 def logged(level: str | None, before: str = "") -> tuple[str, list[str]]:
-    """Return what a program with clients prints, and the lines it logs."""
+    """Return what a program that uses clients prints, and the lines it logs."""
     done = ran(CLIENT.format(before=before), level)
     return done.stdout.strip(), done.stderr.splitlines()
 
@@ -117,7 +117,7 @@ async def slowly(rows: list[NewContact]) -> AsyncIterator[NewContact]:
 
 
 async def records(caplog: pytest.LogCaptureFixture, *entries: Any, many: int = 0, slow: bool = False) -> list[logging.LogRecord]:
-    """Create a contact, or many, and return what is logged, whatever comes of it."""
+    """Create one or many contacts and return the log records, whatever happens."""
     retry = RetryPolicy(jitter=lambda: 1.0)
     one = OutreachClient(transport=Script(*entries), owner_key="key_secret", workspace="space_1", retry=retry)
     rows = [NewContact(f"ann{number}@b.example") for number in range(many)]

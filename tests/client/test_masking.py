@@ -1,4 +1,4 @@
-"""No error holds a secret, whatever an answer or a backend echoes, and however it spells it."""
+"""No error contains a secret, whatever a response or a backend echoes, in any encoding."""
 
 from __future__ import annotations
 
@@ -126,13 +126,13 @@ def test_searching_for_any_secret_terminates(secret: str, body: bytes) -> None:
     assert mask_bytes(body, (secret,)) == body
 
 
-# `***` itself stands in for secrets, and U+FFFD for bytes that are no text: masking could put together a key that held them.
+# `***` stands for secrets and U+FFFD for invalid bytes: masking could assemble a key that contains them.
 keys = st.text(st.characters(codec="utf-8", exclude_characters="*\ufffd"), min_size=4, max_size=24).map("key_{}".format)
 plain_keys = st.text("0123456789abcdefABCDEF-._~", min_size=8, max_size=40).map("key_{}".format)
 
 
 def as_json(key: str, choice: random.Random) -> bytes:
-    """Write a text as it may stand in JSON, each character in any of its spellings."""
+    """Encode a string for JSON, each character in any of its spellings."""
     return "".join(choice.choice(json_forms(character)) for character in key).encode()
 
 
@@ -146,7 +146,7 @@ def json_forms(character: str) -> list[str]:
 
 
 def as_url(key: str, choice: random.Random) -> bytes:
-    """Write a text as it may stand in a URL, each byte in any of its spellings."""
+    """Encode a string for a URL, each byte in any of its spellings."""
     return b"".join(choice.choice(url_forms(byte)) for byte in key.encode())
 
 
@@ -181,7 +181,7 @@ BODIES = [
 
 
 def shown(error: OutreachError) -> list[bytes]:
-    """Return everything that an error can be seen as."""
+    """Return every representation of an error."""
     unpickled = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     texts = [str(error), repr(error), repr(error.args), repr(vars(error)), *traceback.format_exception(error)]
     texts += [str(unpickled), repr(vars(unpickled)), repr(vars(copy.deepcopy(error)))]
@@ -191,7 +191,7 @@ def shown(error: OutreachError) -> list[bytes]:
 
 
 def unescaped(data: bytes) -> bytes:
-    """Undo JSON's `\\u` for the basic plane, where keys are."""
+    """Undo JSON's `\\u` escapes in the basic plane, where keys are."""
     return re.sub(rb"\\u00([0-7][0-9a-fA-F])", lambda found: bytes.fromhex(found[1].decode()), data)
 
 
@@ -203,7 +203,7 @@ def raised(error: OutreachError) -> OutreachError:
 
 
 def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachError]:
-    """Return every error that an answer can become."""
+    """Return every error that a response can become."""
     fault: DecodeError | str = "unknown status 'x', no contact id"
     try:
         answer = decode_model(CreateContactResponse, body)
@@ -225,7 +225,7 @@ def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachE
 @example("key_a\\u0041b", as_it_is, b"%b", 0)
 @example("key_50%25", as_url, b"%b", 0)
 def test_a_key_echoed_in_the_body_is_nowhere_in_the_error(key: str, spell: Any, frame: bytes, seed: int) -> None:
-    body = frame.replace(b"%b", spell(key, random.Random(seed)))  # noqa: S311 - nothing here is secret
+    body = frame.replace(b"%b", spell(key, random.Random(seed)))  # noqa: S311 - reproducible, not secret
     for error in all_errors(body, {}, key):
         for seen in shown(error):
             assert key.encode() not in seen
@@ -242,7 +242,7 @@ def test_a_key_echoed_in_the_body_is_nowhere_in_the_error(key: str, spell: Any, 
     st.integers(0, 2**32),
 )
 def test_a_key_echoed_in_headers_is_nowhere_in_the_error(key: str, spell: Any, name: str, seed: int) -> None:
-    value = f"https://a.example/?k={spell(key, random.Random(seed)).decode()}&x"  # noqa: S311 - nothing here is secret
+    value = f"https://a.example/?k={spell(key, random.Random(seed)).decode()}&x"  # noqa: S311 - reproducible, not secret
     for error in all_errors(b"{}", {name: value, f"x-{key}": "1"}, key):
         assert list(error.headers) == [name, "x-***"]
         assert error.headers[name] == (MASK if is_secret_header(name) else "https://a.example/?k=***&x")
@@ -258,7 +258,7 @@ def test_a_header_decoded_as_latin_1_is_masked_too() -> None:
 @settings(unhurried, max_examples=50)
 @given(keys | plain_keys, st.sampled_from(SPELLINGS), st.integers(0, 200), st.integers(0, 2**32))
 def test_a_key_across_the_end_of_the_kept_body_leaves_no_trace(key: str, spell: Any, back: int, seed: int) -> None:
-    spelling = spell(key, random.Random(seed))  # noqa: S311 - nothing here is secret
+    spelling = spell(key, random.Random(seed))  # noqa: S311 - reproducible, not secret
     before = max(0, BODY_LIMIT - back)
     body = b"x" * before + spelling + b"y" * BODY_LIMIT
     for error in all_errors(body, {}, key):
@@ -281,7 +281,7 @@ def test_a_secret_from_a_request_header_is_masked_wherever_it_is_echoed() -> Non
     assert error.headers == {"x-echo": "bearer=***"}
 
 
-# What a backend quotes
+# Errors of backends
 
 
 def lost(text: str = "lost", *, cause: BaseException | None = None, context: BaseException | None = None) -> TransportError:
@@ -326,7 +326,7 @@ QUOTING: list[Callable[[str], TransportError]] = [
 @unhurried
 @given(plain_keys, st.sampled_from(SPELLINGS), st.sampled_from(QUOTING), st.integers(0, 2**32))
 def test_a_key_quoted_by_a_backend_is_nowhere_in_the_error(key: str, spell: Any, quoting: Any, seed: int) -> None:
-    text = f"illegal status line: b'{spell(key, random.Random(seed)).decode()} 200'"  # noqa: S311 - nothing here is secret
+    text = f"illegal status line: b'{spell(key, random.Random(seed)).decode()} 200'"  # noqa: S311 - reproducible, not secret
     error = raised(scrub_error(quoting(text), (key,)))
     assert str(error) in {"lost", "illegal status line: b'*** 200'"}
     assert (error.__cause__, error.__context__) == (None, None)

@@ -1,4 +1,4 @@
-"""The values that the service speaks of, and its words."""
+"""The models and the enumerations."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_the_repr_of_an_undecodable_item_does_not_show_its_members() -> None:
     assert repr(item) == "Undecodable(index=3, id='mailbox_1', error='$.data[3].spf: expected bool, got str')"
 
 
-# Words
+# Enumerations
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_unset_is_a_false_singleton_that_is_not_none() -> None:
         assert copied is UNSET
 
 
-# What is sent
+# New contacts
 
 
 @given(texts, some_fields, codes, others)
@@ -345,7 +345,7 @@ def test_a_new_contact_copies_the_mappings_it_is_given() -> None:
     assert contact.custom == contact.extra == {"custom_1": "x"}
 
 
-# What is answered
+# Created contacts
 
 
 @pytest.mark.parametrize("status", [*Outcome, Outcome("merged")])

@@ -1,4 +1,4 @@
-"""The five operations as values: what is sent, byte for byte, and what is made of an answer."""
+"""The five operations as values: the bytes they send and how they read responses."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_any_key_and_workspace_are_sent_unchanged(key: str, workspace: str) -> N
 
 
 class Guarded(str):
-    """A text as secret stores give it: it shows itself as stars."""
+    """A string subclass from a secret store: its repr is masked."""
 
     __slots__ = ()
 
@@ -211,7 +211,7 @@ def test_no_repr_shows_a_key_or_a_header() -> None:
         assert "abcdef123456" not in repr(value)
 
 
-# Header fields
+# Headers
 
 
 def test_every_request_has_accept_and_content_type() -> None:
@@ -226,7 +226,7 @@ def test_a_header_of_the_caller_overrides_the_librarys() -> None:
     assert (own.read_headers["user-agent"], own.write_headers["content-type"]) == ("mine", "application/json; charset=utf-8")
 
 
-# What is made of an answer
+# Reading responses
 
 
 @unhurried
@@ -355,7 +355,7 @@ def test_a_response_that_echoes_the_key_does_not_show_it(body: bytes) -> None:
     assert "key_1" not in repr((caught.value, vars(caught.value)))
 
 
-# Anything else
+# Raw requests
 
 
 def test_a_raw_request_is_sent_unchanged_and_any_response_is_returned() -> None:

@@ -1,4 +1,4 @@
-"""OpenTelemetry: the spans and metrics of calls and bulk runs, as the SDK's exporters in memory receive them."""
+"""OpenTelemetry: spans and metrics of calls and bulk runs, as received by in-memory exporters of the SDK."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BASE = "https://ann:pass-word@api.example/v1"
 
 
 class Telemetry:
-    """A hook and what it exports."""
+    """A hook with its exporters."""
 
     def __init__(self, *, base_url: str | None = BASE, **options: Any) -> None:
         self._spans = InMemorySpanExporter()
@@ -72,7 +72,7 @@ class Telemetry:
 
 
 def ids(span: ReadableSpan) -> tuple[int, int]:
-    """Return a span's trace and its own id."""
+    """Return the trace id and the span id of a span."""
     own = span.get_span_context()
     assert own is not None
     return own.trace_id, own.span_id
@@ -276,7 +276,7 @@ async def test_without_an_sdk_the_hook_does_nothing(caplog: pytest.LogCaptureFix
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-# The header fields
+# Propagation headers
 
 
 async def test_the_trace_is_propagated_to_the_service_only_on_request() -> None:

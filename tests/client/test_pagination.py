@@ -1,4 +1,4 @@
-"""Walking pages: it ends, and every item comes once, whatever the service makes of paging."""
+"""Reading pages: it ends and yields every item once, however the service paginates."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_every_item_comes_once_under_every_interpretation(
     if correct_total or reading.first_page == 1:
         assert found == service.listed()
         assert sorted(service.answered) == list(range(reading.first_page, reading.first_page + page_count(service, display)))
-    # at most: the page behind the end, once more when it was fetched ahead, and page 0
+    # at most the page past the end, once more if it was prefetched, and page 0
     assert len(service.answered) <= page_count(service, display) + 2
     assert service.displays == {display}
 
@@ -94,14 +94,14 @@ async def test_every_item_comes_once_under_every_interpretation(
 async def test_a_wrong_total_loses_no_item(reading: Reading, size: int, display: int, walk: Walker, miscounted: int) -> None:
     service = PagingService(size, attrs.evolve(reading, miscounted=miscounted))
     only_page_0 = reading.first_page == 0 and page_count(service, display) == 1
-    assume(size + miscounted > 0 or not only_page_0)  # an empty page 1 of a list of nothing: no one would look further
+    assume(size + miscounted > 0 or not only_page_0)  # an empty page 1 of an empty list ends the iteration
     assert sorted(await walk(campaigns(service, display=display))) == sorted(service.ids)
     assert len(service.answered) <= page_count(service, display) + 2
 
 
 @attrs.frozen
 class Changing:
-    """A list that changes while it is walked."""
+    """A list that changes during the iteration."""
 
     reading: Reading
     size: int
@@ -124,8 +124,8 @@ def changing(changes: st.SearchStrategy[list[Change]]) -> st.SearchStrategy[Chan
 
 
 @given(changing(insertions()), walkers)
-@example(Changing(Reading(newest_first=True), 5, 1, [Change(1, 2)]), items)  # a page of old news, then another
-@example(Changing(Reading(newest_first=True), 3, 2, [Change(1, 1)]), items)  # looks for a page 0 that is not there
+@example(Changing(Reading(newest_first=True), 5, 1, [Change(1, 2)]), items)  # a page without new items, then another
+@example(Changing(Reading(newest_first=True), 3, 2, [Change(1, 1)]), items)  # tries page 0, which does not exist
 @example(Changing(Reading(first_page=0, past_end=404, newest_first=True), 2, 2, [Change(1, 3)], from_1=True), items)
 @example(Changing(Reading(first_page=0, newest_first=True), 4, 2, [Change(1, 1)], from_1=True), items)
 @example(
@@ -151,7 +151,7 @@ async def test_items_hidden_by_deletions_are_counted_as_missing(case: Changing, 
     try:
         found = await campaigns(service, display=case.display, page=case.start).collect(prefetch=prefetch)
     except StatusError:
-        assert isinstance(case.reading.past_end, int)  # a page that was there, and is no more
+        assert isinstance(case.reading.past_end, int)  # a page that no longer exists
     else:
         assert len(set(service.ids) - {item.id for item in found}) <= found.missing
 
@@ -172,7 +172,7 @@ async def test_a_page_without_new_items_ends_the_iteration(size: int, requested_
     assert await walk(campaigns(service, display=2)) == service.ids[:2]
     assert (
         service.answered == requested_pages
-    )  # 0 only where 2 is said to be the last page, which a service that counts from 0 has not
+    )  # page 0 only if page 2 is reported as the last, which a service that counts from 0 does not have
 
 
 async def test_items_that_the_service_withholds_are_missing() -> None:
@@ -292,7 +292,7 @@ async def test_an_item_repeated_on_one_page_is_returned_once() -> None:
 
 
 class LastFirst(PagingService):
-    """Answers the requests that are open at a time from the last page to the first."""
+    """Responds to concurrent requests from the last page to the first."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -337,7 +337,7 @@ async def test_a_page_that_overtook_its_predecessor_is_refetched_after_insertion
 
 
 class Breaks(PagingService):
-    """Fails at one page, so often."""
+    """Fails a number of times at one page."""
 
     def __init__(self, size: int, page: int, failure: Response | Exception, times: int = 99) -> None:
         super().__init__(size)
@@ -427,7 +427,7 @@ async def test_leaving_early_stops_requests_and_needs_no_closing(use: Any) -> No
 
 
 class Damaged(PagingService):
-    """Sends some items with a fault in them, and some as null."""
+    """Sends some items with a fault and some as null."""
 
     def __init__(self, size: int, reading: Reading, changes: list[Change], *, broken: set[str], gone: set[str]) -> None:
         super().__init__(size, reading, changes)

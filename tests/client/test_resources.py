@@ -1,4 +1,4 @@
-"""The five operations as they go over the wire, and what is refused before anything does."""
+"""The five operations over the wire, and what is refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_both_lists_read_all_their_pages() -> None:
     assert isinstance((await client(PagingService(1)).mailboxes.list()).data[0], Mailbox)
 
 
-# What cannot be read
+# Undecodable items
 
 
 BAD_ITEM = b'{"status":"ok","headers":[],"data":[{"id":"camp_1","steps":"3"}],"total_found":1,"current_page":1,"total_pages":1}'
@@ -223,7 +223,7 @@ async def test_a_retried_creation_that_finds_the_contact_says_what_is_possible()
     assert (api_client.status, api_client.certain, api_client.attempts) == (Outcome.SKIPPED, False, 2)
 
 
-# Odd ids
+# Unusual ids
 
 
 ids = texts.filter(bool).map("1{}".format) | st.sampled_from(["é ü/%2F?#", "..", ".", "%", "+ &=", "\0", "\U0001f600"])

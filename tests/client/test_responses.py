@@ -1,4 +1,4 @@
-"""Answers that are no success: what is said of them, and how long they ask to wait."""
+"""Responses that are not a success: their messages and their Retry-After."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def not_allowed(body: bytes, kind: Any = CreateContactResponse) -> UnexpectedRes
     return build_unexpected_response("create_contact", Response(200, {}, body), (), caught.value)
 
 
-# What a refusal says
+# Messages of refusals
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_reason_is_extracted_from_a_body(body: bytes, message: str) -> None:
     assert extract_reason(body) == message
 
 
-DEPTHS = [*range(900, 1000), 100_000]  # about what a reader of JSON can go down, and far beyond
+DEPTHS = [*range(900, 1000), 100_000]  # around the recursion limit of JSON parsers, and far beyond
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"error":', b"}"), (b'{"x":', b"}")])
@@ -106,7 +106,7 @@ def test_a_429_is_a_rate_limit_with_its_retry_after(fields: dict[str, str], seco
     assert (error.status_code, error.retry_after) == (429, seconds)
 
 
-# What an answer that is not allowed says
+# Messages of unexpected responses
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_fault_found_by_the_caller_is_described_unchanged() -> None:
     assert (error.well_formed, error.request_id) == (True, "req_1")
 
 
-# How long to wait
+# Retry-After
 
 
 @pytest.mark.parametrize(

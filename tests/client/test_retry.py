@@ -1,4 +1,4 @@
-"""Whether and when to try again, as tables."""
+"""Whether and when to retry, as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key that an answer echoes, in any encoding and at any place, is in nothing that a person may come to see."""
+"""A key echoed in any encoding at any place of a response is shown nowhere."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PLACES: Final[dict[str, Callable[[str], Response]]] = {
 
 
 class Says:
-    """Gives one answer to everything, after a while."""
+    """Gives one response to every request, after a delay."""
 
     def __init__(self, answer: Response) -> None:
         self._answer = answer
@@ -70,7 +70,7 @@ class Says:
 
 
 class Keeps(logging.Handler):
-    """Keeps what is logged."""
+    """Collects log records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def test_the_search_finds_a_key_in_every_encoding(encoding: str) -> None:
         assert_hidden(PLAIN, f"no {ENCODINGS[encoding](PLAIN)} here", "here")
 
 
-# An id with the key in it
+# Ids that contain the key
 
 
 @virtual_time
@@ -184,7 +184,7 @@ async def test_an_id_without_the_key_is_kept(name: str) -> None:
     assert (created.id, created.certain, created.request_id) == (name.replace("\\\\", "\\"), True, "r" * 60)
 
 
-# What no masking reaches: locals of libraries, arguments, attributes
+# Beyond masking: locals of libraries, arguments, attributes
 
 
 def hang_up(peer: Peer) -> None:
@@ -231,7 +231,7 @@ async def test_a_transport_removes_the_tracebacks_of_the_causes_of_an_error(make
 
 
 class Broken:
-    """Fails as a transport does that was written elsewhere, with what it sends in its locals."""
+    """Fails like a foreign transport, with the request in its locals."""
 
     async def send(self, request: Request, _progress: Progress, /) -> Response:
         unmasked = bytes(request.body)
@@ -253,7 +253,7 @@ async def test_a_foreign_transport_error_has_its_place_but_no_locals() -> None:
 
 
 class Waits:
-    """Never answers, and holds what it sends."""
+    """Never responds and holds the request."""
 
     async def send(self, request: Request, _progress: Progress, /) -> Response:
         unmasked = bytes(request.body), dict(request.headers)
@@ -316,7 +316,7 @@ async def test_the_traceback_of_a_refused_argument_shows_no_key(wrong: str) -> N
             return error
         raise AssertionError("it was not refused")
 
-    for where, seen in sights(await call()):  # without the frames of this test, which do show it
+    for where, seen in sights(await call()):  # without the frames of this test, which contain it
         assert_hidden(held_key.key, seen, where)
 
 

@@ -1,4 +1,4 @@
-"""Strings that no spreadsheet runs, and that come back as they were."""
+"""Escaped strings: no spreadsheet evaluates them, and they can be restored."""
 
 from __future__ import annotations
 

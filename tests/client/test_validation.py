@@ -1,4 +1,4 @@
-"""What is refused before anything is sent, and how that is said."""
+"""What is refused before anything is sent, and the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Behaviour files: what is written is read back, and what is wrong is named."""
+"""Behaviour files: what is written is read back, and invalid files are refused with the place of the error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example writes its file anew
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example writes its file again
 @given(behaviours, st.dictionaries(st.sampled_from(KNOB_NAMES), st.text(st.characters(codec="utf-8"))), st.text(max_size=50))
 def test_a_behaviour_file_is_read_back(tmp_path: Path, behaviour: Behaviour, notes: dict[str, str], about: str) -> None:
     path = written(tmp_path, dump_behaviour(behaviour, notes=notes, about=about))

@@ -1,4 +1,4 @@
-"""Calibrating recovers every knob that can be seen from outside, however the fake behaves; `conformance_table.py` shows all."""
+"""Calibration measures every knob that is visible from outside; tools/conformance_table.py measures all over a port."""
 
 from __future__ import annotations
 

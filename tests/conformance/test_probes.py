@@ -1,4 +1,4 @@
-"""What probes make of odd answers: pure, from answers to readings."""
+"""Probes and unusual responses: pure functions from responses to findings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_probe(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFindin
 REFUSED = answer({"message": "no"}, 400)
 
 
-# Answers.
+# Responses.
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_every_run_has_its_own_addresses() -> None:
     [
         ([page(1, 9, 0), page(1, 9, 1, first=1)], (0,)),
         ([page(1, 9, 0), page(1, 9, 1)], (1,)),  # page 0 is a copy of page 1
-        ([page(1, 1, 0), page(1, 1, 0)], (0,)),  # the last page over again
+        ([page(1, 1, 0), page(1, 1, 0)], (0,)),  # the last page again
         ([page(1, 1, 0), REFUSED], (0,)),
         ([page(0, 0, 0), page(0, 0, 1)], (0,)),
         ([page(1, 9, 1), page(1, 9, 1)], (1,)),
@@ -266,7 +266,7 @@ def test_decimal_places_are_determined_from_counts_or_many_values(
 def test_a_percentage_fits_the_decimal_places_it_was_rounded_to(count: int, sent: int, digits: int) -> None:
     template = {"sent": sent, "opened_num": count, "opened": round(100 * count / sent, digits)}
     (found,) = [value for value in read_probes.collect_percentages(survey(templates=[template])) if value.exact is not None]
-    # Python's own rounding of a float may differ from the exact one where the half is, never by more.
+    # Python's rounding of a float may differ from exact rounding at a half, never by more.
     assert found.decimals <= digits
     assert found.fits(digits) or abs(float(found.exact or 0) - found.value) * 10**digits == pytest.approx(0.5)
 
@@ -424,7 +424,7 @@ def test_reasons_contain_no_secret() -> None:
     assert found.explanation == "a refusal with 400 is an object of ***, which matches no value of the knob"
 
 
-# Anything at all.
+# Arbitrary responses.
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("ok"),

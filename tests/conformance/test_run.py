@@ -1,4 +1,4 @@
-"""A run over a transport: waiting, giving up, drift, and what is kept of earlier runs."""
+"""A run over a transport: waiting, giving up, drift, and merging earlier results."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Scripted:
         return answer
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 def one_question() -> Dialogue[object]:
@@ -134,7 +134,7 @@ def test_the_public_names_can_be_imported() -> None:
         name: name for name in conformance.__all__
     }
     with pytest.raises(AttributeError, match="no attribute 'guess'"):
-        conformance.guess  # noqa: B018 - the attribute is what is tried
+        conformance.guess  # noqa: B018 - the attribute access is the test
 
 
 # Drift.

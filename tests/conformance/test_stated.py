@@ -1,4 +1,4 @@
-"""The stated rules hold for the fake, and each one fails where it is broken, with what was said and what was answered."""
+"""The documented rules hold for the fake, and each fails where it is broken, with the request and the response."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_rule_without_observations_is_not_judged() -> None:
 
 
 def put(path: str, value: Any) -> Callable[[Any], None]:
-    """Put a value wherever a path leads; `*` stands for every item."""
+    """Put a value at a path; `*` stands for every item."""
 
     def descend(here: Any, names: list[str]) -> None:
         name, *rest = names
@@ -68,7 +68,7 @@ def put(path: str, value: Any) -> Callable[[Any], None]:
 
 
 def unnamed(document: Any) -> None:
-    """Take the steps' types for templates' letters: whatever is there becomes the personalized entry."""
+    """Copy the types of steps to the letters of templates: every template becomes the personalized entry."""
     put("data.*.templates.*.test_letter", "PER")(document)
 
 

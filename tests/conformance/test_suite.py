@@ -1,4 +1,4 @@
-"""The shipped suite, run as its users run it: against a live base URL, which is the fake's on a real port."""
+"""The shipped suite as users run it: against a live base URL, here that of the fake on a real port."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from outreach_async.fake.server import serve
 pytest_plugins = ["pytester"]
 
 WRITING = sum(rule.writes for rule in RULES)
-"""Tests that take writes."""
+"""Number of tests that need writes."""
 
 READING = len(RULES) - WRITING + 1
-"""Tests that do not, with that of what the interface leaves unsaid."""
+"""Number of tests that do not, including that of the measured knobs."""
 
 WRITES = ("--allow-writes", SPACE, "--outreach-campaign", DRAFT, "--outreach-gmail")
 
@@ -141,10 +141,10 @@ def test_missing_options_are_reported_before_anything_is_done(suite: Suite) -> N
 
 def test_measuring_one_service_from_several_processes_is_refused(suite: Suite) -> None:
     class Worker:
-        """Marks a process as one of many, as pytest-xdist does."""
+        """Marks a process as a pytest-xdist worker."""
 
         def pytest_configure(self, config: pytest.Config) -> None:
-            config.workerinput = {}  # type: ignore[attr-defined]  # that is how pytest-xdist does it
+            config.workerinput = {}  # type: ignore[attr-defined]  # as pytest-xdist does
 
     fake = service()
     done = suite.against(fake, "-k", "W2", plugins=[Worker()])
@@ -166,7 +166,7 @@ def test_the_command_runs_the_suite(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_pytest_the_command_says_what_to_install(tmp_path: Path) -> None:
-    # A module of that name that fails as a missing one does.
+    # A module of this name that fails like a missing one.
     (tmp_path / "pytest.py").write_text("raise ModuleNotFoundError('pytest')", encoding="utf-8")
     run = "import runpy, sys; sys.path.insert(0, '.'); runpy.run_module('outreach_async.conformance', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False)

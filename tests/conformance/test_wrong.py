@@ -1,4 +1,4 @@
-"""Every stated rule is checked: a service that breaks one, and is right otherwise, is found to break that one."""
+"""Every documented rule is checked: a service that breaks one rule is found to break that rule."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport.wire import Progress, Request, Response
 
 DONE: Final = "camp_done"
-"""A campaign that is finished; the first of the list."""
+"""The id of a finished campaign, the first in the list."""
 
 LIVE: Final = [row["id"] for row in said_by(page(service(), "/campaigns", workspace=SPACE, display=5))["data"]][1]
-"""A live campaign, the second one: a step of A and B, then one of A and PER."""
+"""The id of a live campaign, the second in the list: a step with A and B, then one with A and PER."""
 
 
 def fewer(payload: Any) -> None:
-    """Say consistently that there are only ten campaigns."""
+    """Report consistently that there are only ten campaigns."""
     display = 10 if len(payload["data"]) != 1 else 1
     payload.update(total_found=10, total_pages=10 // display)
 
 
 def more(payload: Any) -> None:
-    """Say consistently that there is a mailbox more than there is."""
+    """Report consistently one mailbox more than there is."""
     payload["total_found"] += 1
     payload["total_pages"] = payload["total_found"] if len(payload["data"]) == 1 else 1
 
@@ -64,7 +64,7 @@ def same_id_twice(payload: Any) -> None:
 
 
 def first_and_second(name: str) -> Callable[[Any], None]:
-    """Let the second of what has such a name have the first one's."""
+    """Give the second object of a name the value of the first."""
 
     def change(payload: Any) -> None:
         payload["data"][1][name] = payload["data"][0][name]
@@ -79,7 +79,7 @@ def one_item_too_many(payload: Any) -> None:
 
 
 def of_nothing(name: str) -> Callable[[Any], Any]:
-    """Make a percentage of a count of 0."""
+    """Set a percentage of a count of zero."""
     return lambda item: {**item, name: 5, f"{name}_num": 0, "interested_num": 0}
 
 
@@ -88,7 +88,7 @@ def steps_of(campaign: str, path: str, value: Any) -> Wrong:
 
 
 def of_creation(outcome: str, **members: Any) -> Wrong:
-    """Change the answers of an outcome."""
+    """Change the responses with one outcome."""
 
     def change(payload: Any) -> None:
         if payload["status"] == outcome:
@@ -98,7 +98,7 @@ def of_creation(outcome: str, **members: Any) -> Wrong:
 
 
 def lacking(member: str, value: Any) -> Wrong:
-    """Take a creation without a required member, as if it were there."""
+    """Accept a creation without a required member, as if it were there."""
 
     def change_request(body: Any) -> None:
         if body.get("email", "without-email").startswith("without-"):
@@ -109,7 +109,7 @@ def lacking(member: str, value: Any) -> Wrong:
 
 
 def campaign_as(value: str | None) -> Wrong:
-    """Create every contact as if it were for one campaign, or for none."""
+    """Create every contact as if for one campaign, or for none."""
     return Wrong(change_request=lambda body: body.get("upload_options", {}).update(campaign=value))
 
 
@@ -118,7 +118,7 @@ FOLLOW_UP: Final = "data.1.templates.0"
 FIRST: Final = "data.0.templates.0"
 
 
-# The rule that is broken, what is wrong, and further rules that cannot hold then either.
+# The broken rule, the change, and further rules that cannot hold then.
 WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("W1", "a list that is created", refused("fields", 201), set()),
     ("W1", "a list of fields that is an array", refused("fields", 200, body=b"[]"), set()),
@@ -317,7 +317,7 @@ ALSO: Final = {
     "days_left_date": {"T14"},
     "searchable": {"F1-searchable"},
 }
-"""Rules that a field without a value of its kind may break as well."""
+"""Further rules that a missing or invalid field may break."""
 
 
 @pytest.mark.parametrize("value", [KeyError, {"a": [1]}], ids=["missing", "an object"])
@@ -333,7 +333,7 @@ def test_every_rule_has_a_service_that_breaks_it() -> None:
     assert {rule.id for rule in RULES} - {row[0] for row in WRONG} == {"W4"}, "W4 has a test for each field"
 
 
-# Services that are right.
+# Correct services.
 
 
 class Moving(FakeTransport):
@@ -365,7 +365,7 @@ async def test_changes_during_the_check_are_not_breaches(order: Any, happen: Cal
 
 
 def last_item_again(request: Request, response: Response) -> Response:
-    """Move one item of a page to the next one, as in a list by last activity."""
+    """Repeat the last item of a page on the next one, as in a list by last activity."""
     if "display=10&page=2" not in request.target:
         return response
     payload = json.loads(response.body)

@@ -26,7 +26,7 @@ def client_of(app: Any, root_path: str = "") -> httpx.AsyncClient:
 
 
 async def call(service: TinyService, messages: Iterable[Message], **scope: Any) -> list[Message]:
-    """Calls the application as a server does, with the messages that the client's side sends."""
+    """Call the application as a server does, with these messages from the client."""
     sent: list[Message] = []
     waiting = iter(messages)
 
@@ -59,7 +59,7 @@ async def test_the_target_arrives_unchanged_under_any_prefix(root_path: str) -> 
     service = TinyService()
     async with client_of(asgi_app(service), root_path) as client:
         await client.get(root_path.rstrip("/") + ODD)
-        await client.get(ODD)  # some servers take the prefix off
+        await client.get(ODD)  # some servers remove the prefix
     assert [request.target for request in service.requests] == [ODD, ODD]
 
 

@@ -1,4 +1,4 @@
-"""The control plane: what can be done from Python to a fake can be done over HTTP, with the same outcome."""
+"""The control plane: whatever Python code can do to a fake can be done over HTTP, with the same result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SEEDS: list[tuple[str, dict[str, Any]]] = [
 
 
 def seeded() -> FakeService:
-    """Make from Python what `SEEDS` make."""
+    """Create in Python what `SEEDS` create."""
     fake = FakeService()
     fake.add_workspace(SPACE, custom_fields=["Plan"], extra_fields={"linkedin": "LinkedIn"}, mailbox_headers=[])
     fake.add_workspace(custom_fields={"custom_3": "Region"})
@@ -113,7 +113,7 @@ def test_a_world_is_exported_and_imported_unchanged() -> None:
     assert plane.send("GET", "/_fake/world").body.decode() == expected.dump()
 
 
-# Looking.
+# Reading.
 
 
 def test_contacts_are_listed_as_in_python() -> None:
@@ -183,7 +183,7 @@ def test_a_trailing_slash_does_not_matter(path: str) -> None:
     assert Plane().send("GET", f"/_fake{path}").status == (400 if "?a" in path else 200)
 
 
-# Back to the start.
+# Resetting.
 
 
 def test_reset_restores_the_initial_state() -> None:
@@ -472,7 +472,7 @@ def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:
     assert plane.send("HEAD", "/_fake/time").status == 405
 
 
-# Who may ask.
+# Allowed hosts.
 
 
 @pytest.mark.parametrize(

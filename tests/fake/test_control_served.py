@@ -1,4 +1,4 @@
-"""The control plane on a port and mounted elsewhere: its examples, its documents, and what the command `serve` says of it."""
+"""The control plane on a port and mounted in another application: its examples, its documents, and the output of `serve`."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ JSON = st.recursive(
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[Any, Any]:
-    """Take an operation, and say its members or others."""
+    """Draw an operation with documented or other members."""
     route = draw(st.sampled_from(ROUTES))
     names = getattr(route.request_type, "__struct_fields__", ("now", "workspaces", "owner_keys", "x"))
     return route, draw(st.dictionaries(st.sampled_from([*names, "x"]), JSON, max_size=3) | JSON)
@@ -165,7 +165,7 @@ PLANE = Plane(small_world())
 
 
 def serving(*arguments: str) -> Any:
-    """Run `serve`, ask for its dump and behaviour, and end it. `None` stands for what was not answered."""
+    """Run `serve`, request its world and behaviour, and end it. `None` stands for a missing response."""
     with started("serve", *arguments) as process:
         assert process.stdout is not None
         base = process.stdout.readline().strip()

@@ -27,7 +27,7 @@ BODIES = st.binary(max_size=30)
 
 
 def read(sequence: list[ServerStep]) -> bytes | Broken:
-    """What a strict client reads of a server's acts, bytes and end alike: the body, or why there is none."""
+    """Parse the bytes and the end of a server's response like a strict client: return the body, or why there is none."""
     client = h11.Connection(h11.CLIENT, max_incomplete_event_size=100 * 1024)
     client.send(h11.Request(method="GET", target="/", headers=[("host", "a")]))
     client.send(h11.EndOfMessage())
@@ -80,7 +80,7 @@ def test_the_bytes_of_a_fault_are_read_as_the_client_result_predicts(fault: f.Fa
     predicted = compute_client_result(wire(fault), Response(201, {}, body))
     sequence = list(plan_server_steps(wire(fault), head_of(body), body))
     found = read(sequence)
-    if body or fault != f.wrong_encoding():  # nothing, compressed or not, is nothing
+    if body or fault != f.wrong_encoding():  # an empty body is empty, compressed or not
         assert found == predicted.response.body if predicted.response else isinstance(found, Broken)
     assert predicted.sent
     assert predicted.wait == (

@@ -16,7 +16,7 @@ SERVED = Response(200, {"content-type": "application/json"}, b'{"status": "ok", 
 
 
 class Act:
-    """The service's own act; counts how often it was done."""
+    """The action of the service; counts its calls."""
 
     def __init__(self, answer: Response = SERVED) -> None:
         self.answer = answer
@@ -33,7 +33,7 @@ def strike(fault: Fault, answer: Response = SERVED) -> tuple[Exchange, int]:
 
 
 def ask(faults: Faults, operation: str = "create_contact", request: Request = CREATE) -> int:
-    """What status the request gets; 200 from the service itself."""
+    """Return the status of the response; 200 comes from the service itself."""
     response = faults.around(operation, request, Act()).response
     return response.status if response else 0
 

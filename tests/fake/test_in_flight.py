@@ -1,4 +1,4 @@
-"""Rule E4: how many exchanges may be under way at once, wherever they come in."""
+"""Rule E4: the limit of concurrent requests, over all transports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ over_every_level = pytest.mark.parametrize("connect", LEVELS)
 
 
 class Turnstile:
-    """Passes requests on to a fake, and lets somebody wait for them."""
+    """Forwards requests to a fake and lets tests wait for them."""
 
     def __init__(self, fake: FakeService) -> None:
         self.fake = fake
@@ -47,7 +47,7 @@ async def send(transport: Transport, request: Request) -> Response:
 
 
 async def until_room(transport: Transport, request: Request) -> Response:
-    """Send until it is not refused; a server may notice a little later that a client has left."""
+    """Send until the request is accepted: a server may notice a little later that a client has disconnected."""
     with anyio.fail_after(60):
         while (response := await send(transport, request)).status == 429:
             await anyio.lowlevel.checkpoint()

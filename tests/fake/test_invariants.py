@@ -1,4 +1,4 @@
-"""What is always true of the fake, whatever it is asked, by whom, and through what."""
+"""Invariants of the fake under any requests, from any callers, over any transport."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_refused_and_skipped_requests_leave_the_state_unchanged(behaviour: Behav
             assert json.loads(response.body)["id"] is not None
 
 
-# 18. The journal is the order in which everything happened.
+# 18. The request log is the order in which everything happened.
 
 
 def at_once(fake: FakeService, conversations: list[list[Request]]) -> dict[str, Response]:
-    """Ask from as many threads as there are conversations; the answers by their ids."""
+    """Send from as many threads as there are conversations; return the responses by id."""
     answers: dict[str, Response] = {}
     ready = threading.Barrier(len(conversations))
 
@@ -70,7 +70,7 @@ def at_once(fake: FakeService, conversations: list[list[Request]]) -> dict[str, 
 
 @contextmanager
 def by_turns() -> Iterator[None]:
-    """Let threads take turns every few instructions: by default one would be done before the next gets its turn."""
+    """Switch threads every few instructions: by default one would finish before the next starts."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -95,7 +95,7 @@ def test_replaying_the_request_log_gives_the_same_responses_and_state(
     assert fresh.dump() == fake.dump()
 
 
-# 19. Of many who create one contact at once, one adds it.
+# 19. If many create one contact at once, exactly one adds it.
 
 RACERS = 12
 
@@ -138,7 +138,7 @@ async def test_c24_threads_and_tasks_share_one_fake_and_exactly_one_adds() -> No
     assert sorted(statuses) == ["added"] + ["skipped"] * (2 * RACERS - 1)
 
 
-# 20. An answer is the same through whatever it comes, and the client's converters understand it whole.
+# 20. A response is the same over every transport, and the client's decoders understand all of it.
 
 
 async def collect_responses(connect: Connect, behaviour: Behaviour, requests: list[Request]) -> list[Response]:
@@ -183,7 +183,7 @@ def test_every_successful_response_survives_decoding_and_encoding(behaviour: Beh
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and of the same kinds: 1 is not 1.0."""
+    """Return whether two values are equal and have equal types: 1 is not 1.0."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -1,4 +1,4 @@
-"""The OpenAPI document against the fake: what the one says, the other does, and nothing else."""
+"""The OpenAPI document and the fake agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BODY = Draft202012Validator({"components": DOCUMENT["components"], "$ref": "#/co
 
 
 def accepts(body: Any) -> bool:
-    """Whether the document takes a body of a creation; the one place where unnamed members are allowed."""
+    """Return whether the document accepts the body of a creation, the only place where unknown members are allowed."""
     return BODY.is_valid(body)
 
 
@@ -141,13 +141,13 @@ OPTIONS = ["duplicates", "strict_validation", "campaign"]
 
 
 def agrees(body: dict[str, Any]) -> None:
-    """Check that the fake and the document say the same of a body."""
+    """Check that the fake and the document agree on a body."""
     answer = call(WORLD, "POST", "/contacts", body)
     value = checked("create_contact", answer)
     if not accepts(body):
-        assert answer.status >= 400, value  # the first fault found answers, and that may be another
+        assert answer.status >= 400, value  # the first fault decides the response, and that may be another
     elif answer.status == 400:
-        assert value["error"]["code"] == "unknown_custom_field"  # what a workspace has, no document can say
+        assert value["error"]["code"] == "unknown_custom_field"  # a document cannot know what a workspace contains
 
 
 @pytest.mark.parametrize("name", MEMBERS + OPTIONS)

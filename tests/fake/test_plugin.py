@@ -1,4 +1,4 @@
-"""The pytest plugin, in suites of its own: as it is installed, found by its entry point."""
+"""The pytest plugin in suites of its own, loaded through its entry point as when installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import outreach_async.testing.orders
 
 pytest_plugins = ["pytester"]
 
-# An inner suite unloads what it was the first to load. These are slow to load, so they are loaded here.
+# An inner suite unloads the modules it has imported first. These are slow to import, so import them here.
 LOADED = [outreach_async.client, outreach_async.fake.server, outreach_async.fake.transport, trio.testing]
 
 HEAD = """
@@ -59,7 +59,7 @@ class Suite:
         return result.stdout.str()
 
 
-# What it gives.
+# Fixtures.
 
 
 @pytest.mark.parametrize("mode", ["marked", "auto"])
@@ -144,7 +144,7 @@ async def test_read(outreach_client):
     )
 
 
-# What the marker says.
+# The marker.
 
 
 def test_the_marker_sets_seed_world_behaviour_and_faults(suite: Suite) -> None:
@@ -231,7 +231,7 @@ def test_too_late(request):
     assert "behaviour='pairwise': expected a fixture as an argument of the test" in output
 
 
-# What becomes of a test.
+# Results of tests.
 
 
 def test_a_pairwise_test_runs_under_every_row_and_names_the_failing_setting(suite: Suite) -> None:
@@ -493,7 +493,7 @@ def test_a_real_port_and_virtual_time_cannot_be_combined(suite: Suite) -> None:
     assert "outreach_url cannot be used with outreach_virtual_time: sockets take real time" in output
 
 
-# What it costs, and other plugins.
+# Import time, and other plugins.
 
 
 def test_a_suite_that_does_not_use_it_imports_only_the_plugin(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a test orders with the marker: what each argument takes, what it refuses, and which use of the marker holds."""
+"""The arguments of the marker: accepted values, errors, and which marker takes precedence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pairwise cover: complete for any knobs, small for the fake's, the same every time; and what it tells of failures."""
+"""The pairwise cover: complete for any knobs, small for the fake's, deterministic; and its explanations of failures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_only_settings_that_differ_from_the_default_are_named() -> None:
     assert differing(Behaviour(past_end="clamp", first_page=0)) == {"first_page": 0, "past_end": "clamp"}
 
 
-# What the rows that failed have in common
+# Explanations of failed rows
 
 KNOBS = sorted(KNOB_VALUES)
 

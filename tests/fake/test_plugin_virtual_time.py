@@ -1,4 +1,4 @@
-"""Virtual time: waiting takes none, on both event loops, and the fake's clock follows the loop's."""
+"""Virtual time: waiting takes no real time on either event loop, and the clock of the fake follows."""
 
 from __future__ import annotations
 

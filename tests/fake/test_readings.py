@@ -1,4 +1,4 @@
-"""The table of fixed readings is true and whole: every row is tried here, and every row that is tried stands there."""
+"""The table of fixed interpretations is true and complete: every row is tested, and every tested row is in the table."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Row = tuple[str, str, str]
 Tried = Callable[[FakeService], object]
 
 TRIED: Final[dict[Row, Tried]] = {}
-"""What tries each row of the table: the rule, what it is about, and the reading."""
+"""The test of each row of the table: the rule, the question and the interpretation."""
 
 DAY: Final = 86_400
 DAY_MS: Final = DAY * 1000
 
 
 def row(rule: str, what: str, reading: str) -> Callable[[Tried], Tried]:
-    """Say which row of the table a function tries."""
+    """Register the function as the test of a row."""
 
     def keep(tried: Tried) -> Tried:
         TRIED[rule, what, reading] = tried
@@ -52,7 +52,7 @@ def row(rule: str, what: str, reading: str) -> Callable[[Tried], Tried]:
 
 
 def table() -> list[Row]:
-    """Read the table in the docs."""
+    """Parse the table in the docstring."""
     lines = re.findall(
         r"^\| ([A-Z]\d+(?:, [A-Z]\d+)*) \| (.+?) \| (.+) \|$", outreach_async.fake.behaviour.__doc__ or "", re.MULTILINE
     )
@@ -348,7 +348,7 @@ def initials(fake: FakeService) -> None:
 
 
 def sent_after(fake: FakeService, days: float, **campaign: Any) -> list[int]:
-    """Contacts that got each of two steps, the second a day after the first, after some time."""
+    """Return how many contacts got each of two steps after some time, the second a day after the first."""
     items = {
         "status": "live",
         "steps": ["A", {"wait_time": DAY_MS}],

@@ -1,4 +1,4 @@
-"""The served fake against its OpenAPI document: whatever is asked, the answer is one that the document says."""
+"""The served fake and its OpenAPI document: every response is documented."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPTIONS = ["duplicates", "strict_validation", "campaign"]
 
 
 class Asker:
-    """Asks a server over one connection."""
+    """Sends requests over one connection."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
@@ -64,7 +64,7 @@ def ask() -> Iterator[Asker]:
 
 @st.composite
 def lists(draw: st.DrawFn) -> tuple[str, str]:
-    """Make a target for one of the two lists: mostly right, with whatever parameters."""
+    """Make the target of one of the two lists: mostly valid, with any parameters."""
     operation = draw(st.sampled_from(["list_campaigns", "list_mailboxes"]))
     wild = st.fixed_dictionaries(
         {}, optional=dict.fromkeys(["workspace", "page", "display", "other"], TEXTS | st.sampled_from(NUMBERS))

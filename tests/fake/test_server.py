@@ -26,7 +26,7 @@ LAST = "connection: close"
 
 
 class Answering(TinyService):
-    """Gives every request the same answer."""
+    """Gives every request the same response."""
 
     def __init__(self, response: Response) -> None:
         super().__init__()
@@ -305,7 +305,7 @@ async def test_an_address_in_use_is_an_error_at_once() -> None:
 
 
 class Listener(socket.socket):
-    """A listener at a made-up address, whose first attempts to accept fail."""
+    """A listener at a fictitious address whose first calls of `accept` fail."""
 
     errors: list[OSError]
 
@@ -338,7 +338,7 @@ async def test_a_connection_that_cannot_be_accepted_yet_is_accepted_later() -> N
 
 
 class Woken(socket.socket):
-    """A socket that is woken once for nothing."""
+    """A socket with one spurious wakeup."""
 
     early = True
 

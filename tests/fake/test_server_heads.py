@@ -1,4 +1,4 @@
-"""Heads of requests that the served fake refuses: too slow, framed in two ways, or with bare line feeds."""
+"""Request heads that the served fake refuses: too slow, with an ambiguous length, or with bare line feeds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UNFINISHED = [b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\r\nhost: a\n", CHUNKED + b"3
 
 
 class Pieces(RawConnection):
-    """A connection on which these pieces arrive, each so many seconds after the one before; then nothing more."""
+    """A connection on which these pieces arrive, each after so many seconds; then nothing more."""
 
     def __init__(self, pieces: Iterable[bytes], seconds: float = 0.0) -> None:
         self._pieces = iter(pieces)
@@ -61,7 +61,7 @@ class Pieces(RawConnection):
 
 
 async def requested(*pieces: bytes, seconds: float = 0.0) -> Request | None:
-    """What is read of these pieces as one request."""
+    """Parse these pieces as one request."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     return await _read_request(Pieces(pieces, seconds), conversation)
 

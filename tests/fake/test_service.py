@@ -25,7 +25,7 @@ from outreach_async.transport.wire import Request
 
 
 def session(seed: int, behaviour: Behaviour) -> list[Any]:
-    """All sorts of calls and requests; everything that they answer."""
+    """Make calls and requests of every kind; return all responses."""
     fake = FakeService(seed, behaviour)
     space = fake.add_workspace(custom_fields=["Plan"])
     key = fake.add_owner_key(space)
@@ -208,7 +208,7 @@ def test_an_invalid_time_is_refused(act: Callable[[], Any]) -> None:
         act()
 
 
-# Filling and looking.
+# Seeding and reading.
 
 
 def test_contacts_are_returned_as_plain_values() -> None:
@@ -374,7 +374,7 @@ def test_requests_for_unknown_paths_meet_no_faults() -> None:
     assert [get(fake, "/nothing").status for _ in range(2)] == [418, 404]
 
 
-# The journal.
+# The request log.
 
 
 def journal(count: int, capacity: int = 3) -> RequestLog:
@@ -461,7 +461,7 @@ def test_the_transport_is_imported_on_first_use() -> None:
     assert FakeTransport(small_world()).service is not None
     assert set(outreach_async.fake.__all__) <= {*dir(outreach_async.fake), "FakeTransport"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        outreach_async.fake.nothing  # noqa: B018 - to ask is the test
+        outreach_async.fake.nothing  # noqa: B018 - the access is the test
 
 
 async def test_the_asgi_application_responds_like_the_fake() -> None:

@@ -163,7 +163,7 @@ def test_a_full_mailbox_is_replaced_for_one_email_only() -> None:
     fake.advance(days=1)
     ada, bo, cy = (contact["id"] for contact in fake.contacts(SPACE))
 
-    # Two of the three began with the first mailbox; the next day it had room for one of them.
+    # Two of the three started with the first mailbox; the next day it had capacity for one of them.
     assert [entry.mailbox == own for entry in log if entry.contact == ada] == [True, True, True]
     assert [entry.mailbox == own for entry in log if entry.contact == bo] == [False, False, False]
     assert [entry.mailbox == own for entry in log if entry.contact == cy] == [True, False, True]
@@ -426,7 +426,7 @@ def test_t7_letters_continue_from_the_seeded_counts() -> None:
     assert [template["sent"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [2, 2, 2]
 
 
-# What people do.
+# Responses of contacts.
 
 
 def test_contacts_respond_at_the_configured_rates() -> None:
@@ -553,7 +553,7 @@ def test_contacts_that_reply_unsubscribe_or_bounce_get_no_more_emails(how: str, 
     assert flow(fake) == [(0, 3, 3), (0, 3, 3), (2, 0, 2)]
     fake.advance(days=5)
 
-    # The second e-mail had left before; nobody leaves twice.
+    # The second e-mail was already sent, and nobody leaves twice.
     assert flow(fake) == [(0, 3, 3), (0, 3, 3), (0, 2, 2)]
     assert [step for _, _, step in log_entries(log, kind)] == [1]
     assert len(log_entries(log, "opened")) == (kind != "bounced") * 2
@@ -711,7 +711,7 @@ def test_c16_a_round_that_has_not_started_survives_a_file() -> None:
     assert other.dump() == fake.dump()
 
 
-# A clock that runs.
+# Running clocks.
 
 
 def running(count: int = 0) -> tuple[FakeService, list[float]]:
@@ -755,7 +755,7 @@ def test_a_clock_that_goes_back_does_no_harm() -> None:
     assert [rate(fake, name) for name in ("sent_today", "sent_30days")] == [2, 6]
 
 
-# Those who were there before.
+# Seeded contacts.
 
 
 def test_seeded_contacts_that_are_not_stored_proceed_too() -> None:
@@ -770,7 +770,7 @@ def test_seeded_contacts_that_are_not_stored_proceed_too() -> None:
     halfway = flow(fake)
     fake.advance(days=9)
 
-    # Two begin. Three are on their way to step 2, and waited for a part of the time. Only one goes on to step 3.
+    # Two start. Three are between steps and have waited for a part of the time. Only one continues to step 3.
     assert halfway[0] == (0, 11, 11)
     assert 0 < halfway[1][0] <= 5
     assert flow(fake) == [(0, 11, 11), (0, 8, 8), (0, 1, 1)]
@@ -892,7 +892,7 @@ def test_scripts_survive_a_file_even_without_a_simulation() -> None:
     assert listed(other)["replies_num"] == 1
 
 
-# Changes that cannot be made.
+# Invalid changes.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Campaigns that share mailboxes, moved about at random, against what an independent reader makes of the log."""
+"""Campaigns that share mailboxes, changed at random, compared with an independent evaluation of the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOURS = st.sampled_from([0, 1, 5, 24, 30, 72]) | st.integers(0, 24 * 12)
 
 
 def busy_world(seed: int, limits: list[int], history: bool) -> FakeService:
-    """Three campaigns on the same mailboxes, under way already."""
+    """Three running campaigns on the same mailboxes."""
     fake = FakeService(seed)
     fake.add_workspace(SPACE)
     fake.add_owner_key(SPACE, key=KEY)
@@ -45,7 +45,7 @@ def busy_world(seed: int, limits: list[int], history: bool) -> FakeService:
 
 
 class Mailing(RuleBasedStateMachine):
-    """Enrols in bulk, lets time pass, pauses, resumes and changes limits."""
+    """Enrols contacts, advances time, pauses, resumes and changes limits."""
 
     totals: ClassVar[Counter[str]] = Counter()
 
@@ -66,7 +66,7 @@ class Mailing(RuleBasedStateMachine):
             self.nobody_waits_where_there_is_room(camp)
 
     def nobody_waits_where_there_is_room(self, camp: str) -> None:
-        """Whoever still waits for step 1, which has no wait, waits for room."""
+        """Contacts that still wait for step 1, which has no wait, wait for capacity."""
         if steps(self.fake, camp)["data"][0]["left_to_send"]:
             ids = self.fake._world.campaigns[camp].mailboxes
             assert all(box["sent_today"] >= box["daily_limit"] for box in boxes_of(self.fake) if box["id"] in ids)
@@ -193,7 +193,7 @@ def test_invariant_9_days_left_never_rise_and_are_accurate_to_a_day(alone: dict[
 
 
 def outcomes(fake: FakeService, camp: str) -> set[tuple[str, int, str, float]]:
-    """What became of the e-mails of a campaign, by e-mail address, with the time since it was sent."""
+    """Return what happened to the e-mails of a campaign, by address, with the time since each was sent."""
     log = watched(fake)
     fake.advance(days=20)
     emails = {contact["id"]: contact["email"] for contact in fake.contacts(SPACE)}

@@ -36,7 +36,7 @@ BY_HAND: dict[str, Any] = {
 
 
 def rich_world() -> FakeService:
-    """A world with something of everything."""
+    """A world that uses every feature."""
     fake = small_world(overwrite_blank="store")
     fake.advance(hours=5.5)
     space = fake.add_workspace(
@@ -76,7 +76,7 @@ def test_a_dumped_and_loaded_world_is_the_same() -> None:
     assert other.dump() == fake.dump()
     assert everything(other) == everything(fake)
     assert other.now == fake.now
-    # What is made up next is the same, too.
+    # What is generated next is the same, too.
     assert [other.add_workspace(), other.add_mailboxes(SPACE, 2)] == [fake.add_workspace(), fake.add_mailboxes(SPACE, 2)]
     assert create(other)["id"] == create(fake)["id"]
 
@@ -188,14 +188,14 @@ Place = tuple[str | int, ...]
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
-    """Every place in a document, in order."""
+    """Return every place in a document, in order."""
     yield at
     for name, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from places(part, (*at, name))
 
 
 def with_other(at: Place, value: object) -> Any:
-    """The rich world with another value in one place."""
+    """Return the rich world with another value in one place."""
     world = deepcopy(RICH)
     *way, last = at
     reduce(getitem, way, world)[last] = value

@@ -1,4 +1,4 @@
-"""Cells that do not hold what was meant: a fault where they would be sent worthless, a warning elsewhere."""
+"""Garbled cells: an error where they would be useless, a warning elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def row(cell: str, code: str) -> Row:
 
 
 def misread(text: str) -> str:
-    """Read UTF-8 as Windows-1252, as programs do that leave its undefined bytes alone."""
+    """Decode UTF-8 as Windows-1252, like programs that keep its undefined bytes."""
     return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in text.encode())
 
 
@@ -35,7 +35,7 @@ def test_latin_letters_read_in_the_wrong_encoding_cause_a_warning(before: str, t
 
 @pytest.mark.parametrize(
     ("meant", "found"),
-    [("Иван", "Ð˜Ð²Ð°Ð½"), ("it’s", "â€™"), ("😀", "ðŸ˜€"), ("naïve", "Ã¯")],  # noqa: RUF001 - what people see
+    [("Иван", "Ð˜Ð²Ð°Ð½"), ("it’s", "â€™"), ("😀", "ðŸ˜€"), ("naïve", "Ã¯")],  # noqa: RUF001 - as displayed
 )
 def test_other_scripts_punctuation_and_emoji_are_detected_too(meant: str, found: str) -> None:
     remark = row(misread(meant), "city").warnings[0]

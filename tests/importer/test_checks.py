@@ -1,4 +1,4 @@
-"""What the checks find in values, and what they leave to the service."""
+"""The checks of values: what they report and what they leave to the service."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_role_address_is_reported() -> None:
 
 
 def examples() -> list[tuple[str, str]]:
-    """Return a fixed-line and a mobile number of each country, as it is dialled abroad."""
+    """Return a fixed-line and a mobile number of each country, as dialled from abroad."""
     kinds = (phonenumbers.PhoneNumberType.FIXED_LINE, phonenumbers.PhoneNumberType.MOBILE)
     found = [
         (region, phonenumbers.example_number_for_type(region, kind))

@@ -1,4 +1,4 @@
-"""Which column becomes which field."""
+"""Mapping columns to fields."""
 
 from __future__ import annotations
 

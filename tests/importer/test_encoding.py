@@ -1,4 +1,4 @@
-"""What a text file is encoded in: never guessed in silence, and told where it is not so."""
+"""Encodings of text files: never guessed silently, with an error for invalid bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a file: its format is found or said, and what comes once is kept, for nobody else and no longer than needed."""
+"""Opening files: the format is detected or given, and streams are copied privately and no longer than needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that others wrote: whatever is in them, they are read or refused; and each target of `fuzz.py`, tried briefly."""
+"""Files written by others are read or refused, whatever they contain; and a short run of each target of tools/fuzz.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_target_accepts_its_own_seed(name: str) -> None:
 
 
 def shallow(name: str) -> st.SearchStrategy[bytes]:
-    """Draw a file that was changed, without what the tests named for it try."""
+    """Draw a modified file, without the modifications that have their own tests."""
     tried = re.compile(rb"\[{9}|9{40}|NaN|Infinity|1e999")
     return mutated(corpus(name)).filter(lambda data: not tried.search(data) and data.count(b"{") < 300)
 
@@ -48,10 +48,10 @@ def test_any_bytes_are_a_journal_or_refused(data: bytes) -> None:
 
 
 def changed(table: str, column: str, value: object) -> bytes:
-    """Return a journal, every row of a table changed in one column, by whoever has SQLite."""
+    """Return a journal with one column changed in every row of a table, as anyone with SQLite can do."""
     path = scratch("changed.db", a_journal())
     with closing(sqlite3.connect(path)) as db, db:
-        db.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608 - names of our own
+        db.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608 - our own names
     return path.read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""JSON Lines as programs write them."""
+"""JSON Lines files as programs write them."""
 
 from __future__ import annotations
 

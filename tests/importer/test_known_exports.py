@@ -1,4 +1,4 @@
-"""Exports of other tools map without a word from the caller, and nothing of them is left out in silence."""
+"""Exports of other tools are mapped without options, and no column is left out silently."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_export_is_recognised_and_mapped_without_options(key: str) -> None:
     columns = map_columns(header.split(","))
     assert columns.export == name
     assert {"email", "first_name", "last_name", "title"} <= set(columns.codes)
-    assert ("company_name" in columns.codes) == (key != "salesforce-api")  # which has the company's id
+    assert ("company_name" in columns.codes) == (key != "salesforce-api")  # which has only the id of the company
 
 
 @pytest.mark.parametrize("key", EXPORTS)

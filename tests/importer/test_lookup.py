@@ -1,4 +1,4 @@
-"""Asking the workspace for its fields only if a file needs that."""
+"""Workspace fields are requested only if a file needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mapping that is saved is the mapping that is read back."""
+"""A saved mapping is read back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory does not grow with a file: a short version of the command, each file read in a process of its own."""
+"""Memory does not grow with a file: a short version of the command, each file read in a separate process."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, open_file
 
 HEADER = ("email", "City", "custom_1")
-MOMENT = datetime(2026, 3, 4, 5, 6, 7, 80_000)  # noqa: DTZ001 - a time without a zone is what is tried
+MOMENT = datetime(2026, 3, 4, 5, 6, 7, 80_000)  # noqa: DTZ001 - the test needs a time without a zone
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12) | st.none()
 WITHOUT = """
 import io, sys
@@ -37,7 +37,7 @@ def saved(table: pa.Table, **options: Any) -> bytes:
 
 
 def shown(values: list[Any], kind: Any) -> list[str]:
-    """Return the texts of a column."""
+    """Return the strings of a column."""
     content = saved(pa.table({"email": ["a@b.example"] * len(values), "custom_1": pa.array(values, kind)}))
     return [row.cells[1] for row in read(content)[1]]
 

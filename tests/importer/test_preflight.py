@@ -1,4 +1,4 @@
-"""A look at the whole file: what it counts, what it finds, and that it all adds up."""
+"""The preflight of a whole file: its counts, its findings, and that they add up."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_every_duplicate_is_found_with_the_first_row_of_its_email(emails: list[s
     assert seen.count() == len(pairs)
 
 
-# How long it takes.
+# Estimated time.
 
 
 def test_a_given_rate_gives_an_estimated_time() -> None:

@@ -1,4 +1,4 @@
-"""Rows that made no contact come back as a file that says why, and that can be imported again."""
+"""Failed rows are written to a file with the reasons, which can be imported again."""
 
 from __future__ import annotations
 

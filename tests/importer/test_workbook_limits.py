@@ -1,4 +1,4 @@
-"""Workbooks are read in a process of their own: what it may take, how it ends, and what it leaves alone."""
+"""Workbooks are read in a separate process: its limits, how it ends, and what it does not touch."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ read_in_subprocess(ByteSource.of(io.BytesIO(b"")), None, (sys.executable, "-c", 
 
 
 def python(code: str, *arguments: str | Path, sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run a program; its memory is not that of a process whose lines are counted."""
+    """Run a program without measuring coverage, which takes memory too."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     return subprocess.run([sys.executable, "-c", code, *arguments], input=sent, capture_output=True, check=False, env=plain)
 
 
 def refusal(content: bytes, *reader: str) -> str:
-    """Return why a workbook is refused."""
+    """Return the error for a workbook."""
     with pytest.raises(InvalidRequest) as caught:
         read_in_subprocess(ByteSource.of(io.BytesIO(content)), None, reader or READER_COMMAND)
     return str(caught.value)
@@ -136,7 +136,7 @@ def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> N
 
 
 def test_an_archive_that_unpacks_to_more_than_it_declares_is_refused() -> None:
-    # python-calamine 0.9.0 unpacks it, and the checksum is wrong for zipfile; later ones notice.
+    # python-calamine 0.9.0 unpacks it, but zipfile finds a wrong checksum; later versions notice.
     assert re.search("declared uncompressed size|Bad CRC-32", refusal_here(understated(a_cell_of(100), 1000)))
 
 
@@ -170,7 +170,7 @@ def test_a_number_format_adds_at_most_255_zeros(zeros: int, shown: str) -> None:
 
 
 def loading(folder: Path, code: str) -> subprocess.CompletedProcess[bytes]:
-    """Run the process with another python-calamine, which does this when it loads a workbook."""
+    """Run the process with a fake python-calamine that does this when it loads a workbook."""
     lines = ("import os", "class CalamineError(Exception): ...", "class CalamineWorkbook:", f"  def from_filelike(file): {code}")
     (folder / "python_calamine.py").write_text("\n".join(lines))
     request = json.dumps({"parent": os.getpid(), "sheet": None, "path": [str(folder), *sys.path]})
@@ -216,7 +216,7 @@ def test_the_process_exits_when_its_parent_is_gone(tmp_path: Path) -> None:
     left: list[str] = []
     watch_process(0, sys.maxsize, left.append)
     assert left == [PARENT_ENDED]
-    (path := tmp_path / "people.xlsx").write_bytes(FAR_ROWS)  # it takes seconds to read
+    (path := tmp_path / "people.xlsx").write_bytes(FAR_ROWS)  # reading takes seconds
     request = json.dumps({"parent": 0, "sheet": None, "path": sys.path})
     nobody, stderr = os.pipe()
     os.close(nobody)
@@ -255,7 +255,7 @@ def test_sigterm_is_not_delayed() -> None:
 
 
 class Panic(BaseException):
-    """As python-calamine raises one."""
+    """An error like those of python-calamine."""
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_refusal_quotes_little_of_the_file() -> None:
     assert json.loads(encode_result({"refused": "a" * 5000, "marked": True})) == {"refused": "a" * 1000, "marked": True}
 
 
-# Around it
+# Its environment
 
 
 def test_standard_input_is_read_and_standard_output_not_touched() -> None:

@@ -1,4 +1,4 @@
-"""Workbooks: every cell is the text that a person sees, and what a spreadsheet did to it is told."""
+"""Workbooks: every cell is read as displayed, and changes made by a spreadsheet are reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAMES = [text(name) for name in HEADER]
 ADDRESS = text("a@b.example")
 LOST = "is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
 
-# What XML can hold, and line ends as it keeps them; calamine takes _x000D_ for a character, as spreadsheets do.
+# What XML can contain, with its line ends; calamine reads _x000D_ as a character, as spreadsheets do.
 cells = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cn", "Co", "Cc"], exclude_characters="_"), max_size=12)
 WITHOUT = """
 import io, sys

@@ -1,4 +1,4 @@
-"""The docstrings are true and whole: every public name says what it is and shows it, every example does what it says."""
+"""Docstrings are true and complete: every public name is described with an example, and every example prints what it says."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PARTS = {
     "fake.FakeService.requests": RequestLog,
     "fake.FakeService.sim": SimulationControl,
 }
-"""What public objects have as attributes, and what callers call without ever naming its class."""
+"""Attributes of public objects, which callers use without naming their classes."""
 PART_NAMES = [
     Named(f"outreach_async.{path}", kind, "outreach_async.fake" if path.startswith("fake") else "outreach_async")
     for path, kind in PARTS.items()
@@ -73,7 +73,7 @@ def short_examples() -> Iterator[tuple[str, str, str]]:
     seen: set[str] = set()
     for named in [*NAMES, *CALLED, *PART_NAMES]:
         for number, code in enumerate(examples_of(text_of(named)), 1):
-            if code not in seen:  # a name stands in more than one package
+            if code not in seen:  # a name is in more than one package
                 seen.add(code)
                 yield f"{named.id}-{number}", code, named.scope
 
@@ -85,7 +85,7 @@ def guides() -> Iterator[tuple[str, str]]:
 
 
 def shown_file(module: str) -> str:
-    """The file that stands indented in a module's docstring."""
+    """Return the file that is indented in the docstring of a module."""
     text = inspect.getdoc(importlib.import_module(module)) or ""
     return textwrap.dedent("\n".join(line for line in text.splitlines() if line.startswith("    ") or not line))
 
@@ -115,7 +115,7 @@ def test_every_attribute_of_a_value_is_documented(named: Named) -> None:
         for field in attrs.fields(named.value)
         if field.init and not field.inherited and not field.name.startswith("_")
     }
-    if named.value is NewContact:  # thirty of its fields are one sentence
+    if named.value is NewContact:  # thirty of its fields share one sentence
         fields = {"email", "first_name", "custom", "extra"}
     assert fields <= documented
 
@@ -159,7 +159,7 @@ def url_and_world() -> Iterator[tuple[str, FakeService]]:
 
 @pytest.fixture
 def served(url_and_world: tuple[str, FakeService], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The example world on a port, as new, and the environment that leads there."""
+    """Serve a new example world on a port, with the environment that refers to it."""
     url, fake = url_and_world
     fake.load(example_world().dump())
     monkeypatch.setenv("OUTREACH_BASE_URL", url)

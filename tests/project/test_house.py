@@ -1,4 +1,4 @@
-"""The rules of the house, checked: directions, sizes, types, lint, and who may touch the wire."""
+"""The rules of the project: imports, sizes, types, lint, and which modules send."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def functions() -> Iterator[tuple[str, int]]:
     ids=" ".join,
 )
 def test_the_linters_and_type_checkers_find_nothing(command: list[str]) -> None:
-    path = os.pathsep.join((str(TOOLS), os.environ["PATH"]))  # pyright asks the first Python it finds for what is installed
+    path = os.pathsep.join((str(TOOLS), os.environ["PATH"]))  # pyright asks the first Python on PATH for installed packages
     done = run(TOOLS / command[0], *command[1:], PATH=path, PYRIGHT_PYTHON_IGNORE_WARNINGS="1")
     assert done.returncode == 0, done.stdout + done.stderr
 

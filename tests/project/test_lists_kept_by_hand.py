@@ -1,4 +1,4 @@
-"""What is written down in several places agrees: who adds an operation, a model or a field is told where it is missing."""
+"""Lists that are kept in several places agree: a missing operation, model or field fails a test."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from outreach_async.models import LOCAL_FIELDS, ResponseModel, WorkspaceFields
 from outreach_async.otel import URL_TEMPLATES
 
 NAMES = [route.operation for route in ROUTES]
-"""The service's operations, as the fake serves them."""
+"""The operations of the service, as in the fake."""
 
 INNER = {CreateContactResponse, WorkspaceFields}
-"""Models that callers get the parts of."""
+"""Models whose parts callers receive."""
 
 
 def models() -> set[type[ResponseModel]]:
@@ -37,7 +37,7 @@ def segments(path: str) -> tuple[str, ...]:
 
 
 def kinds_of_fields() -> Iterator[Any]:
-    """The kind of each field of each model that is read."""
+    """The type of each field of each decoded model."""
     for kind in KINDS.values():
         hints = get_type_hints(get_origin(kind) or kind)
         for field in attrs.fields(get_origin(kind) or kind):

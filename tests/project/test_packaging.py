@@ -1,4 +1,4 @@
-"""What is built installs and runs: the sdist builds the wheel, and the wheel works in an environment without any extra."""
+"""Built packages install and run: the sdist builds the wheel, and the wheel works without any extra."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that shall find nothing of the tests."""
-    unwanted = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}  # what the first program compiles, the others need not compile
+    """Run a command that must not find the tests."""
+    unwanted = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}  # later programs reuse what the first one compiles
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     arguments = [str(part) for part in command]
     return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
@@ -28,7 +28,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the sdist, and the wheel from it."""
+    """Build the sdist, and from it the wheel."""
     out = tmp_path_factory.mktemp("dist")
     done = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel, and no extra, into an environment of its own; return its folder of programs."""
+    """Install the wheel without extras in a separate environment; return its folder of programs."""
     home = tmp_path_factory.mktemp("bare")
     venv.create(home, with_pip=True)
     programs = home / ("Scripts" if sys.platform == "win32" else "bin")

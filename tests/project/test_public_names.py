@@ -1,4 +1,4 @@
-"""What the package offers at its top, and what importing it costs."""
+"""The public names of the package, and the cost of importing them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ HEAVY = ["aiohttp", "anyio", "attrs", "cattrs", "httpcore", "httpx", "httpx2", "
 
 
 def printed(code: str) -> str:
-    """Return what a fresh interpreter prints."""
+    """Return what a new interpreter prints."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""The README is true: its commands are two lines, its recipes run as they stand, against a service on a real port."""
+"""The README is true: its commands are two lines, and its recipes run unchanged against a service on a real port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the project is installed, built and checked from is pinned, and what is built of it is always the same."""
+"""Dependencies, build tools and checks are pinned, and builds are reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's project in an environment of its own: the wheel is there and what it asks for, and nothing of this source tree."""
+"""A user's project in a separate environment: it has the wheel and its dependencies, and nothing of this source tree."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ connection.commit()
 
 @attrs.frozen
 class User:
-    """A user at work: a copy of the project, and the programs of its environment."""
+    """A user at work: a copy of the project and the programs of its environment."""
 
     project: Path
     programs: Path
 
     def started(self, *command: str, **variables: str) -> subprocess.Popen[str]:
-        """Start a program, which knows of nothing else than this environment."""
+        """Start a program with only this environment."""
         path = os.pathsep.join((str(self.programs), os.defpath))
         system = {name: os.environ[name] for name in ("HOME", "SYSTEMROOT", "TMPDIR") if name in os.environ}
         return subprocess.Popen(
@@ -65,7 +65,7 @@ class User:
 
 @attrs.frozen
 class Served:
-    """The service in memory, served from that environment."""
+    """The in-memory service, served from that environment."""
 
     url: str
     variables: dict[str, str]
@@ -79,7 +79,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """Build the wheel, and install it with what the project needs."""
+    """Build the wheel and install it with the dependencies of the project."""
     home = tmp_path_factory.mktemp("user")
     build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(home), str(ROOT))
     subprocess.run(build, check=True, capture_output=True)
@@ -225,4 +225,4 @@ def test_type_checking_a_user_reads_no_backend_and_no_event_loop(user: User, tmp
     read = re.findall(r"^LOG:  Parsing .* \((\S+)\)$", done.stderr, re.MULTILINE)
     assert "outreach_async.client" in read
     assert not {"aiohttp", "asyncio", "httpcore", "httpx", "httpx2", "rich", "trio"}.intersection(read)
-    assert len(read) < 350  # without a cache each takes its time
+    assert len(read) < 350  # both are slow without a cache

@@ -1,4 +1,4 @@
-"""Journals that are damaged, and what may come of it: an error of the library's own, or the truth. Never a false label."""
+"""Damaged journals and the possible results: an error of ours, or the truth. Never a false label."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outreach_async.transport.wire import Progress, Request, Response
 ROWS: Final = 90
 KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")
 _OPEN: Final = {"marked": 1, "sending": 30, "late": 65, "spooled": 40}
-"""Runs that are killed, and with which request."""
+"""The runs that are killed, with the number of the request."""
 _TIME: Final = VirtualTime()
 
 
@@ -52,17 +52,17 @@ class Specimen:
 
     @property
     def is_open(self) -> bool:
-        """Whether the process was killed."""
+        """Return whether the process was killed."""
         return bool(self.report["state"] == "running")
 
 
 def rows() -> list[dict[str, str]]:
-    """Return the input: every fifth row can never be sent as it is."""
+    """Return the input: every fifth row is invalid."""
     return [{"email": " " if index % 5 == 4 else f"p{index}@a.example"} for index in range(ROWS)]
 
 
 def truth(index: int) -> Outcome:
-    """Return what really became of a row, whoever sent it, once it was sent: each third contact was there before."""
+    """Return what happened to a row once it was sent: each third contact existed before."""
     if index % 5 == 4:
         return Outcome.REJECTED
     return Outcome.SKIPPED if index % 3 == 0 else Outcome.ADDED
@@ -118,7 +118,7 @@ def _run(*arguments: Any, **options: Any) -> None:
 
 
 def specimens(folder: Path) -> list[Specimen]:
-    """Make one journal of each kind: killed at several moments, ended in order, finished."""
+    """Create one journal of each kind: killed at several moments, ended in order, finished."""
     found = [_killed(folder / name, name, number) for name, number in _OPEN.items()]
     for name, most in (("left", 30), ("finished", None)):
         service, path = fake(), folder / f"{name}.db"
@@ -169,7 +169,7 @@ def damage(path: Path, kind: str, chance: random.Random) -> None:
 
 
 def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str, Path]]:
-    """Yield damaged copies: every file of every specimen in every way, again and again."""
+    """Yield damaged copies: every file of every specimen in every way, repeatedly."""
     found = specimens(folder)
     places = [
         (specimen, ending, kind)
@@ -210,11 +210,11 @@ class Figures:
 
     @property
     def wrong(self) -> list[str]:
-        """All that must not be."""
+        """Return everything that must not happen."""
         return [*self.labels, *self.reads, *self.errors]
 
     def take(self, specimen: Specimen, what: str, path: Path) -> None:
-        """Read a copy, resume its run, and if that is refused, continue it with every row possibly sent."""
+        """Read a copy and resume its run; if that is refused, continue it with every row possibly sent."""
         self.copies += 1
         for name, read, right in _READINGS:
             self._read(f"{what}: {name}", partial(read, Journal(path)), partial(right, specimen))
@@ -263,7 +263,7 @@ class Figures:
 
 
 def _is_foreign(error: Exception) -> bool:
-    """Tell whether a file is not taken for a journal, or for one of a newer library: it is never touched."""
+    """Return whether a file is not recognised as a journal of this version: such a file is never changed."""
     return isinstance(error, InvalidRequest) and any(text in str(error) for text in ("is not a journal", "newer version"))
 
 
@@ -291,7 +291,7 @@ _READINGS: Final[Sequence[tuple[str, Callable[[Journal], Any], Callable[[Specime
 
 
 def run(folder: Path, count: int, seed: int) -> Figures:
-    """Damage so many copies, and return what came of them."""
+    """Damage so many copies and return the results."""
     figures = Figures()
     for specimen, what, path in copies(folder, count, seed):
         figures.take(specimen, what, path)

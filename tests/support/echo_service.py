@@ -1,4 +1,4 @@
-"""A service of a few lines for whatever carries requests: it answers with what it was asked."""
+"""A minimal service for tests of transports: it responds with what it was asked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TinyService:
 
 
 def answer_to(request: Request) -> bytes:
-    """What the service answers, which shows every part of the request."""
+    """Return the response, which shows every part of the request."""
     seen = {
         "method": request.method,
         "target": request.target,
@@ -45,7 +45,7 @@ def answer_to(request: Request) -> bytes:
 
 
 def answer_on_the_wire(request: Request, *fields: str) -> bytes:
-    """The same as a server sends it, byte for byte."""
+    """Return the response as a server sends it, byte for byte."""
     body = answer_to(request)
     lines = [
         "HTTP/1.1 201 Created",

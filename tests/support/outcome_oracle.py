@@ -1,4 +1,4 @@
-"""What really happened to rows, and what may be said of it: a service of a few lines with a ledger, and the judge of labels."""
+"""What really happened to rows, and which outcomes are true: a minimal service with a ledger, and the judge of labels."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FIELDS: Final = "abcd"
 FIRST: Final[Payload] = ("first", "first", None, "first")
 SECOND: Final[Payload] = ("second", None, "second", "second")
 BEFORE: Final[Payload] = (None, None, None, "before")
-"""They share fields in every combination, so that it shows in which order they were applied."""
+"""Rows that share fields in every combination, which reveals the order in which they were applied."""
 FINDINGS: Final = frozenset({Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN})
-"""Outcomes that are no answer of the service."""
+"""Outcomes that the service does not send."""
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ def _status(code: int, **headers: str) -> Callable[[], OutreachError]:
 
 
 def before_and_after(*codes: int) -> tuple[Way, ...]:
-    """Return two ways for each status: it is answered instead of the creation, or once the creation is done."""
+    """Return two ways for each status: instead of the creation, and after it."""
     acts: tuple[tuple[str, Act], ...] = (("before", "never"), ("after", "now"))
     return tuple(Way(f"{code} {when}", act, _status(code)) for code in codes for when, act in acts)
 
@@ -69,7 +69,7 @@ FAULTS: Final = (
     Way("lost after", "now", _LOST),
     Way("delayed", "later", _LOST),
     Way("broken answer", "now", partial(UnexpectedResponse, "no JSON")),
-    *before_and_after(301, 499),  # the first ends the run, the second the row
+    *before_and_after(301, 499),  # the first stops the run, the second rejects the row
 )
 DEATHS: Final[tuple[tuple[str, Act], ...]] = (("before", "never"), ("after", "now"), ("while delayed", "later"))
 """How an attempt stands with the service when its process is killed."""

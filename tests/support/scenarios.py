@@ -1,4 +1,4 @@
-"""What a simulated run is to do and in what weather, and the service that remembers what was really done."""
+"""The input and the faults of a simulated run, and the service that records what was really done."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SPACE: Final = "space_1"
 KEY: Final = "key_of_the_owner"
 HEADERS: Final = {"content-type": "application/json"}
 NO_FIELD: Final = "custom_x"
-"""What no field can be called."""
+"""A name that no field can have."""
 BAD: Final = 300
 ROW: Final = "custom_1"
-"""The field in which a row says its index."""
+"""The field that contains the index of a row."""
 TROUBLE: Final[tuple[Fault, ...]] = (
     faults.refuse(),
     faults.reset(),
@@ -83,24 +83,24 @@ class Scene:
     misdirected: float = 0.0
 
     def sent_for(self, members: dict[str, Any]) -> int:
-        """Return the index of the row that a request is of."""
+        """Return the index of the row of a request."""
         if self.repeats not in WHOLE_INPUT:
             return int(members[ROW])
         group = self.group(members["email"])
         return group[-1] if self.repeats == "last" else group[0]
 
     def group(self, email: str) -> list[int]:
-        """Return the rows with exactly this e-mail that can be sent."""
+        """Return the valid rows with exactly this e-mail."""
         return [index for index, row in enumerate(self.rows) if valid(row) and row["email"] == email]
 
     def means(self, index: int) -> list[dict[str, Any]]:
-        """Return what a row says when it is sent: itself, or all the rows that were merged into it."""
+        """Return the rows that a row stands for when it is sent: itself, or all rows merged into it."""
         rows = self.group(self.rows[index]["email"]) if self.repeats == "coalesce" else [index]
         return [dict(self.rows[row]) for row in rows]
 
 
 def valid(row: Any) -> bool:
-    """Whether a row of a scene can be sent."""
+    """Return whether a row can be sent."""
     return isinstance(row, dict) and bool(row["email"].strip()) and NO_FIELD not in row
 
 
@@ -132,7 +132,7 @@ class World:
         return (chance.choice(self.scene.faults) if chance.random() < self.scene.trouble else faults.ok), way, answer
 
     def carry_out(self, row: int, request: Request) -> Response:
-        """Let the service do as it is asked."""
+        """Let the service execute the request."""
         response = self.fake.handle(request)
         document = json.loads(response.body)
         if "id" in document:
@@ -152,7 +152,7 @@ class World:
 
 
 def service(scene: Scene, clock: Callable[[], float]) -> FakeService:
-    """Make the service as a scene finds it."""
+    """Return the initial service of a scenario."""
     fake = FakeService(clock=clock)
     fake.add_workspace(SPACE, custom_fields=["Row", "Plan", "Note"])
     fake.add_owner_key(SPACE, key=KEY)

@@ -1,4 +1,4 @@
-"""Services that are wrong in exactly one thing: the fake, with one answer or one request changed on its way."""
+"""Services that are wrong in exactly one way: the fake, with one response or one request changed in transit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: Final = {
     "fields": "/all-fields",
     "contacts": "/contacts",
 }
-"""A part of the target that only one operation has."""
+"""A part of the target that is unique to each operation."""
 
 OK: Final = 200
 
@@ -32,7 +32,7 @@ def _unchanged(_: Request, response: Response) -> Response:
 
 
 def _as_asked(_: Any) -> None:
-    """Leave a creation as it is."""
+    """Leave a creation unchanged."""
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ class WrongTransport:
 
 
 def document(kind: str, change: Changed, *, containing: str = "") -> Wrong:
-    """Change the documents of an operation's successes."""
+    """Change the documents of successful responses of an operation."""
 
     def answered(request: Request, response: Response) -> Response:
         if not _is(kind, request, containing) or response.status > OK + 1:
@@ -89,7 +89,7 @@ def _is(kind: str, request: Request, containing: str) -> bool:
 
 
 def put(kind: str, path: str, value: Any, *, containing: str = "") -> Wrong:
-    """Put a value where a path leads; a function makes it of the one that is there, `KeyError` takes it away."""
+    """Put a value at a path; a function computes it from the old one, and `KeyError` removes it."""
 
     def change(payload: Any) -> None:
         *way, last = path.split(".")
@@ -112,7 +112,7 @@ def _part(payload: Any, name: str, default: Any = None) -> Any:
 
 
 def refused(kind: str, status: int, *, containing: str = "", body: bytes | None = None) -> Wrong:
-    """Answer with another status, and another body if one is given."""
+    """Respond with another status, and another body if one is passed."""
     return Wrong(
         lambda request, response: (
             attrs.evolve(response, status=status, body=response.body if body is None else body)

@@ -1,4 +1,4 @@
-"""The adapter for aiohttp: what it is made from, what it adds, what it never does."""
+"""The aiohttp adapter: construction, the requests it sends, sessions and event loops."""
 
 from __future__ import annotations
 

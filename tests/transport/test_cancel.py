@@ -1,4 +1,4 @@
-"""Cancellation and closing: no lie about what was sent, no connection left, and the transport goes on."""
+"""Cancellation and closing: errors are true, no connection is left, and the transport stays usable."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_request_cancelled_while_reconnecting_leaves_no_connection(make:
 
 
 def mute(peer: Peer) -> None:
-    """Read a TLS greeting and never answer."""
+    """Read a TLS greeting and never respond."""
     peer.read()
     peer.note(b"")
     peer.outlast()

@@ -1,4 +1,4 @@
-"""One suite over every transport and everything that can stand behind it."""
+"""One suite over every transport and every kind of service behind it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def aiohttp_session_on_a_socket(service: Service) -> AsyncIterator[Transpo
 
 
 def mocked(service: Service, request: httpx.Request) -> httpx.Response:
-    """Answer a request that httpx would have sent."""
+    """Respond to a request that httpx would have sent."""
     fields = {name.lower(): value for name, value in request.headers.items()}
     answer = service.handle(Request(request.method, request.url.raw_path.decode(), fields, request.content))
     return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
@@ -261,7 +261,7 @@ async def test_a_refused_connection_has_the_same_effect_in_memory_and_for_real(m
 
 
 async def outcome(route: Open, label: str) -> tuple[object, ...]:
-    """Tell what becomes of a create under a fault, and what the service says of the same one after it."""
+    """Return the result of a creation under a fault, and the response of the service to the same request after it."""
     service, progress, scope = seeded(), Progress(), anyio.CancelScope()
     service.faults.script("create_contact", WIRE_FAULTS[label])
     seen: tuple[object, ...] = ("given up",)
@@ -280,7 +280,7 @@ async def answer_or_error(transport: Transport, progress: Progress) -> tuple[obj
 
 
 class Overheard:
-    """Passes requests on to a fake, and says when it has dealt with one."""
+    """Forwards requests to a fake and reports when each is done."""
 
     def __init__(self, fake: FakeService, heard: Callable[[], object]) -> None:
         self.handle = fake.handle

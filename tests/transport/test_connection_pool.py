@@ -1,4 +1,4 @@
-"""Lanes: last in, first out; one exchange each; closed after anything but a whole answer."""
+"""Pooled connections: last in, first out; one request at a time; closed after anything but a complete response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER = Response(200)
 
 
 class Spy:
-    """A lane that notes what is done with it."""
+    """A connection that records what is done with it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -34,7 +34,7 @@ class Spy:
 
 
 class PoolHarness:
-    """Lanes of spies under a clock that the test moves."""
+    """A pool of spies with a clock that the test advances."""
 
     def __init__(self, most: int) -> None:
         self.spies: list[Spy] = []
@@ -46,7 +46,7 @@ class PoolHarness:
         return self.spies[-1]
 
     async def send(self, exchange: Callable[[Spy], Awaitable[Response]] | None = None) -> int:
-        """Exchange something, and return the number of the lane."""
+        """Send a request and return the number of its connection."""
         used = []
 
         async def noted(lane: Spy) -> Response:
@@ -57,7 +57,7 @@ class PoolHarness:
         return used[0]
 
     async def send_together(self, count: int) -> None:
-        """Have as many lanes in use at once."""
+        """Use as many connections at once."""
         together = anyio.Event()
         started = []
 

@@ -1,4 +1,4 @@
-"""Trouble on real sockets: the right error or answer, no lie about what was sent, the right repeat, a client that goes on."""
+"""Faults on real sockets: the right error or response, the right retries, true labels, and a client that stays usable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Cell = tuple[str, str, str]
 
 
 def matrix(cells: Iterable[Cell], *, loops: Loops = EVERY_LOOP) -> pytest.MarkDecorator:
-    """Run a test over these cells."""
+    """Run a test over these combinations."""
     known = [
         pytest.param(fault, name, loops[loop], id=f"{fault}-{name}-{loop}")
         for fault, name, loop in cells
@@ -44,7 +44,7 @@ everywhere = over(*ALL, loops=EVERY_LOOP)
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_to_the_garbage_collector() -> Iterator[None]:
-    """What was left open warns when it is collected, and warnings are errors."""
+    """Unclosed resources warn when they are collected, and warnings are errors."""
     yield
     gc.collect()
 
@@ -87,26 +87,26 @@ class Stage:
 
     @property
     def creations(self) -> list[bytes]:
-        """What the service has read."""
+        """The creations that the service has received."""
         return [request for request in self.listener.requests if request.startswith(b"POST ")]
 
 
 async def create(stage: Stage) -> None:
-    """A creation is repeated, and its label holds no more and no less than the evidence."""
+    """A creation is retried, and its label is exactly what the errors prove."""
     created = await stage.client.contacts.create(NewContact("ann@company.example"))
     assert created.attempts == 1 + bool(stage.says)
     assert created.status is (Outcome.SKIPPED if len(stage.creations) > 1 else Outcome.ADDED)
-    assert created.possible == {Outcome.ADDED, created.status}  # the truth is among them: nobody else creates contacts here
+    assert created.possible == {Outcome.ADDED, created.status}  # the true outcome is possible: nobody else creates contacts here
 
 
 async def read(stage: Stage) -> None:
-    """A read is repeated."""
+    """A read is retried."""
     assert (await stage.client.mailboxes.list()).data == []
     assert len(stage.listener.peers) <= 2
 
 
 async def ask(stage: Stage) -> None:
-    """What the library does not know is repeated only if no byte has left."""
+    """A raw request is retried only if no byte was sent."""
     call = partial(stage.client.request, "POST", "/contacts", body=POST.body)
     if stage.says == {True}:
         with pytest.raises(TransportError) as caught:
@@ -121,13 +121,13 @@ async def ask(stage: Stage) -> None:
 
 
 async def end_by_the_clock(listener: Listener) -> None:
-    """Let the time of an exchange run out as soon as nothing else can end it."""
+    """Let the timeout of an exchange expire as soon as nothing else can end it."""
     await anyio.to_thread.run_sync(listener.wait_stuck)
     jump(TIMEOUT)
 
 
 async def through_the_client(name: str, fault: Fault, check: Callable[[Stage], Awaitable[None]]) -> None:
-    """Check one call, then that the client goes on, every slot is free and at most the one idle connection is open."""
+    """Check one call, then that the client stays usable, every slot is free and at most one idle connection is open."""
     async with scene(MAKERS[name], fault) as (transport, listener):
 
         def listen_before_the_repeat() -> float:
@@ -176,7 +176,7 @@ def ended_by_the_clock() -> Iterator[Cell]:
 
 @matrix(ended_by_the_clock(), loops=MOVABLE)
 async def test_after_a_timeout_labels_are_true_and_the_client_stays_usable(name: str, fault: str) -> None:
-    for check in (create, read, ask):  # one after the other: what moves the clock moves it for all
+    for check in (create, read, ask):  # sequentially: a jump of the clock affects all
         await through_the_client(name, FAULTS[fault], check)
 
 
@@ -262,7 +262,7 @@ async def test_a_failed_get_is_not_sent_again(make: Make) -> None:
 
 
 def serve_then_close(peer: Peer) -> None:
-    """Answer one request, and close the connection upon the next."""
+    """Respond to one request, and close the connection at the next."""
     peer.request()
     peer.send(OK)
     peer.request()

@@ -1,4 +1,4 @@
-"""Arbitrary bytes over real sockets: every backend answers or raises `TransportError`, alike, in bounded memory and time."""
+"""Arbitrary bytes over real sockets: every backend returns or raises `TransportError`, alike, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from outreach_async.transport.response_reader import BodyReader
 from outreach_async.transport.wire import Progress, Response
 
 LIMIT: Final = 500_000
-"""Bytes of an answer that are taken."""
+"""Maximum size of a response, in bytes."""
 FLOOD: Final = 20_000_000
-"""Bytes that a hostile service sends, unless it is stopped."""
+"""Bytes a hostile service sends unless it is stopped."""
 
 FIRST: Final = b"HTTP/1.1 200 OK\r\n"
 CHUNKED: Final = FIRST + b"transfer-encoding: chunked\r\n"
@@ -98,7 +98,7 @@ values = st.binary(max_size=8).map(lambda text: bytes(byte for byte in text if b
 
 @st.composite
 def framed(draw: st.DrawFn) -> bytes:
-    """Draw a whole answer that is HTTP, whatever it says."""
+    """Draw a complete HTTP response with any content."""
     status = draw(st.integers(200, 599).filter(lambda code: code not in {204, 205, 304}))
     coding = draw(st.sampled_from(sorted(CODINGS)))
     body = CODINGS[coding](draw(bodies))

@@ -1,4 +1,4 @@
-"""The adapter for httpx and httpx2: what it is made from, what it adds, what it never does."""
+"""The adapter for httpx and httpx2: construction, the requests it sends, and event loops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIBRARIES: dict[str, Any] = {"httpx": httpx, "httpx2": httpx2}
 both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
 
 
-# What it is made from.
+# Construction.
 
 
 def run(code: str) -> None:

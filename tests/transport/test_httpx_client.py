@@ -1,4 +1,4 @@
-"""The adapter for httpx and httpx2 over a client that was configured elsewhere."""
+"""The adapter for httpx and httpx2 over a client that the user has configured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBR
 
 
 def over_mock(library: Any, handler: Callable[[Any], Any], **options: Any) -> HttpxTransport:
-    """Make a transport over a client whose requests a function answers."""
+    """Return a transport over a client whose requests a function answers."""
     return HttpxTransport(library.AsyncClient(base_url=NOWHERE, transport=library.MockTransport(handler), **options))
 
 
@@ -153,7 +153,7 @@ async def test_a_cancelled_tls_handshake_leaves_no_connection(library: Any) -> N
 
 
 def mute(peer: Peer) -> None:
-    """Read a TLS greeting and never answer."""
+    """Read a TLS greeting and never respond."""
     peer.read()
     peer.note(b"")
     peer.outlast()

@@ -1,4 +1,4 @@
-"""Bytes behind a response: their connection is never used again, and the response is in doubt unless it was the first on it."""
+"""Bytes behind a response: their connection is not reused, and the response is ambiguous unless it was the first on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ by_post_and_get = pytest.mark.parametrize("request_", [POST, GET], ids=["POST", 
 
 
 def numbered(number: int, field: str = "x-test: 1") -> bytes:
-    """A response that tells which it is."""
+    """Return a response with its number."""
     return f"HTTP/1.1 200 OK\r\n{field}\r\ncontent-length: 1\r\n\r\n{number}".encode()
 
 
@@ -56,7 +56,7 @@ class Closing(Scripted):
 
 
 async def bodies(transport: Transport, count: int, request: Request = POST) -> list[bytes | None]:
-    """Send so many requests one after the other; return the bodies of their responses, `None` for those in doubt."""
+    """Send so many requests one after the other; return the bodies of their responses, `None` for ambiguous ones."""
     received: list[bytes | None] = []
     for _ in range(count):
         try:
@@ -68,7 +68,7 @@ async def bodies(transport: Transport, count: int, request: Request = POST) -> l
 
 
 def in_doubt(error: TransportError) -> None:
-    """Make sure of what the error says."""
+    """Check the error of an ambiguous response."""
     assert error.maybe_sent
     assert "may belong to an earlier request" in str(error)
 
@@ -235,7 +235,7 @@ async def test_bytes_for_the_next_request_make_no_response_ambiguous() -> None:
 
 
 class OwnResponse(aiohttp.ClientResponse):
-    """A session's own class of responses."""
+    """The response class of a session."""
 
 
 @on_asyncio

@@ -1,4 +1,4 @@
-"""Where the bytes behind a response may wait: in h11, in TLS, in anyio, in the kernel."""
+"""Where bytes behind a response can wait: in h11, in TLS, in anyio, in the kernel."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_reset_is_not_a_byte(pair: tuple[socket.socket, socket.socket]) -> Non
     near, far = pair
     far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     far.close()
-    assert SocketProbe(near).peek() in {None, b""}  # `None` until the kernel has been told
+    assert SocketProbe(near).peek() in {None, b""}  # `None` until the kernel has processed the reset
 
 
 def test_a_closed_socket_has_no_bytes_and_does_not_block(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -97,7 +97,7 @@ def test_a_closed_descriptor_has_no_waiting_bytes(pair: tuple[socket.socket, soc
 
 
 def answer_once_then_twice(peer: Peer) -> None:
-    """Answer the first request once and the second one twice."""
+    """Respond to the first request once and to the second one twice."""
     for times in (1, 2):
         peer.request()
         peer.send(RESPONSE * times)
@@ -156,7 +156,7 @@ def test_a_stream_without_known_attributes_has_no_state(stream: object) -> None:
 
 
 class Machine:
-    """What h11 shows of a connection."""
+    """The attributes of an h11 connection."""
 
     def __init__(self, trailing: bytes = b"") -> None:
         self.trailing_data = (trailing, False)
@@ -226,7 +226,7 @@ def test_the_end_of_the_stream_closes_the_connection_without_an_error(pair: tupl
 
 
 class Tls:
-    """Both sides of TLS in memory, with the handshake behind them."""
+    """Both sides of TLS in memory, after the handshake."""
 
     def __init__(self) -> None:
         keys, self.to_client, to_server = certificates(), ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -302,11 +302,11 @@ def say_six(peer: Peer) -> None:
     peer.outlast()
 
 
-# Where nothing is known.
+# Unknown streams.
 
 
 class Foreign(httpx.AsyncByteStream):
-    """A stream of nobody's that we know."""
+    """A stream of an unknown type."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield b"ok"

@@ -1,4 +1,4 @@
-"""Proxies: the environment's and those that are given."""
+"""Proxies of the environment, and those passed by the user."""
 
 from __future__ import annotations
 

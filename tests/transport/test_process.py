@@ -52,14 +52,14 @@ MAKERS = ON_BOTH if loop == "trio" else {**ON_BOTH, **ON_ASYNCIO}
 
 
 def run(script: str, *urls: str, pem: Path | str = "", loop: str = "asyncio") -> None:
-    """Run a script after the prelude, with every warning an error, and expect it to end well and to say nothing."""
+    """Run a script after the prelude with warnings as errors; it must succeed and print nothing."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + script, " ".join(urls), str(pem), loop]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def answer_or_hang(peer: Peer) -> None:
-    """Answer what is not for `/hang`."""
+    """Respond unless the target is `/hang`."""
     while True:
         if not peer.request().startswith(b"POST /hang"):
             peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")

@@ -1,4 +1,4 @@
-"""Answers are read within a bound and decoded alike for every backend."""
+"""Responses are read within a limit and decoded alike for every backend."""
 
 from __future__ import annotations
 

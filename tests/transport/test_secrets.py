@@ -1,4 +1,4 @@
-"""What a transport's own URLs and clients keep secret is masked like the client's own secrets."""
+"""Secrets in the URLs and clients of a transport are masked like those of the client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ USER = "user:hunter2%C3%A9"
 
 
 def echo(peer: Peer) -> None:
-    """Refuse every request and tell what it was."""
+    """Refuse every request and echo it."""
     while True:
         head = peer.request()
         echoed = b'{"status":"error","message":"%b is no %b"}' % (head.replace(b"\r\n", b" "), WORD.encode())

@@ -1,4 +1,4 @@
-"""What a transport may say of a request's fate, and of its header fields."""
+"""What a transport may report about a request, and its headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a connection trusts: verified by default, as the environment says, and made once for all who trust the same."""
+"""TLS trust: verified by default, configured by the environment, and shared between transports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLAIN: dict[str, Callable[[str], Transport]] = {
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Path:
-    """The certificate of an authority that only the environment can make known."""
+    """The certificate of an authority that only the environment can make trusted."""
     pem = tmp_path / "authority.pem"
     certificates().authority.cert_pem.write_to_path(str(pem))
     return pem
@@ -72,7 +72,7 @@ async def test_certificates_of_the_environment_are_used_only_with_trust_env(
 
 
 def hashed(certificate: Path) -> Path:
-    """A folder in which OpenSSL finds the certificate: it looks for a file named by the hash of the subject."""
+    """A folder in which OpenSSL finds the certificate by the hash of its subject."""
     folder = certificate.parent / "folder"
     folder.mkdir()
     (folder / f"{subject_hash(certificate.read_bytes())}.0").write_bytes(certificate.read_bytes())
@@ -80,7 +80,7 @@ def hashed(certificate: Path) -> Path:
 
 
 def subject_hash(certificate: bytes) -> str:
-    """SHA-1 of the subject's attributes in lower case, as X509_NAME_hash makes it."""
+    """Return the SHA-1 of the subject's attributes in lower case, as X509_NAME_hash computes it."""
 
     def der(tag: int, content: bytes) -> bytes:
         return bytes([tag, len(content)]) + content

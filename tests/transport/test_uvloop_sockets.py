@@ -1,4 +1,4 @@
-"""A socket whose descriptor was closed beneath it never closes what has the descriptor now."""
+"""A socket whose descriptor was closed elsewhere never closes the new owner of the descriptor."""
 
 from __future__ import annotations
 
